@@ -1,4 +1,4 @@
-//! One of the stores: how it is opened, and how long it takes to answer.
+//! A handle to any store: opens the configured store, and measures how long its commands take.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -31,8 +31,8 @@ use super::{
 
 /// A handle to one of the stores. Cheap to clone.
 ///
-/// Its commands call the store that it is by a match, so they need no boxes. If it is
-/// [measured](AnyStore::measured), each is timed, and has a span if the request is traced.
+/// A match selects the store, so the futures of its commands need no boxes. In a [measured](AnyStore::measured)
+/// store each command is timed, and has a span if the request is traced.
 #[derive(Clone)]
 pub struct AnyStore {
     kind: StoreKind,
@@ -44,11 +44,11 @@ enum StoreKind {
     Embedded(Arc<EmbeddedStore>),
     Redis(Arc<RedisStore>),
     Redlock(Arc<RedlockStore>),
-    /// A store of somebody else, for example the one that a test has written.
+    /// A store of another type, for example one that a test implements.
     Other(Arc<dyn DynStore>),
 }
 
-/// A command that is under way.
+/// Start time and span of a command that is in progress.
 struct Measurement<'a> {
     metrics: &'a Metrics,
     operation: &'static str,
@@ -56,10 +56,10 @@ struct Measurement<'a> {
     span: Option<Span>,
 }
 
-/// Boxes the futures of a store.
+/// Adapter that boxes the futures of a store, so that the store can be a trait object.
 struct BoxedStore<S>(Arc<S>);
 
-/// Does the same with the store, whichever it is.
+/// Evaluates the same expression for every kind of store.
 macro_rules! with_store {
     ($any:expr, $store:ident => $ask:expr) => {
         match &$any.kind {
@@ -71,8 +71,8 @@ macro_rules! with_store {
     };
 }
 
-/// Asks the store, whichever it is, and measures how long it takes to answer. What is dropped half-way is
-/// not measured. (No function: it would keep the store's future twice.)
+/// Sends a command to the store of any kind, and measures how long the store takes to answer. A command that is
+/// dropped half-way is not measured. (Not a function, because a function would hold the store's future twice.)
 macro_rules! measured {
     ($any:expr, $operation:literal, $store:ident => $ask:expr) => {{
         let measurement = $any.measure($operation);
@@ -87,7 +87,7 @@ macro_rules! measured {
 // === impl AnyStore ===
 
 impl AnyStore {
-    /// A store that is none of ours.
+    /// Wraps a store of any type, for example one that a test implements.
     pub fn other(store: Arc<impl Store>) -> Self {
         Self::of(StoreKind::Other(Arc::new(BoxedStore(store))))
     }
@@ -97,7 +97,7 @@ impl AnyStore {
         Self { kind, metrics }
     }
 
-    /// The same store, whose commands are measured from now on.
+    /// Returns the same store with its commands measured from now on.
     #[must_use]
     pub fn measured(self, metrics: Metrics) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl AnyStore {
         }
     }
 
-    /// Everything that lives in the embedded store, as a file; none of another one.
+    /// A backup of the embedded store as a file; `None` for any other store.
     pub async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
         match &self.kind {
             StoreKind::Embedded(store) => Some(store.backup().await),
@@ -163,14 +163,13 @@ impl fmt::Debug for AnyStore {
 
 // === Opening ===
 
-/// Why a store could not be opened. A server that is away is no reason: such a store opens and
-/// recovers.
+/// Why a store could not be opened. An unreachable server is not an error: the store opens and recovers later.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The embedded store.
+    /// The embedded store could not be opened.
     #[error(transparent)]
     Embedded(#[from] embedded::OpenError),
-    /// There is nothing to connect to Redis with.
+    /// The password, the TLS files or the host name for Redis cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
 }
@@ -181,7 +180,7 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     lifecycle: &Lifecycle,
 ) -> Result<AnyStore, OpenError> {
-    // Both read files: not on a thread that serves callers.
+    // Credentials and the embedded store read files, which would block a thread that serves callers.
     let (url, redis) = (config.store.clone(), config.redis.clone());
     let checked = spawn_blocking(move || check_credentials(&url, &redis)).await;
     checked.expect("reading files does not panic")?;
@@ -214,7 +213,7 @@ impl Measurement<'_> {
         let error = answer.as_ref().err();
         metrics.store_asked(operation, began.elapsed(), error.map(StoreError::label));
         if let (Some(mut span), Some(error)) = (span, error) {
-            // The kind alone: the rest may name keys.
+            // Only the kind of the error: its text may name keys.
             span.fail(match error {
                 StoreError::Unavailable(_) => "unavailable",
                 StoreError::Indeterminate(_) => "indeterminate",
@@ -227,8 +226,9 @@ impl Measurement<'_> {
 
 // === impl Store ===
 
-/// Implements the methods of [`Store`] for a store whose kind is known at run time: for [`AnyStore`], which measures those
-/// that have a name for it, and for a store that is not known here, with boxed futures.
+/// Implements the methods of [`Store`] for a store whose kind is known only at run time: for [`AnyStore`],
+/// which measures the commands and reads under their operation names, and for a store of another type, with
+/// boxed futures.
 macro_rules! store_methods {
     (
         commands { $($command:ident($($arg:ident: $type:ty),*) -> $reply:ty, $operation:literal;)+ }

@@ -1,4 +1,4 @@
-//! The contract that every store keeps, and the values in which it speaks.
+//! The contract that every store keeps, and the types of its commands and answers.
 
 use std::time::Duration;
 
@@ -22,86 +22,89 @@ use super::{
     partition::Partition,
 };
 
-/// A place where leases live.
+/// A store of leases: the embedded store, Redis, or a quorum of Redis servers.
 ///
-/// Every clause is a conformance case that every store runs.
+/// Each clause has conformance cases that every store runs.
 ///
-/// 1. **Exclusion.** Between a grant and its expiry, release or break, no other token is granted the
-///    name; of a shared lease, no token that does not share it. At a grant with a limit fewer than that many
-///    other leases live.
+/// 1. **Exclusion.** Between a grant and its expiry, release or break, no other token is granted the name; if
+///    the lease is shared, no token that does not share the lock. An attempt with a limit is granted only while
+///    fewer other leases than that limit live.
 /// 2. **Fences rise.** Each new grant of a name carries a fencing token greater than every earlier
 ///    one: over release, expiry, break and restart.
-/// 3. **Replay.** The same idempotency key returns the same lease while it lives, and is refused for
-///    [`TOMBSTONE`] after its end. Repeating any command after a lost reply does no harm: an
-///    acquire with the token of the living lease answers that lease again, an acquire whose token
-///    was given back is never granted.
-/// 4. **The store keeps time.** No decision depends on a gateway's clock. Whatever is left of a
-///    lease is told relative to an instant of this gateway that is no later than the decision
-///    ([`HeldLease::as_of`]), however late the answer comes. News of a grant are counted from the command
-///    that was answered with them, too.
-/// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: nothing happened and nothing will.
-///    [`StoreError::Indeterminate`]: it may have happened, or may yet happen. What only reads leaves nothing in
-///    doubt: [`AnyStore`](super::AnyStore), by which all stores are asked, answers `Unavailable` there
-///    ([`StoreError::of_read`]).
-/// 6. **Order.** Attempts that wait for a name are granted it in the order in which they were queued,
-///    whichever gateway queued them. An attempt that finds a free lock with a queue is queued, and
-///    the head is granted.
-/// 7. **Nobody waits for the dead.** An attempt that has left costs the others nothing. When a
-///    gateway dies, all who waited through it delay the others by at most a few seconds in all.
-/// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt whatever has become of it: a
-///    grant that exists ends now, one that is still on its way will not come about. A lease that was
-///    answered again under its idempotency key has a caller who may have heard of it, and one that
-///    was adopted has a keeper: from then on it is not given back. (Who was answered it last, and knows that
-///    none of the others has heard of it, releases it as its keeper.)
-/// 9. **One keeper.** A lease is kept by the attempt that it was granted to, until somebody adopts it
-///    ([`Renewer::Adopter`]) or is answered it under its idempotency key: from then on by the last
-///    who did. Whoever renews or releases it as a keeper that it is not any more changes nothing, and
-///    is told so. Who only has the token renews and releases it whoever keeps it, and does not become
-///    its keeper. A store may forget who keeps what when every keeper has gone with it.
-/// 10. **A list misses nothing.** A lock that is held throughout a walk through all pages, however
-///     often its lease is renewed or passes on, is on one of them at least, whichever gateways are
-///     asked for the pages. What has ended is on none. The work for a page is bounded, so a page may
-///     be short, or empty, and still have another behind it.
-/// 11. **What is broken stays broken.** [`Store::break_lock`] ends whatever holds the lock, a foreign
-///     client's hold included, and passes the lock on. With a fencing token it ends the lease with
-///     this one and no other, with a mark what a foreign client has written that has this one. For [`TOMBSTONE`] its token is told that the lease was broken
-///     ([`Loss::Broken`]), its idempotency key is refused, and a late copy of its acquire is not
-///     granted. Repeated after a lost reply it ends no other lease.
+/// 3. **Replay.** The same idempotency key returns the same lease while the lease lives, and is refused for
+///    [`TOMBSTONE`] after its end. Repeating any command after a lost reply does no harm: an acquire with the
+///    token of the living lease is answered that lease again, an acquire whose token was given back is never
+///    granted.
+/// 4. **The store keeps time.** No decision depends on a gateway's clock. The remaining time of a lease is
+///    given relative to an instant of this gateway that is no later than the decision ([`HeldLease::as_of`]),
+///    however late the answer arrives. The same holds for a grant that arrives as news: its times count from
+///    the command whose answer carried the news.
+/// 5. **Errors tell what is known.** [`StoreError::Unavailable`]: the command was not carried out and never
+///    will be. [`StoreError::Indeterminate`]: the command may have been carried out, or may yet be. A command
+///    that only reads is never in doubt: [`AnyStore`](super::AnyStore), through which all stores are called,
+///    answers `Unavailable` for it ([`StoreError::of_read`]).
+/// 6. **Order.** Attempts that wait for a name are granted the lock in the order in which they were queued,
+///    whichever gateway queued them. An attempt that finds a free lock with a queue is queued, and the head of
+///    the queue is granted the lock.
+/// 7. **Nobody waits for the dead.** An attempt that has left the queue costs the other waiters nothing. When a
+///    gateway dies, all waiters of that gateway delay the others by at most a few seconds in all.
+/// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt in every state: a grant that exists ends
+///    now, a grant that is still on its way never comes about. Two kinds of leases are not given back: a lease
+///    that was answered again under its idempotency key, because a caller may know of it, and a lease that was
+///    adopted, because it has another keeper. (The caller that was answered the lease last, and knows that no
+///    other caller was told of it, releases it as its keeper.)
+/// 9. **One keeper.** The keeper of a lease is the attempt that was granted it. When the lease is adopted
+///    ([`Renewer::Adopter`]), or answered again under its idempotency key, the adopter or the new attempt
+///    becomes the keeper; the last of them counts. A former keeper that renews or releases the lease as its
+///    keeper changes nothing, and is told so. A caller that has only the token renews and releases the lease
+///    in every case, and does not become its keeper. If all keepers end together with a store (a store in the
+///    same process), the store may forget them.
+/// 10. **A list misses nothing.** A lock that is held throughout a walk through all pages is on at least one of
+///     them, however often its lease is renewed or passes on, and whichever gateways are asked for the pages. A
+///     lease that has ended is on no page. The work for a page is bounded, so a page may be short, or empty,
+///     and still have another page after it.
+/// 11. **What is broken stays broken.** [`Store::break_lock`] ends every lease that holds the lock, or the hold
+///     of a foreign client, and passes the lock on. With a fencing token it ends only the lease with this
+///     fencing token, with a mark only the value of a foreign client that has this mark. For [`TOMBSTONE`] the
+///     token of the lease is told that the lease was broken ([`Loss::Broken`]), its idempotency key is refused,
+///     and a late copy of its acquire is not granted. A break that is repeated after a lost reply ends no other
+///     lease.
 ///
-/// 12. **Slots are distinct.** A lease of an attempt with a limit of its own has the smallest slot that no living
-///     lease of the name has, below that limit.
+/// 12. **Slots are distinct.** The lease of a shared attempt with a limit of its own has the smallest slot that
+///     no living lease of the name has, below that limit.
 ///
-/// 13. **A request to release is carried out.** A lease whose holder was asked ([`Store::request_release`]) ends when
-///     the time for that is over (and [`ReleaseRequest::BACKSTOP`]), whoever renews it and whatever becomes of the
-///     gateway that asked; the earliest end counts. It is told with the lease, at each renewal. After such an end its token is told that the lease was
-///     broken.
+/// 13. **A request to release is carried out.** A lease whose holder was asked to release it
+///     ([`Store::request_release`]) ends when the time of the request is over (and
+///     [`ReleaseRequest::BACKSTOP`]), even if the lease is renewed or the gateway that asked is gone;
+///     the earliest end counts. Each renewal answers the request with the lease. After such an end the token of
+///     the lease is told that the lease was broken.
 ///
 /// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
-/// keeper and an idempotency key of its own. The queue is one, and strictly in order (clause 6): no attempt passes
-/// the head, whatever either of them wants. Whatever frees a place, or removes the head, grants the next as long
-/// as they may hold the lock.
+/// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
+/// passes the head, whether either of them shares the lock or not. When a lease ends, or the head of the queue
+/// leaves, the store grants the lock to the next waiters for as long as they may hold it together.
 ///
-/// The token is minted per attempt, so its hash is also the identity of the attempt.
+/// The token is created for each attempt, so its hash is also the identity of the attempt.
 ///
-/// A store resends a command whose reply was lost by itself, within a deadline of its own; callers
-/// need not. Every method may be dropped half-way: the command is then carried out or not, as if
-/// the reply had been lost.
+/// A store itself resends a command whose reply was lost, within a deadline of its own; callers need not. Every
+/// method may be dropped half-way: the command is then carried out or not, as if the reply had been lost.
 pub trait Store: Send + Sync + 'static {
-    /// Grants the lock to an attempt if it is free and nobody is queued for it.
+    /// Grants a lock to an attempt if the lock is free and has no waiters.
     ///
-    /// An attempt that waits must have its place in [`Store::parking`] before it is sent here; it is
-    /// queued if it cannot be granted at once, and hears there what becomes of it. Sent again with
-    /// the idempotency key of an attempt that is queued, it takes over that one's position.
+    /// An attempt that waits must be registered in [`Store::parking`] before it is sent here. If it cannot be
+    /// granted at once, it is queued, and its news arrive there. An attempt with the idempotency key of a
+    /// queued attempt takes over the position of that attempt.
     ///
-    /// With an idempotency key: answers the lease that lives under this key, or says that the key
-    /// has been used. One that does not wait and is not granted gives up the position that is kept
-    /// under its key; whoever still waits there is told that it was superseded.
+    /// With an idempotency key: answers the lease that lives under this key, or says that the key has been
+    /// used. An attempt that does not wait and is not granted removes the position that is kept under its key;
+    /// an attempt that still waits at that position is told that it was superseded.
     fn acquire(
         &self,
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Acquisition, StoreError>> + Send;
 
-    /// Makes a provisional grant the attempt's own, with its full TTL, just before it is answered.
+    /// Confirms a provisional grant just before the grant is answered to the caller: the lease then has its
+    /// full TTL.
     fn confirm(
         &self,
         name: &LockName,
@@ -110,10 +113,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes an attempt out of the queue because its wait is over.
     ///
-    /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for
-    /// a request that asks again; a grant that falls due meanwhile lasts no longer unless it does. The
-    /// attempt itself is over then: a copy of one of its commands that arrives late neither makes the grant
-    /// last longer nor takes the place.
+    /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for a later
+    /// request with the same key. If the lock is granted to the kept position, the lease ends with that time
+    /// unless such a request arrives. The attempt itself is over: a late copy of one of its commands neither
+    /// extends the grant nor takes the position.
     fn leave(
         &self,
         name: &LockName,
@@ -121,11 +124,11 @@ pub trait Store: Send + Sync + 'static {
         keep_for: Option<Duration>,
     ) -> impl Future<Output = Result<Leaving, StoreError>> + Send;
 
-    /// Makes a living lease last for its TTL from now, and stores the TTL. Never resurrects an ended lease, never goes
-    /// past its hold limit or beyond its release request, and never makes a lease end earlier: with a shorter TTL the
-    /// lease keeps its end.
+    /// Renews a living lease for its TTL from now, and stores the TTL. A renewal never resurrects an ended
+    /// lease, never goes past the hold limit or the release request of the lease, and never makes it end
+    /// earlier: with a shorter TTL the lease keeps its end.
     ///
-    /// `renewer` says who renews the lease, and so who keeps it from now on (clause 9).
+    /// `renewer` says who renews the lease, and therefore which keeper the lease has afterwards (clause 9).
     fn renew_as(
         &self,
         renewer: Renewer,
@@ -134,8 +137,8 @@ pub trait Store: Send + Sync + 'static {
         ttl: RenewalTtl,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
-    /// Ends a living lease: with `keeper`, only if that one still keeps it (clause 9). Repeated within
-    /// [`TOMBSTONE`] for a lease that was acquired with an idempotency key it answers
+    /// Ends a living lease: with `keeper`, only if that keeper still keeps the lease (clause 9). For a lease
+    /// that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
     /// [`Release::Released`] again.
     fn release_as(
         &self,
@@ -163,15 +166,17 @@ pub trait Store: Send + Sync + 'static {
         self.release_as(None, name, token)
     }
 
-    /// Makes sure that an attempt which nobody waits for any more holds nothing (clause 8).
+    /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
+    /// (clause 8).
     fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
-    /// The same for an attempt whose grant was answered to nobody: its idempotency key stays usable, for an attempt
-    /// with another token. Only its keeper may know that, so whether `keeper` is the one decides whether it is kept.
+    /// As [`Store::give_back`], for a grant that was answered to no caller: the idempotency key stays usable
+    /// for an attempt with another token. Only the keeper of the lease can know this, so the lease ends only if
+    /// `keeper` keeps it.
     fn give_back_unanswered(
         &self,
         name: &LockName,
@@ -179,32 +184,32 @@ pub trait Store: Send + Sync + 'static {
         keeper: KeeperId,
     ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
-    /// Shows who holds the lock.
+    /// Shows the holder and the queue of a lock.
     fn inspect(
         &self,
         name: &LockName,
     ) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
-    /// Shows locks that are held, in no order: a part of them at a time (clause 10).
+    /// Shows one page of the locks that are held, in no order (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// Whether a lock may be shared here. If not, no attempt that wants to share one is sent.
+    /// Whether this store grants shared leases. If not, no attempt to share a lock is sent to it.
     fn shares(&self) -> bool {
         true
     }
 
-    /// Takes a lock away from whoever holds it: with `target`, only if that is what holds it (clause 11). Of a lock
-    /// that is shared the target must say which lease is meant, or all.
+    /// Ends the leases that hold a lock; with `target`, only if the target holds it (clause 11). For a shared
+    /// lock the target must name one lease, or all.
     fn break_lock(
         &self,
         name: &LockName,
         target: Option<BreakTarget>,
     ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
 
-    /// Asks whoever holds the lock to release it within a time, and lets the lease end when that is over (clause 13).
-    /// The target as for a break. A foreign client cannot be asked.
+    /// Asks the holder of a lock to release it within a time, and ends the lease when that time is over (clause
+    /// 13). `target` is as for a break. A foreign client cannot be asked.
     ///
-    /// May be repeated: of several requests the one with the earliest end counts.
+    /// A request may be repeated: of several requests the one with the earliest end counts.
     fn request_release(
         &self,
         name: &LockName,
@@ -212,82 +217,85 @@ pub trait Store: Send + Sync + 'static {
         request: &ReleaseRequest,
     ) -> impl Future<Output = Result<Requesting, StoreError>> + Send;
 
-    /// Where this process hears which leases were broken, or are asked for; not at all if the word of it is lost.
+    /// The feed of leases that were broken or requested to be released; an entry may be lost.
     fn breaks(&self) -> &BreakFeed;
 
-    /// Where the attempts of this process wait for news from the queue.
+    /// The list of the attempts of this process that wait for news from the queue.
     fn parking(&self) -> &Parking;
 
-    /// The part of the store that has a lock: what is away there holds up nothing at another.
+    /// The partition of the store that holds a lock: an outage of one partition does not delay commands to
+    /// another.
     fn partition(&self, _name: &LockName) -> Partition {
         Partition::WHOLE
     }
 
-    /// How to hear of events at other gateways on the store; `None` if there are none.
+    /// The channel for events of other gateways on the same store; `None` if there are no other gateways.
     fn relay(&self) -> Option<&dyn Relay> {
         None
     }
 
-    /// Finds out whether the store can keep its promises now. Each finding has a name.
+    /// Checks whether the store can keep its promises now. Each finding has a name.
     fn check(&self) -> impl Future<Output = Vec<Check>> + Send;
 
-    /// What there is to see of the store that nobody counts. Asks nobody.
+    /// The current state of the store, for the metrics. Sends no request to a server.
     fn figures(&self) -> StoreFigures {
         StoreFigures::default()
     }
 
-    /// Finishes what was accepted and lets go of files and connections. Later calls answer
+    /// Finishes the accepted commands, then closes files and connections. Later calls answer
     /// [`super::Unavailability::Closing`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 
-    /// What this store is, for the start-up message: never with a password.
+    /// Text that names the store in the start-up message, without a password.
     fn describe(&self) -> String;
 }
 
-/// How long the end of a lease with an idempotency key is remembered, and how long an attempt that
-/// was given back is refused. Longer than any request is resent or any proxy retries.
+/// How long the store remembers that a lease with an idempotency key has ended or that an attempt was given
+/// back. Longer than any request is resent or any proxy retries.
 pub const TOMBSTONE: Duration = Duration::from_mins(1);
 
-/// One run of the acquire protocol.
+/// One request for a lock, as it is sent to the store.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     /// The lock that is wanted.
     pub name: LockName,
-    /// The hash of the token that a lease of its own will have; the identity of the attempt.
+    /// The hash of the token that the attempt's own lease will have; the identity of the attempt.
     pub token: TokenHash,
-    /// How long the grant lasts.
+    /// The TTL of the lease.
     pub ttl: Ttl,
-    /// How long the lease may be kept with renewals, from its grant.
+    /// How long renewals may extend the lease, counted from its grant.
     pub hold_limit: Option<HoldLimit>,
-    /// How the attempt wants to share the lock; `None`: it wants to be alone.
+    /// How the attempt wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
-    /// Who asks.
+    /// Owner text shown to other callers, if the caller gave one.
     pub owner: Option<Owner>,
-    /// What to attach.
+    /// Metadata to attach to the lease.
     pub metadata: Metadata,
     /// Present if the request carried an idempotency key.
     pub idempotency: Option<Idempotency>,
-    /// Present if the attempt wants to stand in the queue.
+    /// Present if the attempt waits in the queue when the lock is held.
     pub wait: Option<Waiting>,
 }
 
-/// How an attempt wants to stand in the queue.
+/// How an attempt waits in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// For how long at most. The attempt leaves by itself then; a store may forget it soon after.
+    /// The longest time that the attempt waits. The attempt leaves by itself then; a store may forget the
+    /// attempt soon after.
     pub max_wait: Duration,
-    /// How many may be queued for the name, this attempt included.
+    /// How many attempts may be queued for the name, this attempt included.
     pub longest_queue: u64,
 }
 
-/// What a store keeps of an idempotency key.
+/// The idempotency key of an attempt, as the store keeps it with the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// Recognises the key.
+    /// Hash that identifies the key.
     pub hash: IdempotencyHash,
-    /// Recognises the request that was made with it.
+    /// Fingerprint of the request that was made with the key: another request under the same key has another
+    /// fingerprint.
     pub fingerprint: Fingerprint,
-    /// What the token of this attempt was derived with; kept with the lease.
+    /// The salt from which the token of this attempt was derived; kept with the lease.
     pub salt: Salt,
 }
 
@@ -296,127 +304,130 @@ pub struct Idempotency {
 pub enum Acquisition {
     /// This attempt holds the lock, by a new lease.
     Granted(HeldLease),
-    /// This attempt holds the lock by the lease that already lived under its idempotency key. The
-    /// lease's token is the one derived with this salt.
+    /// This attempt holds the lock by the lease that already lived under its idempotency key. The token of the
+    /// lease is the token derived with this salt.
     Replayed(HeldLease, Salt),
-    /// The lease with the token of this salt, of a lease that was granted to the place that was kept under the key, or through
-    /// another gateway that has not confirmed it: nobody has heard of it before. And how long the place had stood in
-    /// the queue by now, if the store knows that.
+    /// This attempt holds the lock by a lease that no caller has been told of yet. The lease was granted to the
+    /// position kept under the idempotency key, or provisionally through another gateway that has not confirmed
+    /// the grant. With the salt of the lease's token, and how long the position has been queued, as far as the
+    /// store knows.
     Collected(HeldLease, Salt, Duration),
-    /// Somebody else holds the lock, or is about to: those before us in the queue.
+    /// Another holder has the lock, or a waiter in the queue is about to get it.
     Held(Contention),
-    /// The attempt stands in the queue.
+    /// The attempt is in the queue, at this position.
     Queued(QueuePosition),
-    /// As many attempts are queued for this name as are allowed.
+    /// The queue of this name already has as many attempts as are allowed.
     QueueFull,
-    /// A newer request with the same idempotency key has its place, or keeps its lease; or the attempt has
-    /// left, and its place is kept for such a request.
+    /// A newer request with the same idempotency key has taken over the position or the lease of this attempt;
+    /// or the attempt has left the queue, and its position is kept for such a request.
     Superseded,
-    /// A lease, or a place in the queue, was asked for under this idempotency key in other words.
+    /// The idempotency key already has a lease or a position in the queue, for a request with other parameters.
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
     IdempotencyExpired,
 }
 
-/// What stands between an attempt and a lock.
+/// The holder and the queue that stand between an attempt and a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contention {
-    /// Who holds it; `None` in the moment in which it passes to the head of the queue.
+    /// The holder of the lock; `None` while the lock passes to the head of the queue.
     pub holder: Option<Holder>,
-    /// How many attempts are queued for it.
+    /// How many attempts are queued for the lock.
     pub waiters: u64,
 }
 
-/// A position in the queue.
+/// The position of an attempt in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePosition {
-    /// How many are queued before this one.
+    /// How many attempts are queued before this one.
     pub ahead: u64,
-    /// How long the place has stood in the queue: longer than its attempt, if that has taken it over under its
-    /// idempotency key.
+    /// How long the position has been queued: longer than the attempt itself, if the attempt has taken over the
+    /// position under its idempotency key.
     pub waited: Duration,
-    /// What it waits for.
+    /// The holder of the lock, and the length of the queue.
     pub contention: Contention,
 }
 
 /// The answer to a confirm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Confirmation {
-    /// The lease is the attempt's own.
+    /// The grant is confirmed: the attempt holds the lock by this lease.
     Confirmed(HeldLease),
-    /// It came too late: the grant has passed on.
+    /// The confirm came too late: the grant has ended, and the lock has passed on.
     Lost,
-    /// A newer request with the same key was answered the lease, and keeps it.
+    /// A newer request with the same idempotency key was answered the lease, and is its keeper now.
     Superseded,
 }
 
 /// The answer to a leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leaving {
-    /// The attempt is not queued any more, or keeps its position without anybody waiting.
+    /// The attempt is not in the queue any more; its position may be kept for a later request with the same
+    /// key.
     Left(Contention),
-    /// It had been granted the lock already, and holds it.
+    /// The attempt had already been granted the lock, and holds it.
     Granted(HeldLease),
-    /// A newer request with the same idempotency key has its place, or keeps its lease.
+    /// A newer request with the same idempotency key has taken over the position or the lease of this attempt.
     Superseded,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
-    /// A lease of ours.
+    /// An exclusive lease that a gateway granted.
     Lease(HeldLease),
-    /// A client that took the lock in the store itself, without a gateway.
+    /// A foreign client, which took the lock in the store itself, without a gateway.
     Foreign {
-        /// What is left of it; `None` if it has no expiry.
+        /// The remaining time of the foreign lock; `None` if it has no expiry.
         expires_in: Option<Duration>,
-        /// What it has written; `None` if that is nothing that a client writes into a lock.
+        /// The mark of the value that the client wrote; `None` if the value is not one that a client writes as
+        /// a lock.
         mark: Option<ForeignMark>,
     },
-    /// Leases of ours that share it.
+    /// Shared leases that gateways granted.
     Shared(SharedHolders),
 }
 
 /// The leases that share a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedHolders {
-    /// At most [`SHOWN_HOLDERS`] of them, those first that end soonest. What was broken is shown whole. May be
-    /// empty in the answer to an attempt that is queued.
+    /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first. After a break, all leases that
+    /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
-    /// How many they are.
+    /// How many leases share the lock.
     pub count: u64,
 }
 
-/// How many of the leases that share a lock are shown.
+/// The most leases of a shared lock that are shown.
 pub const SHOWN_HOLDERS: usize = 100;
 
-/// Who renews a lease.
+/// Who renews a lease: a bearer of its token, its keeper, or a new keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewer {
-    /// Whoever has its token. Who keeps the lease stays as it is.
+    /// A caller that has the token. The keeper of the lease does not change.
     Bearer,
-    /// The keeper of the lease, if it still is that.
+    /// The keeper of the lease. If another keeper has the lease now, the renewal changes nothing.
     Keeper(KeeperId),
-    /// Somebody who keeps the lease from now on. Repeated with the same id it does nothing more, even
-    /// where a copy arrives late: whoever has adopted the lease since goes on with it.
+    /// A new keeper, which adopts the lease. Repeated with the same id this changes nothing, even if a copy
+    /// arrives late: a keeper that has adopted the lease since then stays its keeper.
     Adopter(KeeperId),
 }
 
 /// The TTL that a renewal gives a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RenewalTtl {
-    /// The TTL that the caller asks for; `None`: the lease's own.
+    /// The TTL that the caller asks for; `None` for the lease's own TTL.
     pub asked: Option<Ttl>,
-    /// The longest TTL that the caller may have. A longer one, the lease's own too, becomes this one.
+    /// The longest TTL that the caller may have. A longer TTL, even the lease's own, is cut to this one.
     pub max: Option<Ttl>,
 }
 
 /// The answer to a renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease was renewed. The duration is what was left of the lease before.
+    /// The lease was renewed. The duration is what was left of the lease before the renewal.
     Renewed(HeldLease, Duration),
-    /// Another keeper goes on with the lease, which is as it was. A bearer is never answered so.
+    /// Another keeper has the lease, which is unchanged. A bearer never gets this answer.
     Adopted,
     /// The token does not hold the lock.
     Lost(Loss),
@@ -427,22 +438,22 @@ pub enum Renewal {
 pub enum Release {
     /// The lease has ended, now or by an earlier copy of this command.
     Released,
-    /// Another keeper goes on with the lease, which is as it was. Only a keeper is answered so.
+    /// Another keeper has the lease, which is unchanged. Only a keeper gets this answer.
     Adopted,
     /// The token does not hold the lock.
     Lost(Loss),
 }
 
-/// What is known of the lock that a token does not hold.
+/// The state of a lock whose lease the token does not hold, or no longer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Somebody else holds it now.
+    /// Another lease or a foreign client holds the lock now.
     HeldByAnother,
-    /// It is free.
+    /// The lock is free.
     Free,
-    /// Somebody broke the lease of this token, within [`TOMBSTONE`].
+    /// The lease of this token was broken, within [`TOMBSTONE`].
     Broken {
-        /// Whether somebody else holds the lock now.
+        /// Whether another lease or a foreign client holds the lock now.
         held: bool,
     },
 }
@@ -454,32 +465,32 @@ pub enum GiveBack {
     GivenBack,
     /// The attempt holds nothing, and never will.
     NothingHeld,
-    /// Somebody else keeps the lease of the attempt, or was answered it, and goes on with it.
+    /// The lease of the attempt was adopted, or answered to a newer request, and lives on.
     Kept,
 }
 
 /// The answer to an inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
-    /// Who holds the lock, if anybody does.
+    /// The holder of the lock, if there is one.
     pub holder: Option<Holder>,
-    /// The queue, head first: at most [`INSPECTED_WAITERS`] of it.
+    /// The first waiters of the queue, head first: at most [`INSPECTED_WAITERS`].
     pub queue: Vec<Waiter>,
-    /// How many are queued in all.
+    /// How many waiters are queued in all.
     pub waiters: u64,
 }
 
-/// How much of a queue an inspect shows.
+/// The most waiters of a queue that an inspect shows.
 pub const INSPECTED_WAITERS: usize = 100;
 
-/// One of those who are queued.
+/// One waiter in the queue of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
-    /// Who waits.
+    /// The owner text of the waiter, if the caller gave one.
     pub owner: Option<Owner>,
-    /// How it wants to share the lock; `None`: it wants to be alone.
+    /// How the waiter wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
-    /// For how long already.
+    /// How long the waiter has been queued.
     pub waited: Duration,
 }
 
@@ -494,39 +505,39 @@ impl From<&QueuePosition> for Position {
 
 // === Breaks ===
 //
-// What becomes of a break, and the word of it for those of this process who keep the lease.
+// The outcome of a break or of a request to release, and the feed that tells the keepers in this process of it.
 
 /// The answer to a break.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Breaking {
-    /// This held the lock until now, as it was last seen.
+    /// The leases or the foreign client that held the lock until now, as last seen before the break.
     Broken(Holder),
-    /// Something else holds the lock than what was to be broken.
+    /// Another holder has the lock than the target of the break. Nothing was broken.
     HolderChanged(Holder),
-    /// Several may hold the lock, and it was not said which is meant.
+    /// Several leases may share the lock, and the break does not name one of them. Nothing was broken.
     Ambiguous(SharedHolders),
-    /// Nobody holds the lock.
+    /// The lock has no holder.
     NotHeld,
 }
 
 /// The answer to a request to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requesting {
-    /// These were asked, and last as long as is told here.
+    /// The leases whose holders were asked, with the ends that they have now.
     Requested(Holder),
-    /// Something else holds the lock than what was meant.
+    /// Another holder has the lock than the target of the request. No holder was asked.
     HolderChanged(Holder),
-    /// Several may hold the lock, and it was not said which is meant.
+    /// Several leases may share the lock, and the request does not name one of them. No holder was asked.
     Ambiguous(SharedHolders),
-    /// A client holds it that uses no gateway.
+    /// A foreign client holds the lock; it cannot be asked.
     Foreign(Holder),
-    /// Nobody holds the lock.
+    /// The lock has no holder.
     NotHeld,
 }
 
-/// Where the word goes that leases were broken, or that their holders are asked to release them. Cheap to clone.
+/// Feed of leases that were broken, or whose holders are asked to release them. Cheap to clone.
 ///
-/// It is a hint: it may be lost, and whoever hears it asks the store.
+/// An entry is a hint and may be lost: a listener that receives it asks the store.
 #[derive(Debug, Clone)]
 pub struct BreakFeed {
     sender: broadcast::Sender<BrokenLease>,
@@ -535,26 +546,26 @@ pub struct BreakFeed {
 /// A lease that was broken, or whose holder is asked to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenLease {
-    /// The lock that it held.
+    /// The lock that the lease holds or held.
     pub name: LockName,
-    /// The hash of its token.
+    /// The hash of the token of the lease.
     pub token: TokenHash,
 }
 
-/// Hears of leases that are broken from now on.
+/// Receives the entries that are published on a [`BreakFeed`] from now on.
 #[derive(Debug)]
 pub struct BreakListener {
     receiver: broadcast::Receiver<BrokenLease>,
 }
 
-/// How many may be broken before those are forgotten that were not heard of yet: as many as may share a lock by
-/// default, and are broken at once.
+/// How many entries a listener may lag behind before the oldest are dropped. As many leases may share a lock by
+/// default, and all of them may be broken at once.
 const BACKLOG: usize = 1_024;
 
 // === impl RenewalTtl ===
 
 impl RenewalTtl {
-    /// The TTL that a lease has after the renewal, given its own.
+    /// The TTL of a lease after the renewal; `own` is its TTL before.
     pub fn applied_to(self, own: Ttl) -> Ttl {
         let ttl = self.asked.unwrap_or(own);
         self.max.map_or(ttl, |max| ttl.min(max))
@@ -570,11 +581,12 @@ impl From<Option<Ttl>> for RenewalTtl {
 // === impl Holder ===
 
 impl Holder {
-    /// Whether a list with this filter shows the lock, whose name begins as it says.
+    /// Whether a list with this filter shows the lock. The caller has already compared the prefix with the
+    /// name.
     pub fn is_shown(&self, name: &LockName, filter: &ListFilter) -> bool {
         match self {
             Self::Lease(lease) => shows_lease(filter, name, lease),
-            // Any of those that are seen.
+            // A shared lock is shown if one of its visible leases matches.
             Self::Shared(holders) => {
                 let mut leases = holders.leases.iter();
                 leases.any(|lease| shows_lease(filter, name, lease))
@@ -583,7 +595,7 @@ impl Holder {
         }
     }
 
-    /// The leases that are seen to hold the lock.
+    /// The leases of this holder that are shown; none for a foreign client.
     pub fn leases(&self) -> &[HeldLease] {
         match self {
             Self::Lease(lease) => std::slice::from_ref(lease),
@@ -592,7 +604,7 @@ impl Holder {
         }
     }
 
-    /// The same, to change what is told of them.
+    /// The leases of this holder that are shown, for changing what the answer tells of them.
     pub fn leases_mut(&mut self) -> &mut [HeldLease] {
         match self {
             Self::Lease(lease) => std::slice::from_mut(lease),
@@ -601,7 +613,7 @@ impl Holder {
         }
     }
 
-    /// How many hold the lock.
+    /// How many leases or foreign clients hold the lock.
     pub fn count(&self) -> u64 {
         match self {
             Self::Lease(_) | Self::Foreign { .. } => 1,
@@ -617,13 +629,13 @@ fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool 
 // === impl BreakFeed ===
 
 impl BreakFeed {
-    /// Tells those who listen now.
+    /// Sends an entry to the current listeners.
     pub fn publish(&self, broken: BrokenLease) {
-        // An error: nobody listens.
+        // The only error is that there are no listeners.
         drop(self.sender.send(broken));
     }
 
-    /// Listens from now on.
+    /// Returns a listener for the entries that are published from now on.
     pub fn listen(&self) -> BreakListener {
         let receiver = self.sender.subscribe();
         BreakListener { receiver }
@@ -640,12 +652,12 @@ impl Default for BreakFeed {
 // === impl BreakListener ===
 
 impl BreakListener {
-    /// The next one; `None` when there will be no more. Safe to drop and call again.
+    /// The next entry; `None` when the feed has ended. Safe to drop and call again.
     pub async fn recv(&mut self) -> Option<BrokenLease> {
         loop {
             match self.receiver.recv().await {
                 Ok(broken) => return Some(broken),
-                // Those are found out with their next renewal.
+                // Entries were dropped. The keepers of those leases learn of the break at their next renewal.
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
@@ -657,62 +669,62 @@ impl BreakListener {
 //
 // A list of held locks, a page at a time.
 
-/// Which locks are to be shown.
+/// Which locks a page of a list shows.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// What they must be like.
+    /// The filter that a lock must match.
     pub filter: ListFilter,
-    /// How many on one page, from 1 to [`LONGEST_PAGE`]. Below 20 a page of Redis may have a few more: a server shows some
-    /// locks together.
+    /// How many locks are on one page, from 1 to [`LONGEST_PAGE`]. Below 20 a page of Redis may have a few
+    /// more, because a server returns some locks together.
     pub limit: usize,
-    /// Where the page before ended. One that another kind of store gave, or a server that is not
-    /// there any more, begins the walk anew.
+    /// Where the previous page ended. If the cursor comes from another kind of store, or from a server that no
+    /// longer exists, the walk starts again from the beginning.
     pub cursor: Option<Cursor>,
 }
 
-/// The most that may be asked for on one page.
+/// The most locks that a caller may request on one page.
 pub const LONGEST_PAGE: usize = 1_000;
 
 /// The answer to a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Locks that are held. One that was on an earlier page may come again.
+    /// Locks that are held. A lock of an earlier page may appear again.
     pub locks: Vec<HeldLock>,
-    /// Where the next page begins; `None`: there is no more.
+    /// Where the next page begins; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
-/// A lock that somebody holds.
+/// A lock that is held, as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Who holds it.
+    /// The holder of the lock.
     pub holder: Holder,
-    /// How many wait for it, as an inspect counts them. Not of the same instant as the rest.
+    /// How many waiters are queued for the lock, as in an inspect. Not read at the same instant as the holder.
     pub waiters: u64,
 }
 
 // === Check ===
 //
-// What a store finds out about whether it can keep its promises.
+// The findings of a store about whether it can keep its promises.
 
 /// One finding of [`Store::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was looked at, as a stable name in lower case: `connection`, `permissions`, ..
+    /// Stable name of what was checked, in lower case: `connection`, `permissions`, ..
     pub name: &'static str,
-    /// What was found.
+    /// The outcome of the check.
     pub health: Health,
-    /// What else there is to know, where all is as it should be.
+    /// Additional information about a check that passes.
     pub note: Option<String>,
-    /// For how long at least locks are granted to nobody because of it; `None` if that is not known, or
-    /// they are.
+    /// How long at least no lock is granted because of this finding; `None` if that is unknown, or if locks are
+    /// granted.
     pub refuses_for: Option<Duration>,
 }
 
 impl Check {
-    /// A check of which there is nothing else to know.
+    /// A finding without a note.
     pub fn new(name: &'static str, health: Health) -> Self {
         Self {
             name,
@@ -726,39 +738,38 @@ impl Check {
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// As it should be.
+    /// The check has found no problem.
     Passing,
-    /// Locks are safe, but somebody should look.
+    /// Locks are safe, but the operator should look at this.
     Warning(String),
-    /// The store does not answer. A gateway stays in service through this: every other gateway on
-    /// the store would see the same.
+    /// The store does not answer. The gateway stays in service, because every other gateway on the store would
+    /// see the same outage.
     Outage(String),
-    /// The store is not configured so that it can keep its promises.
+    /// The configuration of the store does not allow it to keep its promises.
     Misconfigured(String),
 }
 
 // === Relay ===
 //
-// How the gateways on one store tell each other what has happened.
+// How the gateways on one store tell each other about events.
 
-/// Carries news between the gateways on one store, as far as it can: what is on its way when a
-/// connection is lost is lost with it, and nothing is sent twice.
+/// Carries news between the gateways on one store, on a best-effort basis: news that are on their way when a
+/// connection is lost are lost, and nothing is sent twice.
 ///
-/// Nothing is decided by such news. A gateway sends them only while somebody has asked for them.
+/// No decision depends on such news. A gateway sends news only while another gateway has asked for them.
 #[async_trait]
 pub trait Relay: Send + Sync {
-    /// Asks all other gateways to send their news for as long as this.
+    /// Asks all other gateways to send their news for this long.
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
 
-    /// Ends when another gateway has asked for news, with for how long. Calls before the first wait
-    /// miss nothing but what is asked again.
+    /// Waits until another gateway asks for news, and returns for how long. A request that arrives between two
+    /// calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
 
     /// Sends a batch of news to all other gateways that listen.
     async fn send(&self, batch: &str) -> Result<(), StoreError>;
 
-    /// Listens to the batches of all other gateways, until the stream ends because the connection
-    /// was lost.
+    /// Listens to the batches of all other gateways. The stream ends when the connection is lost.
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError>;
 }
 

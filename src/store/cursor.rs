@@ -1,4 +1,4 @@
-//! Where one page of a list ends and the next begins.
+//! Cursors: where one page of a list ends and the next begins.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -7,45 +7,45 @@ use crate::lock::Owner;
 
 use super::list_filter::ListFilter;
 
-/// A position in the walk through all locks. It means something to the store that gave it, says
-/// nothing about any lock, and counts at every gateway on that store.
+/// A position in the walk through all locks. A cursor is valid for the store that issued it, at every gateway
+/// on that store, and reveals nothing about any lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// The embedded store: behind the locks up to this place in its own order.
+    /// The embedded store: the walk continues after this position in the store's own order.
     Embedded {
-        /// The place.
+        /// The position of the last name that the walk has passed.
         position: u64,
     },
-    /// Redis; a cluster is scanned server by server.
+    /// Redis: the walk scans one server after the other.
     Redis {
-        /// Which server, in the order of the first slot of each.
+        /// Index of the server, in the order of the first slot of each server.
         node: u16,
-        /// How far that server was scanned.
+        /// How far this server was scanned.
         scanned: Scanned,
     },
-    /// A quorum of servers, which are scanned one after the other.
+    /// A quorum: the walk scans one server after the other.
     Quorum {
-        /// Which of them.
+        /// Index of the server in the quorum.
         node: u8,
-        /// How many before it could not be scanned.
+        /// How many servers before this one could not be scanned.
         skipped: u8,
-        /// When the walk began, in milliseconds by the clock of the first of them; 0 if nobody knows.
+        /// When the walk began, in milliseconds by the clock of the first scanned server; 0 if unknown.
         since: u64,
-        /// How far that one was scanned.
+        /// How far this server was scanned.
         scanned: Scanned,
     },
 }
 
-/// How far a server of Redis was scanned.
+/// How far a Redis server was scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scanned {
-    /// Tells the run of that server apart from others: what `SCAN` answers means nothing to another.
+    /// Identifies the run of the server: a cursor of `SCAN` means nothing to another run or server.
     pub run: u32,
-    /// What it answered.
+    /// The cursor that `SCAN` answered.
     pub scan: u64,
 }
 
-/// The text is no cursor of this list.
+/// The text is not a valid cursor for this list and filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is not the next_cursor of a page with this prefix, owner and search; leave it out to begin \
@@ -53,11 +53,11 @@ pub struct Scanned {
 )]
 pub struct CursorError;
 
-/// How many bytes a cursor has: a kind, a node, a run, a position, and a check.
+/// How many bytes a cursor has: kind, node, run, scan position, and check.
 const BYTES: usize = CONTENT + CHECK;
 const CONTENT: usize = 15;
 const CHECK: usize = 3;
-/// How many more it has with the beginning of the walk.
+/// How many more bytes a quorum's cursor has, for the beginning of the walk.
 const SINCE: usize = 6;
 const LONGEST: usize = BYTES + SINCE;
 const EMBEDDED: u8 = 1;
@@ -67,10 +67,10 @@ const QUORUM: u8 = 4;
 // === impl Cursor ===
 
 impl Cursor {
-    /// How many characters a cursor has as text: as many as one of these.
+    /// The possible lengths of a cursor as text, in characters.
     pub const LENGTHS: [usize; 2] = [BYTES / 3 * 4, LONGEST / 3 * 4];
 
-    /// The cursor as text, for the walk with this filter.
+    /// Encodes the cursor as text, for a walk with this filter.
     pub fn expose(self, filter: &ListFilter) -> String {
         let at = |scan| Scanned { run: 0, scan };
         let (kind, node, scanned, since) = match self {
@@ -100,10 +100,10 @@ impl Cursor {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a cursor that goes on with the walk with this filter.
+    /// Decodes a cursor, for a walk with the same filter.
     ///
-    /// The check finds mistakes and is no secret: whoever makes up a cursor begins somewhere in the
-    /// middle.
+    /// The check detects mistakes and is not a secret: a caller that forges a cursor only starts its walk
+    /// somewhere in the middle.
     pub fn parse(text: &str, filter: &ListFilter) -> Result<Self, CursorError> {
         let mut bytes = [0; LONGEST];
         let decoded = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
@@ -160,7 +160,7 @@ fn check(content: &[u8], filter: &ListFilter) -> [u8; CHECK] {
     hash.update(b"latchgate list");
     hash.update(content);
     hash.update(filter.prefix.as_str());
-    // No prefix and no owner holds this byte.
+    // A separator that occurs in no prefix and no owner, so that two filters never hash the same text.
     hash.update(b"\n");
     hash.update(filter.owner.as_ref().map_or("", Owner::as_str));
     if let Some(search) = &filter.search {

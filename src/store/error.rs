@@ -1,25 +1,26 @@
-//! What a store knows when it cannot answer.
+//! Errors of a store: what is known about a command that got no answer.
 
 use std::borrow::Cow;
 
-/// Why a store gave no answer. Refusals (held, lost, ..) are not errors but values.
+/// Why a store gave no answer. Refusals (held, lost, ..) are values, not errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing happened, and nothing of this command will happen later: asking again is safe.
+    /// Nothing happened, and nothing of this command will happen later: sending it again is safe.
     #[error("the store is unavailable: {0}")]
     Unavailable(#[from] Unavailability),
     /// The command may have been carried out, or may yet be.
     #[error("the outcome is unknown: {0}")]
     Indeterminate(#[from] Uncertainty),
-    /// What lies under a key of ours was not written by us. It is named and never overwritten.
+    /// The value at a lock's key was not written by latchgate. The key is named in the error and never
+    /// overwritten.
     #[error("the key {key:?} holds {found} that latchgate did not write")]
     ForeignData {
         /// The key in the store.
         key: String,
-        /// What was found there, for a person: a Redis type, or a newer layout version.
+        /// What was found there, as text for a person: a Redis type, or a newer layout version.
         found: Cow<'static, str>,
     },
-    /// There is no fencing token left below 2^53.
+    /// No fencing token is left below 2^53.
     #[error("no fencing token is left below 2^53")]
     FenceExhausted,
 }
@@ -27,7 +28,8 @@ pub enum StoreError {
 // === impl StoreError ===
 
 impl StoreError {
-    /// The same of a command that only reads: whether or not it was carried out, nothing has happened.
+    /// The error of a command that only reads: an unknown outcome becomes unavailable, because a read changes
+    /// nothing.
     #[must_use]
     pub fn of_read(self) -> Self {
         match self {
@@ -38,7 +40,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the store is away, hangs or refuses, which it logs itself.
+    /// Whether the store is unreachable, hangs or refuses. The store logs an outage itself.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,
@@ -50,7 +52,7 @@ impl StoreError {
         }
     }
 
-    /// The error in one word, for those who count.
+    /// The error in one word, for the label of a metric.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "unavailable",
@@ -61,29 +63,29 @@ impl StoreError {
     }
 }
 
-/// Why nothing happened.
+/// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailability {
     /// No connection could be made.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The address of the server leads to several servers in turn, each with locks of its own.
+    /// The address of the server leads to several servers in turn, each with its own locks.
     #[error(
         "the address leads to several servers in turn, as with round-robin DNS or a proxy that balances over \
          masters; a lock may be granted at one server only"
     )]
     SeveralServers,
-    /// What was to be read was not answered.
+    /// A command that only reads got no answer.
     #[error("nothing was read: {0}")]
     NotRead(String),
-    /// The server is there and refuses every caller for now: LOADING, BUSY, READONLY, MISCONF, ..
+    /// The server answers, but refuses every caller for now: LOADING, BUSY, READONLY, MISCONF, ..
     #[error("the server refuses: {0}")]
     Refused(String),
     /// The server has no memory left for new locks. Renew and release still work.
     #[error("the server is out of memory")]
     OutOfMemory,
-    /// The store is not configured so that locks are safe in it: credentials, permissions, an
-    /// eviction policy that deletes locks.
+    /// The configuration of the store does not keep locks safe: credentials, permissions, an eviction policy
+    /// that deletes locks.
     #[error("misconfigured: {0}")]
     Misconfigured(String),
     /// The server's clock shows an impossible time, from which no fencing token may be made.
@@ -95,51 +97,51 @@ pub enum Unavailability {
     /// The data directory has no space left for new locks. Renew and release still work.
     #[error("cannot acquire: {0}")]
     DiskFull(String),
-    /// More commands are waiting for the store than it takes.
+    /// More commands wait for the store than its limit allows.
     #[error("too many commands are waiting")]
     Overloaded,
     /// The store is being closed.
     #[error("the store is closing")]
     Closing,
-    /// Too few nodes of a quorum have answered, or may vote.
+    /// Too few nodes of a quorum have answered, or are allowed to vote.
     #[error("too few nodes: {0}")]
     TooFewNodes(String),
-    /// Not enough replicas had the grant in time, and it was taken back.
+    /// Not enough replicas acknowledged the grant in time, and the grant was ended.
     #[error("{}", too_few(*wanted, *confirmed))]
     TooFewReplicas {
-        /// How many must have it.
+        /// How many replicas must have the grant.
         wanted: u32,
-        /// How many had it in time, if that is known.
+        /// How many replicas had the grant in time, if that is known.
         confirmed: Option<u32>,
     },
-    /// The grant was over when enough replicas were known to have it.
+    /// The lease ended before it was known that enough replicas have the grant.
     #[error("the time of the grant was over before it was known that enough replicas have it")]
     RanOut,
-    /// The attempt was given back before it was carried out; it can never be granted.
+    /// The attempt was withdrawn before it was carried out; it can never be granted.
     #[error("the attempt was withdrawn")]
     Withdrawn,
 }
 
-/// Why the outcome is not known.
+/// Why the outcome of a command is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Uncertainty {
-    /// No answer came in time.
+    /// No answer arrived in time.
     #[error("no answer in time")]
     TimedOut,
     /// The connection was lost after the command was sent.
     #[error("the connection was lost: {0}")]
     ConnectionLost(String),
-    /// The gateway itself failed while it was asking.
+    /// The gateway itself failed while it waited for the answer.
     #[error("the gateway failed while it was asking")]
     Interrupted,
-    /// The attempt was queued before, and the store could not be asked what has become of it.
+    /// The attempt was queued earlier, and the store could not be asked for its outcome.
     #[error("it was queued, and then {0}")]
     LeftQueued(Unavailability),
-    /// The lease is not on enough replicas, and was not taken back: somebody may have heard of it, or it
-    /// could not be.
+    /// The grant did not reach enough replicas and was not ended: a caller may know of the lease, or ending it
+    /// failed.
     #[error("it was granted, and then {0}")]
     NotReplicated(Unavailability),
-    /// Something answered that is not an answer to this command.
+    /// The server sent a reply that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),
     /// The data directory failed while the command was being written.

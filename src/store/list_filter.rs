@@ -1,28 +1,28 @@
-//! Which of the locks that are held a list shows.
+//! The filter of a list of held locks.
 
 use crate::lock::{LockName, Metadata, NamePrefix, Owner, SearchText};
 
-/// What a lock must be like to be listed: all of this.
+/// The conditions that a lock must meet to be listed: all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
-    /// How its name begins.
+    /// Prefix of the name of the lock.
     pub prefix: NamePrefix,
-    /// The owner of its lease, exactly; a foreign client has none.
+    /// Exact owner of the lease; a foreign client has no owner.
     pub owner: Option<Owner>,
-    /// What is a part of its name, of the owner or of a value of the metadata.
+    /// Text that the name, the owner or a metadata value must contain.
     pub search: Option<SearchText>,
 }
 
 // === impl ListFilter ===
 
 impl ListFilter {
-    /// Whether it depends on more than the name of a lock.
+    /// Whether the filter depends on more than the name of a lock.
     pub fn looks_at_leases(&self) -> bool {
         self.owner.is_some() || self.search.is_some()
     }
 
-    /// Whether a lock is shown that is held by a lease with this owner and metadata, or by a foreign client,
-    /// which has neither. Whoever calls it has looked at the prefix already: stores find names by it.
+    /// Whether to list a lock that is held by a lease with this owner and metadata, or by a foreign client,
+    /// which has neither. The caller has already compared the prefix, because stores find names by it.
     pub fn shows(
         &self,
         name: &LockName,
@@ -63,7 +63,7 @@ mod tests {
         for found in ["PLOY", "runner", "example/47", ""] {
             assert!(shows(found, None), "{found}");
         }
-        // The name of an entry is none of its values.
+        // The names of metadata entries are not searched, and no match spans two texts.
         for missed in ["job", "prod7", "prodCI"] {
             assert!(!shows(missed, None), "{missed}");
         }

@@ -1,4 +1,4 @@
-//! Where leases live: one contract, several stores.
+//! Stores of leases: one contract, and the stores that keep it.
 
 mod any;
 pub mod contract;

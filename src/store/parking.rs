@@ -1,10 +1,10 @@
-//! Attempts of this gateway that wait for news from the queue, and that watch their position in it.
+//! The attempts of this gateway that wait for news from the queue, or watch their position in it.
 //!
-//! The queue itself belongs to the store. This is the list of the waiters whose answer this process owes: the store
-//! delivers the news of a waiter by the token of its attempt.
+//! The queue itself belongs to the store. This list holds the waiters to which this process owes an answer: the
+//! store delivers the news of a waiter by the token of its attempt.
 //!
-//! A position is looked up now and then, for the waiters that watch it, and not when it changes: each hand-off changes all
-//! positions of a queue at once.
+//! Positions are looked up periodically for the waiters that watch them, not at each change: each hand-off
+//! changes all positions of a queue at once.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,27 +23,28 @@ use tokio::{
 
 use crate::lock::{HeldLease, LockName, TokenHash};
 
-/// The attempts that wait here. Cheap to clone.
+/// The list of the attempts that wait at this gateway. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Parking(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     attempts: Mutex<ParkedAttempts>,
-    /// At how many of them somebody waits: whoever only wants to know that needs no lock.
+    /// How many of the attempts have a caller that waits. An atomic, so that a reader of the count needs no
+    /// lock.
     attended: AtomicUsize,
 }
 
 /// The position of a waiter in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// How many are queued before it.
+    /// How many waiters are queued before this one.
     pub ahead: u64,
-    /// How many are queued in all.
+    /// How many waiters are queued in all.
     pub waiters: u64,
 }
 
-/// The place of one attempt; leaving it behind takes it off the list.
+/// The entry of one attempt in the list of waiters; dropping it removes the entry.
 #[derive(Debug)]
 pub struct Parked {
     parking: Parking,
@@ -52,40 +53,40 @@ pub struct Parked {
     news: oneshot::Receiver<News>,
 }
 
-/// What has become of an attempt that stood in the queue.
+/// The outcome of an attempt that was queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// It holds the lock.
+    /// The attempt holds the lock by this lease.
     Granted(HeldLease),
-    /// It was granted the lock through another gateway, for a few seconds only: the grant must be
-    /// confirmed just before it is answered.
+    /// Another gateway has granted the lock to the attempt, for a few seconds only: the grant must be confirmed
+    /// just before it is answered.
     GrantedProvisionally,
-    /// A newer request with the same idempotency key has taken its place.
+    /// A newer request with the same idempotency key has taken over the position.
     Superseded,
-    /// The store has lost the queue; whoever still wants the lock must ask again.
+    /// The store has lost the queue; an attempt that still wants the lock must send its acquire again.
     Forgotten,
 }
 
-/// The bytes of an attempt's token hash, by which those who wait can be come by in turns.
+/// The bytes of an attempt's token hash: the order in which walks visit the waiters.
 type Key = [u8; 32];
 
-/// Those who wait here for one name.
+/// The waiters at this gateway for one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameWaiters {
-    /// The name.
+    /// The name of the lock.
     pub name: LockName,
-    /// How many they are.
+    /// How many waiters there are.
     pub waiters: usize,
-    /// How long the first of them has waited.
+    /// How long the first of the waiters has waited.
     pub longest: Duration,
 }
 
 #[derive(Debug, Default)]
 struct ParkedAttempts {
     by_token: BTreeMap<Key, ParkedAttempt>,
-    /// How many wait for each name; the keys are the names that somebody waits for.
+    /// How many attempts wait for each name; a name that no attempt waits for has no entry.
     by_name: HashMap<LockName, usize>,
-    /// Those that watch their position, until they leave their place.
+    /// The attempts that watch their position, until their entry is removed.
     watched: BTreeMap<Key, watch::Sender<Option<Position>>>,
 }
 
@@ -93,18 +94,20 @@ struct ParkedAttempts {
 struct ParkedAttempt {
     name: LockName,
     since: Instant,
-    /// Whether copies of its acquire may still arrive, however often it asks.
+    /// Whether an acquire of the attempt was sent more than once, so that a late copy may still arrive.
     resent: bool,
-    /// Whether somebody waits there, and not only the news are kept for who may come back.
+    /// Whether a caller waits for the news. If not, the entry is kept for a later request with the same
+    /// idempotency key.
     attended: bool,
-    /// `None`: it has heard its news, and deals with them.
+    /// `None` if the news were delivered, and the attempt is acting on them.
     news: Option<oneshot::Sender<News>>,
 }
 
 // === impl Parking ===
 
 impl Parking {
-    /// Takes a place, before the attempt is sent: news may come back before the answer does.
+    /// Registers an attempt. Must be called before the acquire is sent, because news may arrive before its
+    /// answer.
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
         let attempt = ParkedAttempt {
@@ -127,12 +130,12 @@ impl Parking {
         }
     }
 
-    /// Tells an attempt its news of this name. False if nobody waits for them here: a grant must then be given
-    /// back. The first news count; an attempt that deals with them already, and may be about to
-    /// confirm its grant, stays where it is until it leaves its place.
+    /// Delivers the news of an attempt for this name. Answers false if the attempt does not wait here for this
+    /// name: a grant must then be given back. Only the first news count. An attempt that already acts on its
+    /// news, and may be about to confirm its grant, keeps its entry until the entry is dropped.
     ///
-    /// The attempts of a group have one token, and wait for one name after the other: late news of an earlier
-    /// name are not those of the one that is waited for now.
+    /// The attempts of a group have one token, and wait for one name after the other. Without the comparison of
+    /// names, late news of an earlier name would reach the attempt that waits for the next.
     #[must_use = "a grant that nobody waits for must be given back"]
     pub fn deliver(&self, name: &LockName, token: &TokenHash, news: News) -> bool {
         match self.lock().by_token.get_mut(token.as_bytes()) {
@@ -144,19 +147,19 @@ impl Parking {
         }
     }
 
-    /// Tells every attempt that waits for such a name that the store has lost its queue.
+    /// Tells every attempt whose name is concerned that the store has lost its queue.
     pub fn notify_forgotten(&self, concerned: impl Fn(&LockName) -> bool) {
         for attempt in self.lock().by_token.values_mut() {
             if concerned(&attempt.name)
                 && let Some(sender) = attempt.news.take()
             {
-                // Whoever is just leaving its place need not hear it.
+                // An attempt that is just leaving does not need the news.
                 drop(sender.send(News::Forgotten));
             }
         }
     }
 
-    /// Watches the position of an attempt that waits here, for as long as it does.
+    /// Watches the position of an attempt that waits here, until the attempt leaves.
     pub fn watch_position(&self, token: &TokenHash) -> watch::Receiver<Option<Position>> {
         let (news, receiver) = watch::channel(None);
         let mut attempts = self.lock();
@@ -166,15 +169,15 @@ impl Parking {
         receiver
     }
 
-    /// Tells the position of an attempt, if it is watched.
+    /// Sends the position of an attempt to its watcher, if there is one.
     pub fn publish_position(&self, token: &TokenHash, position: Position) {
         if let Some(news) = self.lock().watched.get(token.as_bytes()) {
             news.send_replace(Some(position));
         }
     }
 
-    /// At most so many of the attempts that watch their position, from behind `last` on and around: repeated calls with
-    /// the last of these come by all of them.
+    /// Returns at most `most` of the attempts that watch their position: those after `last`, then from the
+    /// start again. Repeated calls, each with the last attempt of the call before, visit all of them.
     pub fn next_watched(
         &self,
         last: Option<&TokenHash>,
@@ -190,7 +193,7 @@ impl Parking {
         all.collect()
     }
 
-    /// All attempts that watch their position, by the lock that they wait for.
+    /// All attempts that watch their position, by the name that they wait for.
     pub fn watched_by_name(&self) -> HashMap<LockName, Vec<TokenHash>> {
         let attempts = self.lock();
         let mut by_name: HashMap<LockName, Vec<TokenHash>> = HashMap::new();
@@ -204,18 +207,17 @@ impl Parking {
         by_name
     }
 
-    /// How many attempts wait here, of which somebody waits for the outcome.
+    /// How many attempts here have a caller that waits for the outcome.
     pub fn len(&self) -> usize {
         self.0.attended.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody waits here.
+    /// Whether no attempt here has a caller that waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Those who wait here, by the name that they wait for, in no order. Walks the whole list: for
-    /// people who look.
+    /// The waiters at this gateway by name, in no order. Walks the whole list: for displays and diagnosis only.
     pub fn waiters_by_name(&self) -> Vec<NameWaiters> {
         let now = Instant::now();
         let mut by_name = HashMap::new();
@@ -235,12 +237,12 @@ impl Parking {
         by_name.into_iter().map(waiters_of).collect()
     }
 
-    /// The names that somebody waits for here.
+    /// The names that attempts wait for here.
     pub fn names(&self) -> Vec<LockName> {
         self.lock().by_name.keys().cloned().collect()
     }
 
-    /// Whether somebody waits for this name here.
+    /// Whether an attempt waits for this name here.
     pub fn has_waiters(&self, name: &LockName) -> bool {
         self.lock().by_name.contains_key(name)
     }
@@ -250,7 +252,7 @@ impl Parking {
         self.lock().by_token.contains_key(token.as_bytes())
     }
 
-    /// Takes note that an acquire of this attempt was sent more than once.
+    /// Records that an acquire of this attempt was sent more than once.
     pub fn mark_resent(&self, token: &TokenHash) {
         if let Some(attempt) = self.lock().by_token.get_mut(token.as_bytes()) {
             attempt.resent = true;
@@ -264,8 +266,8 @@ impl Parking {
         attempt.is_some_and(|attempt| attempt.resent)
     }
 
-    /// At most so many of those who wait for news here, from behind `last` on: whoever goes on with the
-    /// last of these, and begins anew when there are fewer, comes by all of them.
+    /// Returns at most `most` of the attempts that wait for news here: those after `last`. A caller that
+    /// continues with the last of them, and starts again when there are fewer than `most`, visits all attempts.
     pub fn next_waiters(
         &self,
         last: Option<&TokenHash>,
@@ -323,19 +325,20 @@ impl ParkedAttempts {
 // === impl Parked ===
 
 impl Parked {
-    /// Waits for the news. Safe to drop and call again.
+    /// Waits for the news of this attempt. Safe to drop and call again.
     pub async fn news(&mut self) -> News {
-        // The sender lives in the list until this place is given up or told.
+        // The sender stays in the list until the entry is removed or news are delivered.
         (&mut self.news).await.unwrap_or(News::Forgotten)
     }
 
-    /// The news that came before now, if any.
+    /// The news that have already arrived, if any.
     pub fn try_news(&mut self) -> Option<News> {
         self.news.try_recv().ok()
     }
 
-    /// Stays in place to ask again, without a moment in which nobody waits here. What was told since
-    /// the news that were heard is said again by the store to whoever asks.
+    /// Keeps the entry and waits for further news, so that the attempt can send its acquire again and is never
+    /// missing from the list. News that arrived since the last news are lost; the store tells them again when
+    /// the attempt asks.
     pub fn rearm(&mut self) {
         let (sender, news) = oneshot::channel();
         if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
@@ -344,14 +347,15 @@ impl Parked {
         self.news = news;
     }
 
-    /// The place was in the queue before this attempt, and has waited since then.
+    /// Sets the time since which the position has waited, if the attempt has taken over an older position.
     pub fn waits_since(&mut self, since: Instant) {
         if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
             attempt.since = since;
         }
     }
 
-    /// Stays in place for who may come back. Nobody waits there now.
+    /// Keeps the entry for a later request with the same idempotency key. From now on no caller waits for the
+    /// news.
     pub fn keep(&mut self) {
         let mut attempts = self.parking.lock();
         attempts.watched.remove(self.token.as_bytes());
@@ -365,7 +369,7 @@ impl Parked {
         }
     }
 
-    /// The lock that is waited for.
+    /// The name of the lock that the attempt waits for.
     pub fn name(&self) -> &LockName {
         &self.name
     }

@@ -1,24 +1,24 @@
-//! The parts of a store that may be away one by one, and commands of which so many are under way at each.
+//! Parts of a store that may fail one by one, and a limit for the commands in progress at each part.
 
 use std::collections::{HashMap, VecDeque};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-/// A part of a store that may be away while the others serve, for example a master of a cluster.
+/// A part of a store that may be unreachable while the other parts serve, for example a master of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Partition(usize);
 
-/// Commands of which at most so many are under way at each partition. More wait for their turn there, and hold up
-/// none of another partition.
+/// Runs commands with a limit for how many are in progress at each partition. Further commands wait in the
+/// queue of their partition, and do not delay commands to another partition.
 pub(crate) struct PartitionedCommands<'a, T, R, F> {
-    /// How many are under way at most at each.
+    /// How many commands may be in progress at each partition.
     limit: usize,
     send: F,
     queues: HashMap<Partition, PartitionQueue<T>>,
     running: FuturesUnordered<BoxFuture<'a, (Partition, R)>>,
 }
 
-/// What is to be done at one partition.
+/// The commands in progress, and the waiting commands, of one partition.
 struct PartitionQueue<T> {
     running: usize,
     waiting: VecDeque<T>,
@@ -27,10 +27,10 @@ struct PartitionQueue<T> {
 // === impl Partition ===
 
 impl Partition {
-    /// All of a store that is there or away as a whole.
+    /// The only partition of a store that is reachable or unreachable as a whole.
     pub const WHOLE: Self = Self(0);
 
-    /// One of several, by a number that no other of them has, and not zero.
+    /// The partition with this number, which must be unique and not zero.
     pub(crate) fn one_of(number: usize) -> Self {
         Self(number)
     }
@@ -48,7 +48,7 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
         }
     }
 
-    /// Sends a command, at once if there is room at its partition.
+    /// Sends a command at once if its partition is below the limit; otherwise queues the command.
     pub(crate) fn push(&mut self, partition: Partition, command: T) {
         let queue = self.queues.entry(partition);
         let queue = queue.or_insert_with(|| PartitionQueue {
@@ -63,7 +63,8 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
         }
     }
 
-    /// What came of the next command that is over; `None` if there is none. Safe to drop and call again.
+    /// Waits for the next command to finish and returns its outcome; `None` if no command is in progress. Safe
+    /// to drop and call again.
     pub(crate) async fn next(&mut self) -> Option<R> {
         let (partition, outcome) = self.running.next().await?;
         if let Some(queue) = self.queues.get_mut(&partition) {
@@ -79,12 +80,12 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
         Some(outcome)
     }
 
-    /// Whether nothing is under way, and so nothing waits.
+    /// Whether no command is in progress, and therefore none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// How many wait for their turn.
+    /// How many commands wait in the queues of their partitions.
     pub(crate) fn waiting(&self) -> usize {
         self.queues.values().map(|queue| queue.waiting.len()).sum()
     }

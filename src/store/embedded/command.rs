@@ -1,4 +1,4 @@
-//! Commands to the writer, and their answers.
+//! Commands to the writer thread, and their answers.
 
 use std::sync::Arc;
 
@@ -18,51 +18,53 @@ use crate::{
 
 use super::state::{Delay, Moment, State};
 
-/// Where an answer goes. If the caller has gone, that is no error.
+/// The channel to which the writer sends an answer. A caller that has gone is not an error.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// One command to the writer.
 pub(super) enum Command {
     /// Change the state.
     Change(Box<dyn Change>),
-    /// Write down everything that lives, as the file of a log.
+    /// Make a backup of all that lives, in the format of a log file.
     Backup(ReplySender<Vec<u8>>),
-    /// Finish the commands before, close the files and end.
+    /// Finish the earlier commands, close the files and end the thread.
     Close(oneshot::Sender<()>),
 }
 
-/// A change of the state. It is answered when it is durable.
+/// A change of the state, which is answered when the change is durable.
 pub(super) trait Change: Send {
     /// Carries the change out in memory.
     fn execute(&mut self, state: &mut State, now: Moment);
-    /// Answers so much later than the change was carried out, or that it was not.
+    /// Sends the answer, `delay` after the change was carried out, or the error if the change was not carried
+    /// out.
     fn answer(self: Box<Self>, delay: Result<Delay, StoreError>);
 }
 
-/// A change, its outcome and its caller. All of it is freed by the thread that has allocated it: two threads that
-/// free each other's memory wait for each other's allocator.
+/// A change with its outcome and its answer channel. The thread that has allocated an operation also frees it:
+/// two threads that free each other's memory wait for each other's allocator.
 struct Operation<T, F> {
     run: F,
     outcome: Result<T, StoreError>,
     answer: ReplySender<T>,
 }
 
-/// An outcome that is told later than it was decided.
+/// The outcome of a change, which is answered later than it was decided.
 pub(super) trait Outcome: Send + 'static {
-    /// Makes the outcome as old as it is now. An error if its lease has ended meanwhile: the holder would act on it.
+    /// Corrects the remaining times in the outcome by the delay of the answer. Fails if the lease of the
+    /// outcome has ended meanwhile, because its holder would act on it.
     fn age(&mut self, _delay: Delay) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// Changes that were carried out, by the runtime on which their answers are awaited.
+/// The changes of a batch that were carried out, grouped by the runtime on which their callers wait.
 #[derive(Default)]
 pub(super) struct ExecutedBatch(Vec<(Handle, Vec<Box<dyn Change>>)>);
 
 // === impl Command ===
 
 impl Command {
-    /// A change whose outcome is answered.
+    /// A command to change the state with `run` and to answer the outcome.
     pub(super) fn change<T: Outcome>(
         answer: ReplySender<T>,
         run: impl FnMut(&mut State, Moment) -> Result<T, StoreError> + Send + 'static,
@@ -74,7 +76,8 @@ impl Command {
         }))
     }
 
-    /// Answers without having done anything. [`Command::Close`] is handed back.
+    /// Answers the command with an error, without carrying it out. Returns the answer channel of
+    /// [`Command::Close`].
     pub(super) fn refuse(self, error: StoreError) -> Option<oneshot::Sender<()>> {
         match self {
             Self::Change(change) => change.answer(Err(error)),
@@ -114,8 +117,8 @@ impl ExecutedBatch {
         }
     }
 
-    /// Answers what was carried out at that moment. To wake a task on another thread costs a system call, so each
-    /// runtime is woken once and answers all of its own there.
+    /// Answers all changes of the batch, which was carried out at this moment. To wake a task on another thread
+    /// costs a system call, so each runtime is woken once and sends all of its answers there.
     pub(super) fn answer(self, carried_out: Moment, clock: &Arc<dyn Clock>) {
         for (runtime, changes) in self.0 {
             let clock = Arc::clone(clock);
@@ -128,7 +131,7 @@ impl ExecutedBatch {
         }
     }
 
-    /// Answers that the changes could not be made durable.
+    /// Answers all changes of the batch with an error, because the batch could not be made durable.
     pub(super) fn fail(self, error: &StoreError) {
         for change in self.0.into_iter().flat_map(|(_, changes)| changes) {
             change.answer(Err(error.clone()));
@@ -142,7 +145,8 @@ impl Outcome for Release {}
 
 impl Outcome for GiveBack {}
 
-/// With the tokens of the leases that were broken. Those are told as they were then.
+/// The outcome of a break, with the tokens of the broken leases. The leases are shown as of the break, so
+/// nothing is corrected.
 impl Outcome for (Breaking, Vec<TokenHash>) {}
 
 impl Outcome for Acquisition {
@@ -183,7 +187,7 @@ impl Outcome for Renewal {
     }
 }
 
-/// With the tokens of the leases whose holders are asked to release them.
+/// The outcome of a request to release, with the tokens of the leases whose holders were asked.
 impl Outcome for (Requesting, Vec<TokenHash>) {
     fn age(&mut self, delay: Delay) -> Result<(), StoreError> {
         if let Requesting::Requested(holder) | Requesting::HolderChanged(holder) = &mut self.0 {

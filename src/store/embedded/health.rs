@@ -1,4 +1,4 @@
-//! What is known of the disk.
+//! The health of the disk, as the writer reports it.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::clock::Clock;
 
 use super::state::Moment;
 
-/// How long one write may take before it is reported: far above any sound disk, well below what a
-/// command waits.
+/// How long one write may take before the disk is reported as hanging: far above any sound disk, well below the
+/// time that a command waits.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// What the writer last met.
+/// The last failure, shortage and write that the writer reported.
 #[derive(Debug, Default)]
 pub(super) struct DiskHealth(Mutex<Report>);
 
 #[derive(Debug, Default)]
 struct Report {
     failure: Option<String>,
-    /// Whether that is no failure of the disk: nothing but a person can put it right.
+    /// Whether the failure is a missing or replaced file, which only an operator can put right.
     misplaced: bool,
     /// Why no lock is acquired, although the disk can be written.
     shortage: Option<String>,
@@ -29,7 +29,7 @@ struct Report {
 // === impl DiskHealth ===
 
 impl DiskHealth {
-    /// Why the disk cannot be written, if it cannot.
+    /// Why the disk cannot be written or locks cannot be acquired; `None` if the disk is well.
     pub(super) fn now(&self, clock: &dyn Clock) -> Option<String> {
         let report = self.0.lock();
         let failure = report.failure.as_ref().or(report.shortage.as_ref());
@@ -39,12 +39,12 @@ impl DiskHealth {
         })
     }
 
-    /// A write begins.
+    /// Records that a write begins.
     pub(super) fn record_write_start(&self, since: Moment) {
         self.0.lock().writing_since = Some(since);
     }
 
-    /// A write was durable.
+    /// Records that a write is durable, and clears the last failure.
     pub(super) fn record_write_done(&self) {
         let mut report = self.0.lock();
         *report = Report {
@@ -53,12 +53,12 @@ impl DiskHealth {
         };
     }
 
-    /// No lock is acquired for want of space, or there is enough again.
+    /// Records why no lock is acquired for lack of space; `None` if there is enough space again.
     pub(super) fn set_shortage(&self, why: Option<String>) {
         self.0.lock().shortage = why;
     }
 
-    /// A write failed, or `misplaced`: the file is not in its place any more.
+    /// Records a failed write, or, if `misplaced`, that the file was moved, deleted or replaced.
     pub(super) fn record_failure(&self, why: &str, misplaced: bool) {
         let mut report = self.0.lock();
         *report = Report {
@@ -69,7 +69,7 @@ impl DiskHealth {
         };
     }
 
-    /// Whether the file is not in its place any more.
+    /// Whether the file was moved, deleted or replaced.
     pub(super) fn is_misplaced(&self) -> bool {
         self.0.lock().misplaced
     }

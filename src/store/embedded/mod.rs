@@ -1,24 +1,28 @@
 //! The embedded store: leases in a log of this process, durable before the answer.
 //!
-//! All state is in memory; the log is read at a start and written otherwise. One batch of commands is one record: the rows that
-//! changed, and a checksum. A record is written when the one before is durable, so at most the last record can be torn. What a torn
-//! record cannot have left (a beginning that is neither its own nor zeros, bytes behind its end) is damage and stops the start.
+//! All state is in memory; the log is read at the start, and only written afterwards. One batch of commands is
+//! one record: the rows that changed, and a checksum. A record is written when the record before it is durable,
+//! so at most the last record can be torn. Bytes that a torn record cannot have left (a beginning that is
+//! neither its own nor zeros, bytes behind its end) are damage and stop the start.
 //!
-//! A log file (`latchgate.NUMBER.log`) is filled with zeros ahead of its end, so a sync changes data only. When the file is long, the
-//! next one is made beside it: a part of all rows is copied after each batch, and each batch is added. When it is complete, and as
-//! long as a full disk may need it, it takes the place of the one before. So the file with the highest number always holds
-//! everything. Whatever fails in the middle of a record, and every start, begins a file with all rows: nothing is appended to what
-//! might not be on disk.
+//! A log file (`latchgate.NUMBER.log`) is filled with zeros ahead of its end, so a sync changes data only. When
+//! the file is long, the next file is made beside it: a part of all rows is copied after each batch, and each
+//! batch is added. When the next file is complete, and as long as a full disk may require, it replaces the
+//! current file. So the file with the highest number always holds everything. After a failure within a record,
+//! and at each start, the store begins a file with all rows: nothing is appended to bytes that might not be on
+//! disk.
 //!
-//! **A full disk.** `latchgate.reserve` is at least twice as long as all rows, and 256 KiB, and so is the log file. When no file can
-//! grow, all rows are written into the reserve, which becomes the log; the file before becomes the reserve. No block is freed in
-//! between, and that can be repeated without end. The rows must not grow meanwhile, so the writer refuses acquires until the disk has
-//! room for more than what is kept, and refuses requests to release that take more than half of the spare room. A hand-off takes the
-//! place of the lease that ended, and is granted. If several waiters could share the lock, no more of them are granted than leases
-//! ended in the same batch; the others follow when there is room.
+//! **A full disk.** `latchgate.reserve` is at least twice as long as all rows, plus 256 KiB, and so is the log
+//! file. When no file can grow, all rows are written into the reserve, which becomes the log; the log file
+//! before it becomes the reserve. No block is freed in between, and this can be repeated without end. The rows
+//! must not grow meanwhile, so the writer refuses acquires until the disk has more room than the two files
+//! need, and refuses requests to release that take more than half of the spare room. A hand-off replaces the
+//! lease that ended, and is granted. If several waiters could share the lock, no more of them are granted than
+//! leases ended in the same batch; the other waiters follow when there is room.
 //!
-//! **A backup** is a snapshot in memory, made as the next file is. A mark in its header says that others were granted fencing tokens
-//! after it was made: a start on it is refused if the clock is behind the largest of them.
+//! **A backup** is a snapshot in memory, made as the next file is. A mark in its header says that the store may
+//! have granted larger fencing tokens after the backup was made: a start from it is refused if the wall clock
+//! is behind the largest fencing token in it.
 
 mod command;
 mod health;

@@ -44,22 +44,22 @@ use super::{
     writer::Writer,
 };
 
-/// How long a command waits for the disk. A disk that takes longer is not slow but stuck.
+/// How long a command waits for the disk. A disk that takes longer is stuck, not slow.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A bug; nothing but a new start helps, so it must be seen in every answer and check.
+/// The writer thread has panicked, which is a bug. Only a restart helps, so every answer and check must say so.
 const WRITER_LOST: &str = "the thread that writes has ended; start the gateway again";
 
-/// Leases in a file of this process, durable before the answer.
+/// A store that keeps its leases in a log of this process. A change is durable before it is answered.
 pub struct EmbeddedStore {
     pub(super) directory: PathBuf,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) state: Arc<RwLock<State>>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) commands: SyncSender<(Command, Handle)>,
-    /// Room for acquires among the commands that wait.
+    /// Permits for acquires among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
-    /// Room for a backup in memory.
+    /// The permit for a backup in memory.
     pub(super) backups: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
@@ -68,12 +68,12 @@ pub struct EmbeddedStore {
     pub(super) writer: JoinHandle<()>,
 }
 
-/// A backup in memory. There is room for one at a time.
+/// A backup in memory. Only one backup exists at a time.
 #[derive(Debug)]
 pub struct StoreBackup {
-    /// The file.
+    /// The bytes of the backup, in the format of a log file.
     pub bytes: Vec<u8>,
-    /// Given up with it.
+    /// The permit for a backup, released when this backup is dropped.
     pub room: OwnedSemaphorePermit,
 }
 
@@ -99,13 +99,14 @@ impl EmbeddedStore {
             })?;
         match tokio::time::timeout(ANSWER_WITHIN, &mut outcome).await {
             Ok(Ok(answer)) => answer,
-            // A writer that closes answers all it has taken up; this command came too late.
+            // A closing writer answers all commands that it has received; this command came too late.
             Ok(Err(_unanswered)) if self.closed.load(Ordering::Acquire) => {
                 Err(Unavailability::Closing.into())
             }
             Ok(Err(_unanswered)) => Err(Uncertainty::Disk(WRITER_LOST.to_owned()).into()),
             Err(_elapsed) => {
-                // If this process stood still, the answer is there and its task has not run yet.
+                // If this process was suspended, the answer may have arrived although the timeout has passed; a
+                // task that answers needs a chance to run.
                 tokio::task::yield_now().await;
                 let answer = outcome.try_recv();
                 answer.unwrap_or_else(|_unanswered| Err(Uncertainty::TimedOut.into()))
@@ -127,7 +128,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Everything that lives, and all that was acknowledged before, as the file of a log.
+    /// Makes a backup of all that lives, including every change that was acknowledged before, in the format of
+    /// a log file.
     pub async fn backup(&self) -> Result<StoreBackup, StoreError> {
         let room = Arc::clone(&self.backups).try_acquire_owned();
         let room = room.map_err(|_under_way| Unavailability::Overloaded)?;
@@ -135,13 +137,13 @@ impl EmbeddedStore {
         Ok(StoreBackup { bytes, room })
     }
 
-    /// Looks at what is durable, without the writer.
+    /// Reads the durable state, without the writer.
     fn read<T>(&self, read_state: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
         let state = self.state.read();
-        // Not before it was waited for: what is left is told as of now.
+        // The clock is read after the lock was waited for, because the remaining times are answered as of now.
         let now = Moment::now(&*self.clock);
         Ok(read_state(&state, now))
     }
@@ -151,7 +153,8 @@ impl Store for EmbeddedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let room = Arc::clone(&self.acquires).try_acquire_owned();
         let room = room.map_err(|_full| Unavailability::Overloaded)?;
-        // Room among the commands that wait is free again when the writer takes this one up.
+        // The permit is released when the writer takes up this command: from then on the acquire is no longer
+        // waiting.
         let (attempt, mut room) = (attempt.clone(), Some(room));
         self.change(move |state, now| {
             drop(room.take());
@@ -219,12 +222,12 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    /// Answers from memory, what is durable: also while the disk fails or is slow.
+    /// Answers the durable state from memory, so it works while the disk fails or is slow.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.read(|state, now| state.inspect(name, now))
     }
 
-    /// Answers from memory, what is durable, a part at a time: the writer does not wait for it.
+    /// Answers the durable state from memory, a part at a time, so that the writer does not have to wait long.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let mut listing = PageBuilder::new(query);
         loop {
@@ -274,13 +277,14 @@ impl Store for EmbeddedStore {
     async fn check(&self) -> Vec<Check> {
         let closed = self.closed.load(Ordering::Acquire);
         let health = if self.writer.is_finished() && !closed {
-            // No outage, which would end by itself: this instance must go out of service.
+            // Not an outage, which would end by itself: this gateway must go out of service until it is
+            // restarted.
             Health::Misconfigured(WRITER_LOST.to_owned())
         } else {
             let failure = self.health.now(&*self.clock);
             match failure {
                 None => Health::Passing,
-                // As above: it does not end by itself.
+                // Not an outage either: only an operator can put the file back.
                 Some(why) if self.health.is_misplaced() => Health::Misconfigured(why),
                 Some(why) => Health::Outage(why),
             }
@@ -291,11 +295,11 @@ impl Store for EmbeddedStore {
     async fn close(&self) {
         let (closed, done) = oneshot::channel();
         let commands = self.commands.clone();
-        // The queue may be full: wait for room where waiting does no harm.
+        // The queue may be full. A blocking thread waits for room, because it delays no other task.
         let close = (Command::Close(closed), Handle::current());
         let sent = tokio::task::spawn_blocking(move || commands.send(close).is_ok()).await;
         if let Ok(true) = sent {
-            // Unanswered only if another close came first.
+            // No answer arrives only if another close came first.
             done.await.ok();
         }
     }
@@ -315,23 +319,23 @@ impl fmt::Debug for EmbeddedStore {
 
 // === Start ===
 //
-// Opens the data directory and starts the writer.
+// Opens the data directory and starts the writer thread.
 
-/// How many commands may wait for the writer; beyond it they are refused as overload. It is many
-/// batches, and still less than a second of work.
+/// How many commands may wait for the writer; more commands are refused as overload. This is many batches, and
+/// still less than a second of work.
 pub(super) const QUEUE: usize = 16_384;
-/// How many of them may be acquires. The rest is for those who keep what they have, or give it back:
-/// nobody may lose a lock because others ask for too many.
+/// How many of the waiting commands may be acquires. The rest is for renewals and releases: no holder may lose
+/// a lock because other callers ask for too many.
 pub(super) const ACQUIRES: usize = QUEUE - QUEUE / 8;
-/// Wall times from which a fencing token may begin, in microseconds: the years 2025 to 2200. A clock
-/// outside of them is wrong, and would waste numbers for ever.
+/// Wall times at which fencing tokens may begin, in microseconds: the years 2025 to 2200. A clock outside of
+/// this range is wrong, and would waste fencing tokens for ever.
 const PLAUSIBLE: std::ops::Range<u64> = 1_735_689_600_000_000..7_258_118_400_000_000;
 
 // === impl EmbeddedStore ===
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, which is made if it does not exist, and takes it for this
-    /// process alone.
+    /// Opens the store in a directory, which is created if it does not exist, and locks the directory for this
+    /// process.
     ///
     /// Blocks while it reads the log.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
@@ -342,7 +346,7 @@ impl EmbeddedStore {
         Self::start(directory, Box::new(files), clock)
     }
 
-    /// Reads the log, begins one if there is none, and starts the writer.
+    /// Reads the log, or begins a log if there is none, and starts the writer thread.
     pub(super) fn start(
         directory: Directory,
         volume: Box<dyn Volume>,
@@ -378,11 +382,11 @@ impl EmbeddedStore {
             written_at: now,
             rows: state.len(),
         };
-        // Before a file begins: a start that fails here changes nothing.
+        // The reserve is checked before a log file begins: a start that fails here has changed nothing.
         volume
             .reserved()
             .map_err(|error| OpenError::of(&directory.path().join(RESERVE), error))?;
-        // This shows at once whether the directory can be written.
+        // The first write of a log file shows at once whether the directory can be written.
         let mut log = Log::begin(volume, end, &meta, &state)
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
 
@@ -440,7 +444,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Moves everything to the clock of a new boot.
+/// Converts all times to the clock of a new boot.
 fn rebased(contents: Contents, now: Moment) -> Contents {
     let last_known = contents.meta.written_at;
     let leases = contents.leases.into_iter();
@@ -456,8 +460,8 @@ fn rebased(contents: Contents, now: Moment) -> Contents {
     }
 }
 
-/// Fencing tokens begin above the wall clock, so that a backup that is restored does not issue
-/// numbers again that were issued after it was made. Nothing else depends on that clock.
+/// The first fencing token, taken from the wall clock. Without this, a store restored from a backup would grant
+/// fencing tokens again that were granted after the backup was made. Nothing else depends on the wall clock.
 fn floor(wall: SystemTime) -> u64 {
     let micros = wall
         .duration_since(SystemTime::UNIX_EPOCH)

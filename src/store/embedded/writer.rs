@@ -1,4 +1,4 @@
-//! The one thread that changes anything: group commit.
+//! The writer: the one thread that changes the state and writes the log, with one sync for a batch of commands.
 
 use std::{
     ops::ControlFlow,
@@ -27,71 +27,72 @@ use super::{
     state::{Delay, Moment, Shortage, State, UndeliveredGrant},
 };
 
-/// The most commands in one transaction: a bound on how long the first of them waits.
+/// The most commands in one transaction, which bounds how long the first command of a batch waits.
 const BATCH: usize = 1024;
-/// How long the writer waits for more commands when there are much fewer than in the batches before: the shortest
-/// sleep there is, about 50 us. One caller alone never waits.
+/// How long the writer waits for more commands when there are much fewer than in the batches before: the
+/// shortest possible sleep, about 50 us. The command of a single caller never waits.
 const LINGER: Duration = Duration::from_micros(1);
 /// The most leases and tombstones that are cleared away in one transaction.
 const SWEEP: usize = 1024;
-/// How often the writer looks for what has ended while nobody asks for anything.
+/// How often the writer clears away ended leases while no command arrives.
 const TICK: Duration = Duration::from_secs(1);
-/// How soon at the earliest the writer looks again for a lease that ends while somebody is queued
-/// for it: the clocks of waits and of leases do not agree to the microsecond.
+/// The shortest pause before the writer checks again for an expired lease with waiters: the clock of the pause
+/// and the clock of leases differ by microseconds, so a shorter pause would make the writer spin.
 const PROMPT: Duration = Duration::from_millis(1);
-/// How often a failed disk is tried again, and a sound one looked at for whether the files are still
-/// there.
+/// How often a failed disk is tried again, and how often the writer checks on a sound disk whether the files
+/// are still there.
 const RETRY: Duration = Duration::from_millis(250);
-/// How far the log may lag behind the clock while a lease lives. After a reboot nobody knows how
-/// late it was, except from the last write.
+/// The longest time between two log records while a lease lives. After a reboot, the last record is the only
+/// evidence of how late it was.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// All that the thread owns.
+/// The state of the writer thread.
 pub(super) struct Writer {
-    /// Each with the runtime on which its answer is awaited.
+    /// Commands, each with the runtime on which its caller waits.
     pub(super) commands: Receiver<(Command, Handle)>,
     pub(super) state: Arc<RwLock<State>>,
     pub(super) parking: Parking,
-    /// Grants of which nobody could be told, to be taken back with the next transaction.
+    /// Grants that could not be delivered to a waiter, to be ended with the next transaction.
     pub(super) orphans: Vec<UndeliveredGrant>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) closed: Arc<AtomicBool>,
     pub(super) boot: BootId,
     pub(super) log: Log,
-    /// Whether the last write was durable. If not, everything is written anew before anything else is.
+    /// Whether the last write was durable. If not, the log is repaired before any other write.
     pub(super) writable: bool,
     pub(super) written_at: Moment,
-    /// Whether more has ended than was cleared away so far.
+    /// Whether the last transaction left ended leases or tombstones to clear away.
     pub(super) sweep_pending: bool,
-    /// A backup that is being made.
+    /// The backup that is being made, if any.
     pub(super) backup: Option<Backup>,
-    /// How many bytes of rows live.
+    /// How many bytes the rows of all leases and tombstones take.
     pub(super) live_bytes: u64,
-    /// What those are told who ask for a lock while the disk is full.
+    /// The answer to acquires while the disk is full.
     pub(super) shortage: Option<StoreError>,
     /// When a failed or full disk is tried again.
     pub(super) try_after: Instant,
-    /// Whether more space is to be kept at once for when the disk is full.
+    /// Whether the reserve and the log file still have to grow, for when the disk is full.
     pub(super) keeping_space: bool,
-    /// What must still be in the directory.
+    /// The files that must still be in the directory.
     pub(super) open_files: OpenFiles,
-    /// When that was looked at last.
+    /// When the files were last checked.
     pub(super) files_checked_at: Instant,
-    /// When those were told where they stand who watch that.
+    /// When positions in queues were last sent to the waiters that watch them.
     pub(super) positions_published_at: Instant,
-    /// Given up last, when the file is closed.
+    /// The lock on the data directory, released last, when the log is closed.
     pub(super) directory: Directory,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Serves until it is closed or every handle is gone.
+    /// Serves commands until the store is closed or every handle is dropped.
     pub(super) fn run(mut self) {
         self.see_shortage();
         let mut batch = Vec::with_capacity(BATCH);
-        // How many commands the two last batches had, and the last one.
+        // An estimate of the active callers from the sizes of the last two batches, and the size of the last
+        // batch.
         let (mut callers, mut last) = (0, 0);
         let closed = loop {
             if !self.writable && Instant::now() >= self.try_after {
@@ -105,14 +106,15 @@ impl Writer {
                     batch.push(command);
                     batch.extend(self.commands.try_iter().take(BATCH - 1));
                     if batch.len() < callers / 4 {
-                        // The callers that were answered just now are about to ask again. Two batches that take
-                        // turns are best, because one is written while the callers of the other compute; so the
+                        // The callers that were answered just now will ask again soon. Two alternating batches
+                        // are best, because one is written while the callers of the other compute. So the
                         // writer waits only for much less than half of the callers.
                         std::thread::sleep(LINGER);
                         let room = BATCH - batch.len();
                         batch.extend(self.commands.try_iter().take(room));
                     }
-                    // Forgotten slowly: a batch that came too early is no sign that callers have gone.
+                    // The estimate falls slowly: one small batch that came too early does not mean that callers
+                    // have gone.
                     callers = (batch.len() + last).max(callers - callers.div_ceil(8));
                     last = batch.len();
                     if let ControlFlow::Break(closed) = self.serve(batch.drain(..)) {
@@ -134,7 +136,7 @@ impl Writer {
         self.finish(closed);
     }
 
-    /// How long to wait for a command before there is something else to do.
+    /// How long the writer waits for a command before it has other work to do.
     fn poll_timeout(&self) -> Duration {
         if !self.writable {
             return RETRY;
@@ -153,7 +155,7 @@ impl Writer {
         }
     }
 
-    /// Carries out a batch, makes it durable, and only then answers.
+    /// Carries out a batch, makes it durable, and only then answers it.
     fn serve(
         &mut self,
         batch: impl Iterator<Item = (Command, Handle)>,
@@ -188,8 +190,8 @@ impl Writer {
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 
-    /// Changes the state, after what has become possible meanwhile and before what has ended is cleared away. Answers
-    /// the rows to write.
+    /// Runs one transaction on the state: first grants that have become possible and undelivered grants, then
+    /// the changes, then the clearing of what has ended. Returns the rows to write.
     fn change(
         &mut self,
         now: Moment,
@@ -232,11 +234,11 @@ impl Writer {
         self.answer(done, now);
     }
 
-    /// Writes a transaction; on a full disk, with everything that lives, in the space that is kept for that.
+    /// Writes a transaction. On a full disk, all rows are written again, into the reserve.
     fn write(&mut self, rows: &Rows, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
         if let Some(backup) = &mut self.backup {
-            // If it cannot be written, the backup ends with it.
+            // If this write fails, the backup is refused as well.
             backup.snapshot.add(&meta, rows);
         }
         match self.log.append(&meta, rows) {
@@ -253,7 +255,7 @@ impl Writer {
         }
     }
 
-    /// Goes on with the next file of the log, if one is due. All that lives is durable here.
+    /// Continues with the next file of the log, if it is due. The state must be durable.
     fn go_on_with_next_file(&mut self) {
         if !self.log.needs_next() {
             return;
@@ -268,14 +270,15 @@ impl Writer {
                 if is_new {
                     self.see_files();
                 }
-                // The disk may have been full, and the log gone on in the reserve: no acquire may be served then.
+                // If the disk was full, the log may have moved into the reserve. Without this, the writer would
+                // serve an acquire for which there is no room.
                 self.see_shortage();
             }
             Err(failure) => self.fail(&failure.error.to_string(), false, ExecutedBatch::default()),
         }
     }
 
-    /// Copies a part of what lives into a backup. All of that is durable here.
+    /// Copies the next part of the state into the backup. The state must be durable.
     fn go_on_with_backup(&mut self) {
         if let Some(backup) = self.backup.take() {
             let meta = self.meta(Moment::now(&*self.clock));
@@ -283,7 +286,7 @@ impl Writer {
         }
     }
 
-    /// Begins a file of the log with all that is in memory.
+    /// Begins a new log file with all rows.
     fn write_anew(&mut self, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
         self.log.rewrite(&meta, &self.state.read())?;
@@ -291,7 +294,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps the next piece of the space that is needed when the disk is full, or looks whether it has room again.
+    /// Enlarges the reserve and the log file for a full disk; if the disk is full, checks whether it has room
+    /// again.
     fn keep_space(&mut self) {
         let was_short = self.log.shortage().is_some();
         let is_due = if was_short {
@@ -304,12 +308,13 @@ impl Writer {
             let (now, began) = (Moment::now(&*self.clock), Instant::now());
             self.health.record_write_start(now);
             self.keeping_space = self.log.keep_space(self.live_bytes);
-            // It may be full of what the log does not need any more.
+            // The log may hold ended leases and old records: a new file without them is shorter and frees
+            // space.
             let may_shorten = was_short && !self.keeping_space && self.log.shortage().is_some();
             if may_shorten && self.log.is_wasteful(self.live_bytes) {
                 match self.write_anew(now) {
                     Ok(()) => self.keeping_space = self.log.keep_space(self.live_bytes),
-                    // The log is as it was.
+                    // The rewrite has failed without a change to the log.
                     Err(failure) if failure.is_of_space() => {}
                     Err(WriteFailure {
                         error,
@@ -322,14 +327,14 @@ impl Writer {
             }
             self.health.record_write_done();
             if was_short {
-                // What takes long is not tried as often.
+                // A slow attempt is repeated less often.
                 self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
             }
         }
         self.see_shortage();
     }
 
-    /// Takes note of whether the disk is full.
+    /// Records whether the disk is full, and logs a change.
     fn see_shortage(&mut self) {
         let shortage = self.log.shortage();
         if shortage.is_some() == self.shortage.is_some() {
@@ -361,12 +366,12 @@ impl Writer {
         let untold = notices
             .into_iter()
             .filter_map(|notice| notice.deliver(&self.parking, delay));
-        // Those of the turn before were taken back in this one.
+        // The earlier undelivered grants were ended in this transaction.
         self.orphans = untold.collect();
         done.answer(carried_out, &self.clock);
     }
 
-    /// A write failed: memory goes back to what is durable, and everybody is told what is known.
+    /// Handles a failed write: resets the state to what is durable, and answers what is known to all callers.
     fn fail(&mut self, why: &str, may_be_found: bool, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
         self.health.record_failure(why, false);
@@ -384,22 +389,23 @@ impl Writer {
         done.fail(&error);
     }
 
-    /// A file that was removed is as good as a disk that failed, although it can be written.
+    /// Checks that the files are still in the directory. A removed file counts as a failed disk, although it
+    /// can still be written.
     fn check_files(&mut self) {
         self.files_checked_at = Instant::now();
         if let Err(why) = self.open_files.check() {
             self.fail(&why, false, ExecutedBatch::default());
         } else if let Err(why) = self.open_files.check_lengths() {
-            // All that it held is in memory, and is written anew.
+            // The file may have lost records. All of its rows are in memory, and are written to a new file.
             self.log.distrust();
             self.fail(&why, false, ExecutedBatch::default());
         }
     }
 
-    /// Makes sure that the log holds what memory holds, and that it can be written. If it cannot, says why.
+    /// Makes sure that the log holds the rows in memory and can be written; if not, records why.
     ///
-    /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
-    /// can be read, that proves nothing: every row is written anew, without the batch.
+    /// After a failed fsync the batch may be in the page cache and never reach the disk. So a batch that can be
+    /// read proves nothing: every row is written again, without the batch.
     fn recover(&mut self) {
         self.try_after = Instant::now() + RETRY;
         if let Err(why) = self.open_files.check() {
@@ -412,10 +418,10 @@ impl Writer {
         let written = if appended {
             self.log.append(&meta, &Rows::default())
         } else {
-            // On a full disk, too: without what has ended it may be short enough.
+            // This is tried on a full disk, too: without ended leases, the rows may fit.
             self.write_anew(now)
         };
-        // What takes long is not tried as often.
+        // A slow attempt is repeated less often.
         self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
         if let Err(failure) = written {
             self.health
@@ -434,13 +440,14 @@ impl Writer {
         info!("the data directory can be written again");
     }
 
-    /// Takes note of the files that there are now.
+    /// Records the current log file as the one that must stay in the directory.
     fn see_files(&mut self) {
         let log = self.directory.log_file(self.log.generation());
         self.open_files.set_log(log);
     }
 
-    /// Nobody asks for anything.
+    /// Runs when no command has arrived: clears away what has ended, and writes a record if the last one is
+    /// old.
     fn tick(&mut self) {
         if !self.writable {
             return;
@@ -455,8 +462,8 @@ impl Writer {
         }
     }
 
-    /// Tells those who watch it where they stand: each queue is walked through once, however many watch
-    /// it, and not more often than once a tick.
+    /// Sends their positions to the waiters that watch them, at most once a tick. Each queue is walked once,
+    /// however many of its waiters watch.
     fn publish_positions(&mut self) {
         if self.positions_published_at.elapsed() < TICK {
             return;
@@ -468,7 +475,7 @@ impl Writer {
         }
     }
 
-    /// What a transaction says of the store, with the changes that are in memory.
+    /// The data of a transaction about the whole store, including the changes that are not yet durable.
     fn meta(&self, now: Moment) -> Meta {
         let state = self.state.read();
         Meta {
@@ -479,13 +486,15 @@ impl Writer {
         }
     }
 
-    /// Lets go of everything, then says so.
+    /// Ends the thread: refuses the remaining commands, ends all waits, closes the files, then confirms the
+    /// close.
     fn finish(self, closed: Option<oneshot::Sender<()>>) {
         self.closed.store(true, Ordering::Release);
         for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        // Whoever is still queued is told to ask again, and then that the store is closing.
+        // Waiters are told that their queue is lost. They ask again, and are then told that the store is
+        // closing.
         let notices = {
             let mut state = self.state.write();
             state.drop_all_positions();

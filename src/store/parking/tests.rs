@@ -1,4 +1,4 @@
-//! Tests of the places of those who wait.
+//! Tests of the list of waiters.
 
 use super::*;
 use crate::lock::Token;
@@ -17,10 +17,10 @@ async fn news_reach_the_attempt_they_are_for_once_and_while_it_waits_for_that_na
     let parking = Parking::default();
     let (mut first, _) = place(&parking, "a");
     let (mut second, token) = place(&parking, "a");
-    // A group held "b" when it began to wait for "a", with the same token.
+    // A group that holds "b" waits for "a" with the same token; late news of "b" must not reach it.
     assert!(!parking.deliver(&named("b"), &token, News::GrantedProvisionally));
     assert_eq!(second.try_news(), None);
-    // The first news count, and later ones still have their attempt.
+    // Only the first news are delivered; later news still find the attempt.
     assert!(parking.deliver(&named("a"), &token, News::Superseded));
     assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     assert_eq!(second.news().await, News::Superseded);
@@ -70,7 +70,7 @@ async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
     let (mut first, token) = place(&parking, "a");
     tokio::time::advance(Duration::from_secs(2)).await;
     let _others = [place(&parking, "a"), place(&parking, "b")];
-    // Who asks again has waited all the while.
+    // An attempt that asks again has waited since it was registered.
     assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     first.rearm();
     tokio::time::advance(Duration::from_secs(1)).await;

@@ -1,18 +1,18 @@
-//! The log: one file that begins with a snapshot of everything that lived, to which every transaction is appended as
-//! a record.
+//! The log: one file that begins with a snapshot of all rows, to which every transaction is appended as a
+//! record.
 //!
-//! The file is filled with zeros before it is used, so that a record overwrites what is there: its sync is one write
-//! of data and no change of the file's own entries. A record goes out only when the one before it is durable, so at
-//! most one can be torn, the last. When the file has become long, the next one is made beside it ([`Snapshot`]), with
-//! the same transactions, and takes its place when it is complete: at any time, the file with the highest number holds
-//! everything. Nothing is written behind a record that failed, or that another process has written: a new file begins
-//! with everything instead.
+//! The file is filled with zeros before it is used, so that a record overwrites what is there: its sync is one
+//! write of data and no change of the file's metadata. A record is written only when the record before it is
+//! durable, so at most the last record can be torn. When the file has become long, the next file is made beside
+//! it ([`Snapshot`]), with the same transactions, and replaces it when it is complete: at any time, the file
+//! with the highest number holds everything. Nothing is written behind a record that failed, or that another
+//! process has written: a new file with all rows is begun instead.
 //!
-//! **A full disk.** A reserve file is kept in which a log can begin, as long as [`Log::space_needed`] says. When no file
-//! can become longer, the log goes on in the reserve, with everything that lives, and the file before becomes the next
-//! reserve: no block is given up in between, so nobody else can take it. That repeats for as long as what lives fits,
-//! at least a quarter of a megabyte of records each time. What lives must therefore not grow meanwhile
-//! ([`Log::shortage`]): who holds a lock can renew and release it, and nobody acquires one.
+//! **A full disk.** A reserve file is kept in which a log can begin; [`Log::space_needed`] says how long it is.
+//! When no file can grow, the log continues in the reserve, with all rows, and the file before it becomes the
+//! next reserve: no block is freed in between, so no other program can take it. This can be repeated as long as
+//! the rows fit, for at least a quarter of a megabyte of records each time. The rows must therefore not grow
+//! meanwhile ([`Log::shortage`]): holders can renew and release their leases, and no lock is acquired.
 
 use std::{
     fmt,
@@ -32,44 +32,46 @@ use super::{
     snapshot::Snapshot,
 };
 
-/// How many times as long as its snapshot a file becomes before the next one is made.
+/// The next file is made when the current file is this many times as long as its snapshot.
 const GARBAGE: u64 = 2;
-/// How many times what a file grows by is filled with zeros at once. All who renew a lease meanwhile wait for that.
+/// The most growth steps that are filled with zeros at once. Renewals wait meanwhile.
 const PIECE: u64 = 4;
 
-/// Where the files of the log are: a directory, or a disk in a test.
+/// The place where the files of the log are: a directory, or a simulated disk in a test.
 pub(crate) trait Volume: fmt::Debug + Send {
-    /// The numbers of the log files that there are, in any order.
+    /// The numbers of the existing log files, in any order.
     fn generations(&self) -> io::Result<Vec<u64>>;
-    /// All of a log file.
+    /// The whole content of a log file.
     fn read(&self, generation: u64) -> io::Result<Vec<u8>>;
-    /// A new file with these bytes, durable, that has no number yet.
+    /// Creates a draft, a durable new file with these bytes that is not a log file yet.
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>>;
-    /// Makes the draft the log file with this number, durably.
+    /// Turns the draft into the log file with this number, durably.
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
     /// Removes the draft.
     fn discard_draft(&self) -> io::Result<()>;
-    /// How many bytes are kept for when the disk is full.
+    /// The length of the reserve, which is kept for a full disk.
     fn reserved(&self) -> io::Result<u64>;
-    /// Makes sure that it is so many, and no more. If there is no room for them, it is as many as before.
+    /// Makes the reserve exactly this many bytes long. If there is no room, the reserve stays as long as before.
     fn keep_reserve(&self, len: u64) -> io::Result<()>;
-    /// As [`Volume::draft`], in the reserve, and as long as that is. Answers how long.
+    /// As [`Volume::draft`], but turns the reserve into the draft, which keeps its length. Returns the length.
     fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn DiskFile>, u64)>;
-    /// Makes a log file the reserve, durably. Answers how long it is.
+    /// Turns a log file into the reserve, durably. Returns its length.
     fn recycle(&self, generation: u64) -> io::Result<u64>;
-    /// Removes a log file, when those that are there have their place durably. It may come back after a loss of power.
+    /// Removes a log file, after the remaining files are durably in place. The removed file may come back after
+    /// a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
-    /// How many bytes of zeros a file grows by, and of rows are copied into the next one at once.
+    /// How many bytes of zeros a file grows by in one step, and how many bytes of rows are copied into the next
+    /// file at once.
     fn growth(&self) -> usize;
-    /// How long a file becomes at least before the next one is made.
+    /// The length below which no next file is made.
     fn shortest_log(&self) -> u64;
 }
 
-/// A file that is open.
+/// A file of the volume that is open for writing.
 pub(crate) trait DiskFile: fmt::Debug + Send {
-    /// Overwrites what is there, or appends.
+    /// Writes bytes at this offset: overwrites existing bytes, or appends to the file.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes all of it durable.
+    /// Makes everything that was written durable.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -79,19 +81,20 @@ pub(crate) struct Log {
     volume: Box<dyn Volume>,
     file: LogFile,
     generation: u64,
-    /// At which length of the file the next one is made.
+    /// The length of the file at which the next file is made.
     full_at: u64,
-    /// The next file, while it is made.
+    /// The next file, while it is being made.
     next: Option<NextFile>,
-    /// Whether part of a record may be behind the last one that is durable.
+    /// Whether part of a record may follow the last durable record.
     is_torn: bool,
-    /// How many bytes are kept for when the disk is full.
+    /// The length of the reserve, which is kept for a full disk.
     reserved: u64,
-    /// Whether space can be kept at all, as far as is known.
+    /// Whether space for a full disk is kept. False after keeping space has failed for another reason than a
+    /// full disk.
     keeps_space: bool,
-    /// How the disk last said that it is full, if it is.
+    /// The error with which the disk reported that it is full; `None` if it has room.
     shortage: Option<ErrorKind>,
-    /// Kept for its memory.
+    /// Buffer for a record, reused for its memory.
     record: Vec<u8>,
 }
 
@@ -100,26 +103,26 @@ pub(crate) struct Log {
 struct LogFile {
     disk: Box<dyn DiskFile>,
     salt: u32,
-    /// Where the next record goes.
+    /// Offset of the next record.
     end: u64,
-    /// Up to where the file is filled with zeros, durably.
+    /// Length up to which the file is filled with zeros, durably.
     allocated: u64,
 }
 
-/// A log file that is being made.
+/// The next log file, while it is being made.
 #[derive(Debug)]
 struct NextFile {
     file: LogFile,
     snapshot: Snapshot,
 }
 
-/// Where a log ends that was read.
+/// The end of a log that was read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LogEnd {
     generation: u64,
-    /// Whether part of one more record is there.
+    /// Whether part of a record follows the last whole record.
     pub(crate) is_torn: bool,
-    /// Whether it was written for a backup.
+    /// Whether the file is a backup.
     pub(crate) is_backup: bool,
 }
 
@@ -127,14 +130,14 @@ pub(crate) struct LogEnd {
 #[derive(Debug)]
 pub(crate) struct WriteFailure {
     pub(crate) error: io::Error,
-    /// Whether the record may be found when the log is read.
+    /// Whether a start may find the record in the log although the write failed.
     pub(crate) may_be_found: bool,
 }
 
-/// Why a log could not be opened.
+/// An error that prevented reading the log.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// The number of the file that is to blame.
+    /// The number of the file that could not be read.
     pub(crate) generation: u64,
     pub(crate) error: LogError,
 }
@@ -142,7 +145,7 @@ pub(crate) struct Unreadable {
 // === impl Log ===
 
 impl Log {
-    /// Reads the log of a volume: the file with the highest number. None if there is none.
+    /// Reads the log file with the highest number; `None` if there is no log file.
     pub(crate) fn read(volume: &dyn Volume) -> Result<Option<(Contents, LogEnd)>, Unreadable> {
         let generations = volume.generations().map_err(|error| Unreadable {
             generation: 1,
@@ -172,9 +175,10 @@ impl Log {
             .map_err(|error| Unreadable { generation, error })
     }
 
-    /// Goes on where a log ended, with a file that begins with every row.
+    /// Begins a log file with every row, to continue a log that was read.
     ///
-    /// What was read may be in the page cache only, whoever wrote it: nothing is appended to it.
+    /// The file that was read may be in the page cache only, whichever process wrote it: nothing is appended to
+    /// it.
     pub(crate) fn begin(
         volume: Box<dyn Volume>,
         end: LogEnd,
@@ -182,8 +186,9 @@ impl Log {
         state: &State,
     ) -> Result<Self, WriteFailure> {
         let mut reserved = volume.reserved().map_err(WriteFailure::certain)?;
-        // Before there is another file: each start that is killed would leave one more. On a full disk, the reserve may
-        // have become the log, and nothing the reserve yet.
+        // Old log files are removed before a new file is made: otherwise each start that is killed would leave
+        // one more file. After a crash on a full disk, the reserve may have become the log while no file is the
+        // reserve yet.
         remove_before(&*volume, end.generation, &mut reserved).map_err(WriteFailure::certain)?;
         let (file, in_reserve) = draft(&*volume, Snapshot::whole(state, meta))?;
         let mut log = Self {
@@ -202,12 +207,13 @@ impl Log {
         Ok(log)
     }
 
-    /// How the disk has said that it is full, if it is: nothing may be added to what lives.
+    /// The error with which the disk reported that it is full, if it is full: the rows must not grow then.
     pub(crate) fn shortage(&self) -> Option<ErrorKind> {
         self.shortage
     }
 
-    /// Whether more space is needed to go on when the disk is full, while so many bytes of rows live, or less.
+    /// Whether the file or the reserve is too short to continue on a full disk, with this many bytes of rows or
+    /// less.
     pub(crate) fn lacks_space(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
         let is_enough =
@@ -215,8 +221,8 @@ impl Log {
         self.keeps_space && !is_enough
     }
 
-    /// Makes the file and the reserve longer by a piece each, if they lack space. Once the disk is full, this looks
-    /// whether it has room for more than what is kept anyway. Answers whether to go on at once.
+    /// Makes the file and the reserve longer by a piece each, if they are too short. On a full disk, this
+    /// checks whether the disk has more room than the two files need. Returns whether to continue at once.
     pub(crate) fn keep_space(&mut self, live: u64) -> bool {
         let needed = self.space_needed(live);
         let kept = match self.shortage {
@@ -231,7 +237,7 @@ impl Log {
                 false
             }
             Err(error) => {
-                // Nothing says that the disk is full. Until it is, the log is as good without.
+                // The disk is not full. Until it is, the log works without a reserve.
                 warn!(%error, "cannot keep space for when the disk is full");
                 self.shortage = None;
                 self.keeps_space = false;
@@ -242,13 +248,13 @@ impl Log {
 
     fn look_for_room(&mut self, needed: u64) -> io::Result<()> {
         if self.reserved > needed {
-            // Others need what is too much.
+            // A reserve that is too long takes space from other programs.
             self.keep_reserve(needed)?;
         }
         if self.file.allocated.min(self.reserved) < needed {
             return self.keep_piece(needed);
         }
-        // The reserve and the file can grow once more each.
+        // There is room if the reserve and the file could grow once more each.
         let reserved = self.reserved;
         self.keep_reserve(reserved + 2 * self.growth())?;
         self.keep_reserve(reserved)?;
@@ -259,7 +265,7 @@ impl Log {
     fn keep_piece(&mut self, needed: u64) -> io::Result<()> {
         let growth = self.growth();
         let piece_from = |len: u64| (len + PIECE * growth).min(needed + growth);
-        // The last space there is in smaller pieces.
+        // If a whole piece does not fit, the last free space is taken in smaller pieces.
         if !(needed..=4 * needed).contains(&self.reserved) {
             self.keep_reserve(piece_from(self.reserved))
                 .or_else(|_full| self.keep_reserve(self.reserved + growth))?;
@@ -278,29 +284,29 @@ impl Log {
         Ok(())
     }
 
-    /// How many bytes of rows fit into a new file on a full disk, and into the file that follows it.
+    /// How many bytes of rows fit into a new file on a full disk, and into the file after it.
     pub(crate) fn room(&self) -> u64 {
-        // A file has a header, and ends with a whole block of which the last bytes are zeros.
-        // Each part of it is a record with a head of its own: less than a part in 2,048.
+        // A file has a header, and ends with a whole block whose last bytes are zeros. Each part of the rows is
+        // a record with its own header, which takes less than one byte in 2,048.
         let kept = self.file.allocated.min(self.reserved);
         kept.saturating_sub(2 * BLOCK as u64) / 2_049 * 2_048
     }
 
-    /// Whether much of the log is not needed any more, while so many bytes of rows live.
+    /// Whether much of the log file is obsolete, given this many bytes of rows.
     pub(crate) fn is_wasteful(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
         self.file.end > needed || self.file.allocated > 2 * needed
     }
 
-    /// How many bytes have to become free before locks are acquired again on a full disk, at most.
+    /// The most bytes that have to become free on a full disk before locks are acquired again.
     pub(crate) fn space_lacking(&self, live: u64) -> u64 {
         let needed = self.space_needed(live);
         let lacking = |kept: u64| needed.saturating_sub(kept) + self.growth();
         lacking(self.file.allocated) + lacking(self.reserved)
     }
 
-    /// How long the file and the reserve are at least while so many bytes of rows live: for these, as much again and
-    /// more than one growth for the records that follow.
+    /// The least length of the file and of the reserve, given this many bytes of rows: twice these bytes, and
+    /// more than one growth step for the records that follow.
     fn space_needed(&self, live: u64) -> u64 {
         (2 * live / self.growth() + 2) * self.growth()
     }
@@ -309,7 +315,7 @@ impl Log {
         self.volume.growth() as u64
     }
 
-    /// Makes sure that there is room for a transaction, as far as one can know.
+    /// Allocates room for the next transaction, as far as its length can be known in advance.
     pub(crate) fn reserve(&mut self) -> io::Result<()> {
         let needed = self.file.end + self.growth();
         if needed > self.file.allocated {
@@ -319,26 +325,26 @@ impl Log {
         Ok(())
     }
 
-    /// Another process has changed the file: nothing may be appended to it.
+    /// Forbids appending to the file, because another process has changed it.
     pub(crate) fn distrust(&mut self) {
         self.is_torn = true;
     }
 
-    /// Whether nothing may be appended, because part of a record may be there.
+    /// Whether nothing may be appended, because part of a record may follow the last durable record.
     pub(crate) fn is_torn(&self) -> bool {
         self.is_torn
     }
 
-    /// The number of the file that is in use.
+    /// The number of the current log file.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Writes a transaction behind the last one; durable when this returns.
+    /// Appends a transaction to the log, durably.
     pub(crate) fn append(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
         self.record.clear();
         append_record(&mut self.record, self.file.salt, meta, rows);
-        // A reader knows by what is behind the last record that there is no more.
+        // Bytes must remain behind the last record: by these a reader sees that no record follows.
         let needed = self.file.end + (self.record.len() + ALIGNMENT) as u64;
         if needed > self.file.allocated {
             self.grow(needed).map_err(WriteFailure::certain)?;
@@ -360,8 +366,8 @@ impl Log {
         self.file.end >= self.full_at
     }
 
-    /// Goes on with the next file by one part of what lives, all of which is durable. Answers whether the next file was
-    /// complete and has taken the place of this one.
+    /// Copies the next part of the state, which must be durable, into the next file. Returns whether the next
+    /// file was complete and has replaced the current file.
     pub(crate) fn go_on_with_next(
         &mut self,
         meta: &Meta,
@@ -387,12 +393,12 @@ impl Log {
             Err(error) => {
                 warn!(%error, "cannot make a new file of the log");
                 self.discard_draft();
-                // There may be room yet in the file that is there.
+                // The current file may still have room.
                 self.full_at = self.file.end + self.volume.shortest_log();
                 if !is_full(&error) {
                     return Ok(false);
                 }
-                // What lives goes on in a shorter file, or in the reserve.
+                // All rows are written into a shorter file, or into the reserve.
                 match self.rewrite(meta, state) {
                     Err(failure) if failure.is_of_space() => Ok(false),
                     rewritten => rewritten.map(|()| true),
@@ -401,7 +407,7 @@ impl Log {
         }
     }
 
-    /// Begins a new file with every row at once. On a full disk it is made in the reserve.
+    /// Begins a new file with all rows at once. On a full disk the reserve becomes this file.
     pub(crate) fn rewrite(&mut self, meta: &Meta, state: &State) -> Result<(), WriteFailure> {
         if self.next.take().is_some() {
             self.discard_draft();
@@ -420,7 +426,7 @@ impl Log {
         self.put_in_place()
     }
 
-    /// Ends in good order: from now on a record that is missing at the end is noticed.
+    /// Marks the length of the log in its header: from now on the loss of a record at the end is detected.
     pub(crate) fn close(self) -> io::Result<()> {
         let LogFile {
             disk, salt, end, ..
@@ -436,7 +442,7 @@ impl Log {
         if is_full(&error) {
             self.shortage = Some(error.kind());
         }
-        // The last space there is.
+        // A whole growth step does not fit, so the file takes the last free space.
         self.file.fill_up_to(needed.next_multiple_of(BLOCK as u64))
     }
 
@@ -446,10 +452,10 @@ impl Log {
         }
     }
 
-    /// Makes the draft the log. The file before is not needed any more.
+    /// Makes the draft the current log file, and removes the file before it.
     fn put_in_place(&mut self) -> Result<(), WriteFailure> {
-        // If this fails, the new file may be in its place nevertheless, and hide what is appended to the one before. The
-        // next attempt replaces it.
+        // If this fails, the new file may be in place nevertheless, and a start would not read what is appended
+        // to the file before it. So nothing is appended until the next attempt has replaced the new file.
         self.is_torn = true;
         let generation = self.generation + 1;
         self.volume
@@ -465,7 +471,8 @@ impl Log {
     }
 }
 
-/// Removes the log files before this one. If there is no reserve, the first of them becomes it.
+/// Removes the log files before this generation. If there is no reserve, the first of these files becomes the
+/// reserve.
 fn remove_before(volume: &dyn Volume, generation: u64, reserved: &mut u64) -> io::Result<()> {
     let mut older = volume.generations()?;
     older.retain(|&it| it < generation);
@@ -482,7 +489,8 @@ fn remove_before(volume: &dyn Volume, generation: u64, reserved: &mut u64) -> io
     Ok(())
 }
 
-/// Makes a draft of a whole snapshot; on a full disk in the reserve. Answers whether it was.
+/// Makes a draft with all rows of the snapshot; on a full disk, in the reserve. Returns whether the reserve was
+/// used.
 fn draft(volume: &dyn Volume, snapshot: Snapshot) -> Result<(LogFile, bool), WriteFailure> {
     let salt = snapshot.salt;
     let (bytes, end) = snapshot.finish();
@@ -491,7 +499,7 @@ fn draft(volume: &dyn Volume, snapshot: Snapshot) -> Result<(LogFile, bool), Wri
         Err(full) if is_full(&full) => {
             let drafted = volume.draft_in_reserve(&bytes);
             let (disk, allocated) = drafted.map_err(|error| match error.kind() {
-                // Nothing is kept.
+                // There is no reserve.
                 ErrorKind::NotFound => WriteFailure::certain(full),
                 _ => WriteFailure::certain(error),
             })?;
@@ -518,7 +526,7 @@ fn is_full(error: &io::Error) -> bool {
 // === impl LogFile ===
 
 impl LogFile {
-    /// Writes records behind the last one. They are not synced yet.
+    /// Writes records behind the last record, without a sync.
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         self.disk.write_at(records, self.end)?;
         self.end += records.len() as u64;
@@ -549,20 +557,21 @@ impl NextFile {
         Ok(Self { file, snapshot })
     }
 
-    /// Copies a part of what lives, then makes the file as long as is needed, a piece at a time. Answers whether it is
-    /// complete.
+    /// Copies the next part of the state, then fills the file with zeros up to the needed length, a piece at a
+    /// time. Returns whether the file is complete.
     fn go_on(&mut self, meta: &Meta, state: &State, needed: u64, growth: u64) -> io::Result<bool> {
         let more = self.snapshot.copy_part(state, meta);
         let file = &mut self.file;
         file.write(&std::mem::take(&mut self.snapshot.bytes))?;
-        // A file that takes the place of a longer one must not be too short to go on from on a full disk.
+        // The next file may replace a longer one, and must still be long enough to continue on a full disk.
         let needed = needed.max(file.end + growth);
         if more || file.allocated >= needed {
             file.disk.sync()?;
             return Ok(!more);
         }
         file.fill_up_to(needed.min(file.allocated + PIECE * growth))?;
-        // Not in the next pass: each batch adds something behind what was filled, and may add more than the file grows by.
+        // The length is checked now, not in the next pass: each batch adds records, and if a batch adds more
+        // than the file grows by, the file would never be complete.
         Ok(file.allocated >= needed)
     }
 }
@@ -570,7 +579,7 @@ impl NextFile {
 // === impl WriteFailure ===
 
 impl WriteFailure {
-    /// Whether nothing was written because the disk is full.
+    /// Whether the write failed because the disk is full, and nothing was written.
     pub(crate) fn is_of_space(&self) -> bool {
         !self.may_be_found && is_full(&self.error)
     }
@@ -582,7 +591,8 @@ impl WriteFailure {
         }
     }
 
-    /// These are said before anything is written; after any other all of it may have been.
+    /// A full or read-only disk is reported before anything is written. After any other error the whole record
+    /// may have been written.
     fn of_write(error: io::Error) -> Self {
         if is_full(&error) || error.kind() == ErrorKind::ReadOnlyFilesystem {
             Self::certain(error)

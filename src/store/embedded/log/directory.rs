@@ -1,4 +1,4 @@
-//! The data directory: who may use it, and where its files are.
+//! The data directory: its lock, the files of the log in it, and the errors of opening it.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -17,10 +17,10 @@ use super::{
     layout::{LAYOUT, LogError},
 };
 
-/// A data directory that is ours until this is dropped.
+/// A data directory that this process has locked, until this value is dropped.
 ///
-/// Locked are the directory itself and a file of its own in it: where a directory cannot be locked (NFS), the
-/// file is left, and where somebody removes the file, the directory.
+/// Both the directory itself and a lock file in it are locked: on a file system that cannot lock a directory
+/// (NFS), the lock file protects it; if the lock file is removed, the lock on the directory does.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -33,10 +33,10 @@ const LOCK: &str = "latchgate.lock";
 // === impl Directory ===
 
 impl Directory {
-    /// Takes a directory, and makes it if need be.
+    /// Locks a directory for this process, and creates the directory if it does not exist.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         create(path).map_err(|source| match source.kind() {
-            // Itself, or something above it.
+            // The path, or a directory above it, is a file.
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => OpenError::NotADirectory {
                 path: path.to_owned(),
             },
@@ -63,7 +63,7 @@ impl Directory {
         })
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -77,12 +77,12 @@ impl Directory {
         })
     }
 
-    /// Where the log file with this number is.
+    /// The path of the log file with this number.
     pub(crate) fn log_file(&self, generation: u64) -> PathBuf {
         self.path.join(file_name(generation))
     }
 
-    /// What is in the directory now: the lock, and this log file.
+    /// The files that must stay in the directory: the lock file, and this log file.
     pub(crate) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
         let lock = (self.path.join(LOCK), file_id(&self.lock.metadata()?), 0);
         let mut open_files = OpenFiles { files: vec![lock] };
@@ -93,7 +93,8 @@ impl Directory {
 
 // === Files of the log ===
 
-/// The files of the log in a data directory, whatever is put in its place.
+/// The files of the log in a data directory. The directory is addressed by its open handle, so a directory that
+/// replaces it at the same path is never written.
 #[derive(Debug)]
 pub(crate) struct LogFiles {
     directory: File,
@@ -101,19 +102,19 @@ pub(crate) struct LogFiles {
     shortest_log: u64,
 }
 
-/// Where a log file is made. A log file in its place that cannot be read is damaged, and never merely unfinished. What
-/// a crash has left here is ignored.
+/// Name of a log file that is being made. Because of this name, a log file with a number that cannot be read is
+/// damaged, and never merely unfinished. A draft that a crash has left is ignored.
 const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
-/// Space for a log file when the disk is full.
+/// Name of the reserve, the file into which the log is written when the disk is full.
 pub(crate) const RESERVE: &str = "latchgate.reserve";
-/// How much of it is written at once.
+/// Zeros for filling a file: at most this many are written at once.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 // === impl LogFiles ===
 
 impl LogFiles {
-    /// The same with files of another size, so that a test comes to the next one.
+    /// Returns the same files with other size limits, so that a test soon reaches the next file.
     #[cfg(test)]
     pub(crate) fn with_sizes(self, growth: usize, shortest_log: u64) -> Self {
         Self {
@@ -124,7 +125,8 @@ impl LogFiles {
     }
 
     fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // To open a pipe would wait for whoever writes to it, and a link would have another file cut and overwritten.
+        // Opening a pipe would block until another process writes to it, and writing through a symbolic link
+        // would overwrite another file.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = match openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::LOOP) => return Err(io::Error::other(format!("{name} is a symbolic link"))),
@@ -161,7 +163,7 @@ fn file_name(generation: u64) -> String {
     format!("{PREFIX}{generation:08}.log")
 }
 
-/// The number of the log file that is called so. No other spelling of its number is ours.
+/// The number in the name of a log file. A name that spells the number differently is not a log file.
 fn generation(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.strip_suffix(".log")?;
     let generation = number.parse().ok()?;
@@ -189,7 +191,7 @@ impl Volume for LogFiles {
         let file = self.open(DRAFT, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
         if let Err(error) = written {
-            // On a full disk its space is needed by others.
+            // On a full disk the space of the failed draft is needed.
             self.remove_file(DRAFT).ok();
             return Err(error);
         }
@@ -220,9 +222,9 @@ impl Volume for LogFiles {
         if end > len {
             return file.set_len(len);
         }
-        // Zeros that are written have their space; a length that is merely set has none.
+        // Written zeros occupy space on the disk; a length that is only set does not.
         write_zeros(&file, end, len).inspect_err(|_full| {
-            // Others on this disk need what is too little for us.
+            // A reserve that is too short is useless here, and other programs need its space.
             file.set_len(end).ok();
         })
     }
@@ -231,7 +233,7 @@ impl Volume for LogFiles {
         let file = self.open(RESERVE, OFlags::RDWR)?;
         let len = file.metadata()?.len().max(bytes.len() as u64);
         file.write_all_at(bytes, 0)?;
-        // What was there before may be another log file.
+        // The rest of the reserve may hold records of an old log file.
         write_zeros(&file, bytes.len() as u64, len)?;
         file.sync_all()?;
         renameat(&self.directory, RESERVE, &self.directory, DRAFT)?;
@@ -240,12 +242,15 @@ impl Volume for LogFiles {
 
     fn recycle(&self, generation: u64) -> io::Result<u64> {
         let name = file_name(generation);
-        // The reserve is written to: a file of another user is none.
+        // The reserve must be writable. A file of another user cannot be opened for writing, so it does not
+        // become the reserve.
         let len = self.open(&name, OFlags::WRONLY)?.metadata()?.len();
-        // What replaces it has its place first: a process that was killed may not have come to that.
+        // The file that replaces this one must be durably in place first; a process that was killed may not
+        // have synced the directory.
         self.directory.sync_all()?;
         renameat(&self.directory, name, &self.directory, RESERVE)?;
-        // Before anything is written to it: with the next loss of power it must not be a log file again.
+        // The directory is synced before the reserve is written: otherwise a loss of power could bring back the
+        // file's old name, with overwritten content.
         if let Err(error) = self.directory.sync_all() {
             self.remove_file(RESERVE)?;
             return Err(error);
@@ -277,7 +282,7 @@ impl DiskFile for File {
     }
 }
 
-/// Opens or makes a file that only this user may read and write.
+/// Opens or creates a file that only this user may read and write.
 fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -292,7 +297,7 @@ fn create(path: &Path) -> io::Result<()> {
     }
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(path)?;
-    // The new entry itself must survive a loss of power, in whatever directory it was made.
+    // The parent directory is synced, so that the new directory survives a loss of power.
     let absolute = std::path::absolute(path)?;
     let parent = absolute.parent().map(File::open).transpose()?;
     parent.map_or(Ok(()), |parent| parent.sync_all())
@@ -300,19 +305,19 @@ fn create(path: &Path) -> io::Result<()> {
 
 // === Open files ===
 //
-// Whether the files that are open are still the ones in the data directory.
+// Checks whether the open files are still the files in the data directory.
 
-/// What the data directory held when it was taken.
+/// The files of the data directory that this process has open, for checking that they are still there.
 ///
-/// A file that was removed can be written for as long as it is open, and is gone afterwards: whoever
-/// was answered meanwhile would have been promised what no start remembers.
+/// A removed file can still be written while it is open, and is lost afterwards: the next start would not know
+/// the leases that were granted meanwhile.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    /// The first is the lock. With the length that each has at least.
+    /// Path, identity and least length of each file. The first is the lock file.
     files: Vec<(PathBuf, FileId, u64)>,
 }
 
-/// Tells files apart, whatever they are called.
+/// Device and inode, which identify a file independently of its name.
 type FileId = (u64, u64);
 
 const REMOVED: &str = "was removed while the gateway was running; if it was moved, move it back; if \
@@ -324,7 +329,7 @@ const REPLACED: &str = "was replaced while the gateway was running; put the old 
 // === impl OpenFiles ===
 
 impl OpenFiles {
-    /// The log file at this path belongs to it, too, in the place of the one before.
+    /// Sets the current log file, instead of the log file before it.
     pub(crate) fn set_log(&mut self, path: PathBuf) {
         self.files.truncate(1);
         if let Ok(metadata) = fs::metadata(&path) {
@@ -332,8 +337,8 @@ impl OpenFiles {
         }
     }
 
-    /// Says what to do if something is not in its place any more. A directory that cannot be looked
-    /// into for another reason is none: what is open may be in order.
+    /// Returns what the operator must do if a file was removed or replaced. Any other error of looking at a
+    /// file is ignored, because the open file may be intact.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (path, expected, _len) in &self.files {
             let what = match fs::metadata(path) {
@@ -347,7 +352,7 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// Says so if somebody has cut one off: what was in it is in memory only.
+    /// Fails if a file was truncated: its content is then only in memory.
     pub(crate) fn check_lengths(&self) -> Result<(), String> {
         for (path, _id, len) in &self.files {
             if fs::metadata(path).is_ok_and(|metadata| metadata.len() < *len) {
@@ -367,19 +372,19 @@ fn file_id(metadata: &fs::Metadata) -> FileId {
 
 // === Open error ===
 //
-// Why the embedded store could not be opened, and what to do about it.
+// Errors of opening the embedded store, with advice for the operator.
 
 /// Why the embedded store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The data directory does not exist and could not be made.
+    /// The data directory does not exist and could not be created.
     #[error(
         "cannot create the data directory {path:?}: {source}; create it, or choose another with --store embedded:DIR"
     )]
     CreateDirectory {
         /// The directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is a file where the data directory should be.
@@ -387,17 +392,17 @@ pub enum OpenError {
         "the data directory {path:?} is a file, or below one; choose a directory with --store embedded:DIR"
     )]
     NotADirectory {
-        /// What was to be the directory.
+        /// The path that should be a directory.
         path: PathBuf,
     },
-    /// The data directory or a file in it may not be written.
+    /// The data directory or a file in it is not writable.
     #[error(
         "cannot write {path:?}: {source}; give this user the right to write there, mount it read-write, or choose another directory with --store embedded:DIR"
     )]
     NotWritable {
         /// The directory or file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process has the directory open.
@@ -405,14 +410,14 @@ pub enum OpenError {
         "the data directory {0:?} is in use by another process; stop that one, or choose another directory with --store embedded:DIR"
     )]
     InUse(PathBuf),
-    /// The file is not one of ours, or is damaged.
+    /// The file was not written by latchgate, or is damaged.
     #[error(
         "the file {path:?} is damaged or was not written by latchgate: {what}; restore a backup in its place, or move all files latchgate.*.log away to begin with no locks held"
     )]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// Description of the damage.
         what: String,
     },
     /// The file was written by a newer version of this program.
@@ -427,28 +432,28 @@ pub enum OpenError {
         /// The version that this program reads and writes.
         known: u32,
     },
-    /// The clock says that a backup was made in the future.
+    /// The wall clock is behind the largest fencing token of a backup.
     #[error(
         "the wall clock of this machine is wrong or behind that of the machine on which the backup in {0:?} was made: fencing tokens that were granted after it would be granted again; set the clock, then start again"
     )]
     ClockBehindBackup(PathBuf),
-    /// There is no space left for the file.
+    /// The disk has no space left for the file.
     #[error("no space is left to write {path:?}: {source}; free some, then start again")]
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The disk failed in another way.
+    /// The disk failed for another reason.
     #[error("cannot use {path:?}: {source}; look at the disk and at the log of the system")]
     Io {
         /// The directory or file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No thread could be started for the writer.
+    /// The writer thread could not be started.
     #[error("cannot start the thread that writes: {0}; look at the limits of this process")]
     Thread(io::Error),
 }
@@ -456,7 +461,7 @@ pub enum OpenError {
 // === impl OpenError ===
 
 impl OpenError {
-    /// Sorts what the operating system said about a file or directory.
+    /// Classifies an error of the operating system about a file or directory.
     pub(crate) fn of(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -468,7 +473,7 @@ impl OpenError {
         }
     }
 
-    /// Sorts what was found while the log was read.
+    /// Classifies an error of reading the log.
     pub(crate) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
         let path = directory.log_file(unreadable.generation);
         match unreadable.error {

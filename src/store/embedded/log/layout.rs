@@ -1,4 +1,4 @@
-//! Layout of a log file: what is written, and what is taken for whole when it is read.
+//! Layout of a log file: how records are written, and which records are accepted when the file is read.
 //!
 //! File: header of [`HEADER`] bytes, records, zeros. Record: salt of the file, length, CRC-32, [`Meta`], rows, zeros
 //! up to a multiple of eight bytes, and a last byte that is not zero.
@@ -7,61 +7,62 @@ use std::io;
 
 use crate::store::embedded::records::{Meta, RowError, Rows};
 
-/// What every log file begins with.
+/// The first bytes of every log file.
 const MAGIC: [u8; 8] = *b"latchlog";
-/// The layout that this program reads and writes.
+/// The layout version that this program reads and writes.
 pub(crate) const LAYOUT: u32 = 2;
-/// Magic, layout, salt, the checksum of these, [`MARK`] and [`REACHED`].
+/// Length of the header: magic, layout, salt, the checksum of these, [`MARK`] and [`REACHED`].
 const HEADER: usize = 40;
-/// Where in the header the kind of the file stands: zero, or [`IS_BACKUP`].
+/// Offset of the kind of the file in the header: zero, or [`IS_BACKUP`].
 const MARK: usize = 20;
-/// The file was written for a backup: since then, the store may have granted larger fencing tokens.
+/// Mark of a backup: after it was made, the store may have granted larger fencing tokens.
 const IS_BACKUP: u32 = 0x7075_6b62;
-/// Where in the header the length stands that the log has reached for certain: zero, or the length, its checksum
-/// and four bytes that are zero. It is written when the log is closed in good order. It is shorter than a sector, so
-/// it is written whole or not at all. If the last record ends before it, the disk has lost records.
+/// Offset in the header of the length that the log has certainly reached: zero, or the length, its checksum and
+/// four bytes that are zero. The length is written when the log is closed in good order. The field is shorter
+/// than a sector, so it is written whole or not at all. If the last record ends before this length, the disk
+/// has lost records.
 pub(crate) const REACHED: usize = 24;
-/// Salt, length and checksum.
+/// Length of a record's header: salt, length and checksum.
 pub(crate) const RECORD_HEADER: usize = 12;
 pub(crate) const ALIGNMENT: usize = 8;
-/// What a file system gives at least.
+/// The smallest unit in which a file system allocates space.
 pub(crate) const BLOCK: usize = 4096;
-/// The last byte of a record: one of which the last bytes were not written is not taken for whole.
+/// The last byte of a record: a record whose last bytes were not written is not accepted as whole.
 const LAST_BYTE: u8 = 0xff;
 
-/// What is wrong with a log file.
+/// A defect of a log file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
-    /// The operating system could not.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is no log.
+    /// The file does not begin as a log file does.
     #[error("it does not begin as a log does")]
     NoLog,
-    /// It was written by another version of this program.
+    /// The file was written by another version of this program.
     #[error("it has the layout version {0}, which this program does not know")]
     Layout(u32),
-    /// It ends where there must be more.
+    /// The file ends where more bytes must follow.
     #[error("it is cut short")]
     CutShort,
-    /// It holds nothing, or ends before the length that it has reached.
+    /// The file has no records, or ends before the length that the log has reached.
     #[error("records are missing behind byte {0}")]
     Gap(usize),
-    /// There is no whole record, and what is there is not what an unfinished write of the last one leaves.
+    /// The bytes behind the last whole record are not what an unfinished write leaves.
     #[error("it is damaged at byte {0}: an unfinished write does not leave what is there")]
     Damaged(usize),
-    /// A row is not as it should be.
+    /// A row cannot be decoded.
     #[error("the row {key:?} {error}")]
     Row { key: String, error: RowError },
-    /// Rows are missing, or there are too many.
+    /// The log has fewer or more rows than its last record says.
     #[error("it holds {found} rows instead of {expected}")]
     Count { found: u64, expected: u64 },
 }
 
 // === Writing ===
 
-/// A number that with overwhelming probability no other log file of this directory has: the rest of another file is
-/// never taken for a record.
+/// A random number that almost certainly no other log file of this directory has. Without this, old bytes of
+/// another log file could be taken for a record.
 pub(crate) fn new_salt() -> u32 {
     let random = getrandom::u32().expect("the operating system gives random numbers");
     random.max(1)
@@ -87,7 +88,7 @@ pub(crate) fn reached(salt: u32, end: u64) -> [u8; HEADER - REACHED] {
     bytes
 }
 
-/// Marks a log file of this length as a backup.
+/// Marks a log file of this length as a backup, in its header.
 pub(crate) fn mark_backup(bytes: &mut [u8], salt: u32, end: u64) {
     bytes[MARK..REACHED].copy_from_slice(&IS_BACKUP.to_le_bytes());
     bytes[REACHED..HEADER].copy_from_slice(&reached(salt, end));
@@ -103,7 +104,7 @@ pub(crate) fn append_record(bytes: &mut Vec<u8>, salt: u32, meta: &Meta, rows: &
     finish_record(bytes, start);
 }
 
-/// Pads a record, and writes its length and checksum.
+/// Pads a record, and fills in its length and checksum.
 fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     let len = (bytes.len() - start + 1).next_multiple_of(ALIGNMENT);
     bytes.resize(start + len - 1, 0);
@@ -115,7 +116,7 @@ fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     record[8..12].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Over all but itself.
+/// The checksum of a record over all of its bytes except the checksum itself.
 fn record_checksum(record: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&record[..8]);
@@ -125,11 +126,11 @@ fn record_checksum(record: &[u8]) -> u32 {
 
 // === Reading ===
 
-/// A log file as it was found.
+/// A log file that was read, split into its records.
 #[derive(Debug)]
 pub(crate) struct ParsedLog<'bytes> {
     pub(crate) records: Vec<&'bytes [u8]>,
-    /// Whether nothing but zeros is behind the last one.
+    /// Whether only zeros follow the last record.
     pub(crate) is_clean: bool,
     pub(crate) is_backup: bool,
 }
@@ -173,10 +174,10 @@ impl<'bytes> ParsedLog<'bytes> {
     }
 }
 
-/// What the header of a log file says.
+/// The content of a log file's header.
 struct Header {
     salt: u32,
-    /// The length that the log has reached for certain.
+    /// The length that the log has certainly reached.
     reached: u64,
     is_backup: bool,
 }
@@ -204,8 +205,8 @@ fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
     })
 }
 
-/// Whether a write of the last record that did not come to its end can have left these bytes. Its salt and length are
-/// in one sector, so both are there or neither is, and behind its end nothing was ever written.
+/// Whether an unfinished write of the last record can have left these bytes. Its salt and length are in one
+/// sector, so both are written or neither, and nothing was ever written behind its end.
 fn may_be_unfinished(bytes: &[u8], salt: u32) -> bool {
     match announced_len(bytes, salt) {
         Some(len) => {
@@ -216,7 +217,8 @@ fn may_be_unfinished(bytes: &[u8], salt: u32) -> bool {
     }
 }
 
-/// How long the record is that begins here, as far as one does.
+/// The length that a record announces in its header at the beginning of these bytes; `None` if no record with
+/// this salt begins there.
 fn announced_len(bytes: &[u8], salt: u32) -> Option<usize> {
     let (begin, rest) = bytes.split_first_chunk()?;
     let (len, _rest) = rest.split_first_chunk()?;
@@ -224,7 +226,7 @@ fn announced_len(bytes: &[u8], salt: u32) -> Option<usize> {
     (u32::from_le_bytes(*begin) == salt).then_some(len)
 }
 
-/// The record that begins here, if it is whole.
+/// The record at this offset, if it is whole.
 fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     let bytes = bytes.get(at..)?;
     let record = bytes.get(..announced_len(bytes, salt)?)?;

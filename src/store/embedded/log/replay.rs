@@ -1,4 +1,4 @@
-//! All that a log holds, read record by record.
+//! Replay of a log: its records are applied one after the other.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::{
 
 use super::layout::{LogError, ParsedLog, RECORD_HEADER};
 
-/// All that a log holds.
+/// The leases and tombstones that a log holds, and the data about the whole store.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) meta: Meta,
@@ -24,13 +24,14 @@ pub(crate) struct Contents {
 // === impl Contents ===
 
 impl Contents {
-    /// What the records of a log leave behind, one after the other.
+    /// Applies the records of a log one after the other, and decodes the rows that remain.
     pub(crate) fn replay(log: &ParsedLog<'_>) -> Result<Self, LogError> {
         let mut rows = HashMap::new();
         let mut last = None;
         for record in &log.records {
             let mut fields = Fields::of(&record[RECORD_HEADER..]);
-            // The record was found to be as it was written: what makes no sense then was not written by us.
+            // The checksum of the record is valid, so a record that cannot be decoded was not written by this
+            // program.
             let meta = take_rows(&mut fields, &mut rows).map_err(|error| LogError::Row {
                 key: "about the log".to_owned(),
                 error,
@@ -56,7 +57,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Those of a store that holds nothing.
+    /// The contents of an empty store.
     pub(crate) fn none(clock: &dyn Clock) -> Self {
         Self {
             meta: Meta {
@@ -89,7 +90,7 @@ impl Contents {
     }
 }
 
-/// Carries a record out on the rows, by their keys.
+/// Applies a record: inserts and removes rows by their keys.
 fn take_rows<'bytes>(
     fields: &mut Fields<'bytes>,
     rows: &mut HashMap<&'bytes [u8], &'bytes [u8]>,
@@ -104,8 +105,8 @@ fn take_rows<'bytes>(
     Ok(meta)
 }
 
-/// Reads any bytes as each kind of row, as a key, as a log and as a record of a log, for fuzzers. Panics if something
-/// is accepted that would not be written in the same way.
+/// Decodes any bytes as each kind of row, as a key, as a log and as a record of a log, for fuzzers. Panics if
+/// accepted bytes would be encoded differently.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
     let lease = records::decode(bytes).map(|lease| {

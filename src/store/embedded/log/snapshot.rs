@@ -1,7 +1,8 @@
-//! Snapshots: logs that begin with everything that lives, while they are made: the next log file, or a backup.
+//! Snapshots: logs that begin with all rows, while they are being made: the next log file, or a backup.
 //!
-//! The rows are copied a part at a time, between the transactions of others, and each transaction is added when it is
-//! durable. So no answer waits for longer than one part takes, and the snapshot holds what lives when it is complete.
+//! The rows are copied a part at a time, between the transactions of the store, and each transaction is added
+//! when it is durable. So no answer waits for longer than one part takes, and the complete snapshot holds
+//! everything that lives then.
 
 use crate::store::{
     StoreError,
@@ -17,22 +18,22 @@ use super::{
     replay::Contents,
 };
 
-/// How many bytes of rows are copied at once, if nothing is written meanwhile: about two thousand rows, which take less
-/// than a millisecond.
+/// How many bytes of rows are copied at once, if nothing is written meanwhile: about two thousand rows, which
+/// take less than a millisecond.
 const PART: usize = 256 * 1024;
 
-/// A log that begins with everything that lives, while it is made.
+/// A log that begins with all rows, while it is being made.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The bytes of the file, from the last one on that was taken out.
+    /// The bytes of the file that follow those already taken out for writing.
     pub(crate) bytes: Vec<u8>,
     pub(crate) salt: u32,
     /// How many bytes of rows are copied at once.
     part: usize,
-    /// How far the copy has come; none if everything was copied.
+    /// How far the rows are copied; `None` when all of them are copied.
     copied: Option<CopyCursor>,
-    /// How many bytes of rows were added since the last part. The next part is longer by as many, so the copy ends
-    /// whatever changes meanwhile.
+    /// How many bytes of rows were added since the last part. The next part is longer by as many bytes, so that
+    /// the copy ends even if rows change all the time.
     added: usize,
 }
 
@@ -50,20 +51,20 @@ impl Snapshot {
         }
     }
 
-    /// Copies everything at once.
+    /// A snapshot with all rows, copied at once.
     pub(crate) fn whole(state: &State, meta: &Meta) -> Self {
         let mut snapshot = Self::begin(PART);
         while snapshot.copy_part(state, meta) {}
         snapshot
     }
 
-    /// Adds the changes of a transaction.
+    /// Adds the changes of a transaction to the snapshot.
     pub(crate) fn add(&mut self, meta: &Meta, rows: &Rows) {
         self.added += rows.as_bytes().len();
         append_record(&mut self.bytes, self.salt, meta, rows);
     }
 
-    /// Copies the next part of what is durable. Answers whether more is left.
+    /// Copies the next part of the durable rows. Returns whether more rows are left.
     pub(crate) fn copy_part(&mut self, state: &State, meta: &Meta) -> bool {
         if let Some(copied) = self.copied.take() {
             let mut rows = Rows::default();
@@ -74,17 +75,17 @@ impl Snapshot {
         self.copied.is_some()
     }
 
-    /// The whole file, and where its last record ends. Behind the last record are zeros, which show a reader that
-    /// nothing follows.
+    /// The bytes of the whole file, and the offset at which its last record ends. Zeros follow the last record,
+    /// by which a reader sees that no record follows.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u64) {
         let end = self.bytes.len();
-        // Not longer: on a full disk, a new file is how the log becomes shorter.
+        // The file is no longer than necessary: on a full disk, a new file is how the log becomes shorter.
         self.bytes
             .resize((end + ALIGNMENT).next_multiple_of(BLOCK), 0);
         (self.bytes, end as u64)
     }
 
-    /// The whole file as a backup.
+    /// The bytes of the whole file, marked as a backup.
     pub(crate) fn finish_backup(self) -> Vec<u8> {
         let salt = self.salt;
         let (mut bytes, end) = self.finish();
@@ -102,13 +103,13 @@ pub(crate) struct Backup {
     answer: ReplySender<Vec<u8>>,
 }
 
-/// A file that is no whole backup.
+/// The reason why a file is not a usable backup.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// It cannot be read, or has lost something.
+    /// The file cannot be read, or part of it is missing.
     #[error("the backup is damaged or not whole: {0}")]
     Damaged(String),
-    /// It is a file of a log that is in use.
+    /// The file is a log file of a store, without the mark of a backup.
     #[error("this is no backup, but a file of a log that is in use")]
     NoBackup,
 }
@@ -121,23 +122,23 @@ impl Backup {
         Self { snapshot, answer }
     }
 
-    /// Copies the next part of what is durable. Ends with an answer once that was all.
+    /// Copies the next part of the durable rows. After the last part, answers the backup and returns `None`.
     pub(crate) fn go_on(mut self, state: &State, meta: &Meta) -> Option<Self> {
         if self.snapshot.copy_part(state, meta) {
             return Some(self);
         }
-        // The caller may have gone.
+        // A caller that has gone does not receive the backup.
         self.answer.send(Ok(self.snapshot.finish_backup())).ok();
         None
     }
 
-    /// Answers that there will be none.
+    /// Answers that the backup failed.
     pub(crate) fn refuse(self, error: StoreError) {
         self.answer.send(Err(error)).ok();
     }
 }
 
-/// Makes sure that this is a whole backup. Answers how many leases it holds.
+/// Checks that these bytes are a whole backup. Returns how many leases it holds.
 pub fn check_backup(bytes: &[u8]) -> Result<usize, BackupError> {
     let damaged = |error: LogError| BackupError::Damaged(error.to_string());
     let log = ParsedLog::parse(bytes).map_err(damaged)?;

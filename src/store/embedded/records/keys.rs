@@ -1,4 +1,4 @@
-//! Keys of rows: of leases, and of tombstones, whose rows hold nothing but their end.
+//! Keys of rows: leases, and tombstones, whose value is only the time of their end.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -6,21 +6,21 @@ use crate::lock::{FencingToken, IdempotencyHash, LockName, TokenHash};
 
 use super::fields::RowError;
 
-/// The longest key: a kind, a hash and a name.
+/// Length of the longest key: a kind, a hash and a name.
 const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
 
-/// A key that is built on the stack, to look something up with.
+/// A key of a row, built on the stack for a look-up.
 ///
-/// Its first byte says what the row is: `l` a lease that is alone, by its name, `s` one that shares its lock, by its
-/// fencing token and the name, `k` a used idempotency key, `r` a released token, `g` a token that was given back,
-/// `b` one whose lease was broken.
+/// The first byte is the kind of the row: `l` an exclusive lease, by its name; `s` a shared lease, by its
+/// fencing token and the name; `k` a used idempotency key; `r` the token of a released lease; `g` the token of
+/// an attempt that was given back; `b` the token of a broken lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowKey {
     bytes: [u8; LONGEST],
     len: usize,
 }
 
-/// The key of a tombstone: of a row that remembers for a while what has ended. Cheap to clone.
+/// The key of a tombstone, a row that remembers for a while what has ended. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tombstone(Arc<[u8]>);
 
@@ -34,7 +34,7 @@ impl RowKey {
     const GIVEN_BACK: u8 = b'g';
     const BROKEN: u8 = b'b';
 
-    /// The lease of a lock that is alone, or the one with this fencing token that shares the lock.
+    /// The key of the exclusive lease of a lock, or of its shared lease with this fencing token.
     pub(crate) fn lease(name: &LockName, shared: Option<FencingToken>) -> Self {
         match shared {
             None => Self::build(Self::EXCLUSIVE, &[], name.as_str()),
@@ -42,8 +42,8 @@ impl RowKey {
         }
     }
 
-    /// Reads the key of a lease: of which name it is, and with which fencing token if it shares the lock. None if
-    /// it is the key of something else.
+    /// Decodes the key of a lease: the name and, for a shared lease, its fencing token. `None` if the key is
+    /// not of a lease.
     pub(crate) fn parse_lease(
         key: &[u8],
     ) -> Option<Result<(LockName, Option<FencingToken>), RowError>> {
@@ -63,22 +63,22 @@ impl RowKey {
         Some(key.ok_or(RowError::Invalid("key of a lease")))
     }
 
-    /// An idempotency key whose lease has ended. Its hash covers the name.
+    /// The key of the tombstone for an idempotency key whose lease has ended. The hash covers the name.
     pub(crate) fn used_key(hash: &IdempotencyHash) -> Self {
         Self::build(Self::USED_KEY, hash.as_bytes(), "")
     }
 
-    /// The token of a released lease that had an idempotency key.
+    /// The key of the tombstone for the token of a released lease that had an idempotency key.
     pub(crate) fn released(name: &LockName, token: &TokenHash) -> Self {
         Self::build(Self::RELEASED, token.as_bytes(), name.as_str())
     }
 
-    /// The token of an attempt that was given back.
+    /// The key of the tombstone for the token of an attempt that was given back.
     pub(crate) fn given_back(name: &LockName, token: &TokenHash) -> Self {
         Self::build(Self::GIVEN_BACK, token.as_bytes(), name.as_str())
     }
 
-    /// The token of a lease that was broken.
+    /// The key of the tombstone for the token of a lease that was broken.
     pub(crate) fn broken(name: &LockName, token: &TokenHash) -> Self {
         Self::build(Self::BROKEN, token.as_bytes(), name.as_str())
     }
@@ -102,7 +102,7 @@ impl RowKey {
 // === impl Tombstone ===
 
 impl Tombstone {
-    /// Reads the key of a row that is no lease.
+    /// Decodes the key of a tombstone; `None` if the key is of another kind or not valid.
     pub(crate) fn parse(key: &[u8]) -> Option<Self> {
         let (kind, rest) = key.split_first()?;
         let (_hash, name) = rest.split_at_checked(32)?;

@@ -1,4 +1,4 @@
-//! The row of a lease.
+//! The row of a lease: encoding, decoding and length.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,11 @@ use super::{
     keys::{RowKey, Tombstone},
 };
 
-/// The version that this program writes, and the only one it reads.
+/// The version of the row that this program writes, and the only version that it reads.
 const VERSION: u8 = 1;
 
-/// Which optional fields follow, who was told, and whether the lock is shared: every bit has a meaning.
+/// Bits of a row's flags: which optional fields follow, which callers know of the lease, and whether the lease
+/// is shared.
 mod flag {
     pub(crate) const HOLD_LIMIT: u16 = 1;
     pub(crate) const OWNER: u16 = 1 << 1;
@@ -32,11 +33,11 @@ mod flag {
     pub(crate) const SHARED: u16 = 1 << 6;
     pub(crate) const SLOT: u16 = 1 << 7;
     pub(crate) const REQUEST: u16 = 1 << 8;
-    /// Those that have no meaning.
+    /// The bits without a meaning, which must not be set.
     pub(crate) const UNKNOWN: u16 = !((1 << 9) - 1);
 }
 
-/// Appends the row of a lease.
+/// Appends the encoded row of a lease.
 pub(crate) fn encode(lease: &Lease, row: &mut Vec<u8>) {
     write(lease, &mut |bytes| row.extend_from_slice(bytes));
 }
@@ -103,7 +104,7 @@ pub(crate) fn len_of_tombstone(tombstone: &Tombstone) -> u64 {
     (ROW_HEADER + tombstone.as_bytes().len() + 8) as u64
 }
 
-/// Reads the row of a lease.
+/// Decodes the row of a lease.
 pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
     let mut fields = Fields::of(row);
     let version = fields.byte()?;

@@ -1,4 +1,4 @@
-//! A transaction: the rows that it writes and removes, and what it says of the whole store.
+//! A transaction: the rows that it writes and removes, and its data about the whole store.
 
 use crate::{
     clock::BootId,
@@ -12,8 +12,8 @@ use super::{
     lease::encode,
 };
 
-/// Rows to write and to remove, as they stand in a record of the log: length of the key, length of the
-/// value, key, value.
+/// Rows to write and to remove, encoded as in a record of the log: length of the key, length of the value, key,
+/// value.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     bytes: Vec<u8>,
@@ -48,17 +48,17 @@ impl Rows {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether no row is written or removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many they are.
+    /// How many rows are written or removed.
     pub(crate) fn len(&self) -> u64 {
         self.count
     }
 
-    /// All of them.
+    /// The encoded rows.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -75,7 +75,7 @@ impl Rows {
         self.begin(key, REMOVED);
     }
 
-    /// Answers where the length of the value stands.
+    /// Writes the header and the key of a row. Returns the offset of the length of its value.
     fn begin(&mut self, key: &[u8], value_len: u32) -> usize {
         let len = u16::try_from(key.len()).expect("a key is short");
         self.count += 1;
@@ -87,23 +87,23 @@ impl Rows {
     }
 }
 
-/// What a transaction says of the whole store.
+/// The data of a transaction about the whole store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The highest fencing token that was ever granted.
     pub(crate) fence: u64,
-    /// The boot that every moment counts from.
+    /// The boot from which every moment counts.
     pub(crate) boot: BootId,
     /// When the transaction was written.
     pub(crate) written_at: Moment,
-    /// How many rows there are.
+    /// How many rows the store has after the transaction.
     pub(crate) rows: u64,
 }
 
 // === impl Meta ===
 
 impl Meta {
-    /// Appends it to a record.
+    /// Appends the encoded data to a record.
     pub(crate) fn encode(&self, record: &mut Vec<u8>) {
         record.extend_from_slice(&self.fence.to_le_bytes());
         record.extend_from_slice(&self.written_at.as_micros().to_le_bytes());
@@ -114,7 +114,7 @@ impl Meta {
         );
     }
 
-    /// Reads it from a record.
+    /// Decodes the data from a record.
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Self, RowError> {
         Ok(Self {
             fence: fields.u64()?,

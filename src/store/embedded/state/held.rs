@@ -1,4 +1,4 @@
-//! What holds a lock: a lease that is alone, or leases that share it; and the names of all locks that are held.
+//! The leases that hold a lock, exclusive or shared; and the names of all locks that are held.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,16 +14,16 @@ use crate::{
 
 use super::lease::{Expiry, Lease, Moment};
 
-/// What holds a lock. Its leases live, or are not yet cleared away.
+/// The leases that hold a lock. They live, or have ended and are not yet cleared away.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// A lease that holds the lock alone.
+    /// An exclusive lease.
     Exclusive(Lease),
-    /// Boxed: a lock that nobody shares is as small as its lease.
+    /// Shared leases. Boxed, so that a lock with an exclusive lease takes no more memory than the lease.
     Shared(Box<Sharers>),
 }
 
-/// The leases that share a lock: at least one.
+/// The leases that share a lock: at least one. Indexed by fencing token, end, token and idempotency key.
 #[derive(Debug, Default)]
 pub(crate) struct Sharers {
     by_fence: BTreeMap<FencingToken, Lease>,
@@ -33,14 +33,14 @@ pub(crate) struct Sharers {
     slots: Slots,
 }
 
-/// Which slots the leases of a lock have: a bit for each.
+/// The slots that the leases of a lock have: a bit for each.
 #[derive(Debug, Default)]
 struct Slots(Vec<u64>);
 
 // === impl Held ===
 
 impl Held {
-    /// A lease that is the first to hold the lock.
+    /// The first lease of a lock that was free.
     pub(crate) fn by(lease: Lease) -> Self {
         match lease.mode {
             Mode::Exclusive => Self::Exclusive(lease),
@@ -52,8 +52,8 @@ impl Held {
         }
     }
 
-    /// Adds a lease, or puts it in the place of the one that it is by its fencing token. One that is alone takes
-    /// the place of any that is alone.
+    /// Adds a lease, or replaces the lease with the same fencing token. An exclusive lease replaces any other
+    /// exclusive lease. Returns the replaced lease.
     pub(crate) fn put(&mut self, lease: Lease) -> Option<Lease> {
         match (self, lease.mode) {
             (Self::Exclusive(before), Mode::Exclusive) => Some(std::mem::replace(before, lease)),
@@ -64,7 +64,7 @@ impl Held {
         }
     }
 
-    /// The leases that share the lock, if any do.
+    /// The leases that share the lock; `None` if the lock has an exclusive lease.
     pub(crate) fn sharers(&self) -> Option<&Sharers> {
         match self {
             Self::Exclusive(_) => None,
@@ -72,7 +72,7 @@ impl Held {
         }
     }
 
-    /// The lease of a token.
+    /// The lease that this token holds.
     pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.token == *token),
@@ -80,7 +80,7 @@ impl Held {
         }
     }
 
-    /// The lease in a row: the exclusive one, or the one that shares the lock and has this fencing token.
+    /// The lease of a row: the exclusive lease, or the shared lease with this fencing token.
     pub(crate) fn at(&self, shared: Option<FencingToken>) -> Option<&Lease> {
         match (self, shared) {
             (Self::Exclusive(lease), None) => Some(lease),
@@ -89,7 +89,7 @@ impl Held {
         }
     }
 
-    /// The living leases, by when they end.
+    /// The living leases, sorted by their ends.
     pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
         let alone = self.at(None).filter(|lease| lease.lives(now));
         let sharers = self.sharers().into_iter();
@@ -106,7 +106,7 @@ impl Held {
         }
     }
 
-    /// The lease with a fencing token.
+    /// The lease with this fencing token.
     pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.fence == fence),
@@ -114,7 +114,7 @@ impl Held {
         }
     }
 
-    /// A lease whose time is over.
+    /// The fencing token of a lease that has ended, if there is one.
     pub(crate) fn over(&self, now: Moment) -> Option<FencingToken> {
         let (end, fence) = match self {
             Self::Exclusive(lease) => lease.expiry(),
@@ -123,7 +123,7 @@ impl Held {
         (end <= now).then_some(fence)
     }
 
-    /// Whether an attempt may be granted the lock beside those who hold it.
+    /// Whether an attempt may be granted the lock beside the leases that hold it.
     pub(crate) fn admits(&self, sharing: Option<Sharing>) -> bool {
         match self {
             Self::Exclusive(_) => false,
@@ -131,7 +131,8 @@ impl Held {
         }
     }
 
-    /// The mode of a lease that shares the lock with those who hold it, if anybody does.
+    /// The mode of a new shared lease beside the leases that hold the lock, if any; with a limit, it gets the
+    /// smallest free slot.
     pub(crate) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
         let sharers = held.and_then(Self::sharers);
         let smallest_free = || sharers.map_or(0, |sharers| sharers.slots.smallest_free());
@@ -140,7 +141,7 @@ impl Held {
         }
     }
 
-    /// What is told of it now.
+    /// The holder as an answer shows it now.
     pub(crate) fn holder(&self, now: Moment) -> Holder {
         match self {
             Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
@@ -148,7 +149,7 @@ impl Held {
         }
     }
 
-    /// The same for an attempt that is queued, which is told how many there are.
+    /// The holder as the answer to a queued attempt shows it: of shared leases only their number.
     pub(crate) fn holder_in_brief(&self, now: Moment) -> Holder {
         match self {
             Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
@@ -163,22 +164,22 @@ impl Held {
 // === impl Sharers ===
 
 impl Sharers {
-    /// How many they are.
+    /// How many leases there are, including leases that have ended.
     pub(crate) fn len(&self) -> usize {
         self.by_fence.len()
     }
 
-    /// Whether the last one has gone.
+    /// Whether the last lease was removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_fence.is_empty()
     }
 
-    /// The one with a fencing token.
+    /// The lease with this fencing token.
     pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         self.by_fence.get(&fence)
     }
 
-    /// Those that live, by when they end.
+    /// The living leases, sorted by their ends.
     pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
         let living = self.ends.range((now, FencingToken::MAX)..);
         living
@@ -186,13 +187,13 @@ impl Sharers {
             .filter_map(|(_, fence)| self.with_fence(*fence))
     }
 
-    /// How many of them live: counts those that do not, which are cleared away soon.
+    /// How many leases live. Takes time in proportion to the ended leases, which are cleared away soon.
     pub(crate) fn count(&self, now: Moment) -> usize {
         let over = self.ends.range(..=(now, FencingToken::MAX));
         self.len() - over.count()
     }
 
-    /// What is shown of them.
+    /// The leases as an answer shows them: the first ones to end, and how many live.
     pub(crate) fn shown(&self, now: Moment) -> SharedHolders {
         let leases = self.living(now).take(SHOWN_HOLDERS);
         SharedHolders {
@@ -201,12 +202,12 @@ impl Sharers {
         }
     }
 
-    /// Whether there is room for one more that wants to share the lock so.
+    /// Whether the limit of this attempt leaves room for one more lease.
     fn admit(&self, wanted: Sharing) -> bool {
         self.len() < usize::from(wanted.limit.get())
     }
 
-    /// Adds one, or puts it in the place of the one that it is.
+    /// Adds a lease, or replaces the lease with the same fencing token. Returns the replaced lease.
     pub(crate) fn put(&mut self, lease: Lease) -> Option<Lease> {
         let before = self.remove(lease.fence);
         let fence = lease.fence;
@@ -222,7 +223,7 @@ impl Sharers {
         before
     }
 
-    /// Removes the one with a fencing token.
+    /// Removes the lease with this fencing token.
     pub(crate) fn remove(&mut self, fence: FencingToken) -> Option<Lease> {
         let lease = self.by_fence.remove(&fence)?;
         self.ends.remove(&lease.expiry());
@@ -237,7 +238,7 @@ impl Sharers {
     }
 }
 
-/// As the contract counts.
+/// Converts a length to the type of the counts in the contract.
 pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).expect("fewer than 2^64 fit into memory")
 }
@@ -274,18 +275,18 @@ fn place(slot: u16) -> (usize, u64) {
 
 // === Catalog ===
 
-/// The names of all locks that are held, durably or not, by their place.
+/// The names of all locks that are held, durably or not, by their position in lists.
 ///
-/// The place of a name is a hash of it. It does not change when the lease is renewed or passes on, so
-/// that a walk comes by every lock that is held throughout, and ends however many locks are taken
-/// meanwhile. It says nothing about the name, which not everybody may see.
+/// The position of a name is a hash of the name. It does not change when the lease is renewed or passes on, so
+/// a walk visits every lock that is held throughout, and ends however many locks are acquired meanwhile. The
+/// position does not reveal the name, which not every caller may see.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog(BTreeMap<u64, Vec<LockName>>);
 
 // === impl Catalog ===
 
 impl Catalog {
-    /// Adds a name, if it is not there yet.
+    /// Adds a name, if the catalog does not have it yet.
     pub(crate) fn add(&mut self, name: &LockName) {
         let names = self.0.entry(position(name)).or_default();
         if !names.contains(name) {
@@ -293,14 +294,14 @@ impl Catalog {
         }
     }
 
-    /// The names behind a place, or all of them. Those that share a place come together.
+    /// The names after a position, or all names. Names with the same position come together.
     pub(crate) fn behind(&self, position: Option<u64>) -> impl Iterator<Item = (u64, &[LockName])> {
         let from = position.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.0.range((from, Bound::Unbounded));
         range.map(|(position, names)| (*position, names.as_slice()))
     }
 
-    /// Removes a name.
+    /// Removes a name from the catalog.
     pub(crate) fn remove(&mut self, name: &LockName) {
         let position = position(name);
         if let Some(names) = self.0.get_mut(&position) {

@@ -1,4 +1,4 @@
-//! A lease as the embedded store remembers it.
+//! Leases in the memory of the embedded store, and the clock by which they expire.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     store::contract::{Attempt, Idempotency, RenewalTtl},
 };
 
-/// A lease, living or not yet cleared away.
+/// A lease that lives, or has ended and is not yet cleared away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) fence: FencingToken,
@@ -25,25 +25,25 @@ pub(crate) struct Lease {
     pub(crate) hold_ends_at: Option<Moment>,
     pub(crate) owner: Option<Owner>,
     pub(crate) metadata: Metadata,
-    /// Boxed: most leases have none, and it is as large as the rest.
+    /// Boxed: most leases have no key, and a key is as large as the rest of the lease.
     pub(crate) key: Option<Box<LeaseKey>>,
-    /// Present if its holder was asked to release it. Boxed, as few are.
+    /// Present if the holder was asked to release the lease. Boxed, because this is rare.
     pub(crate) request: Option<Box<LeaseRequest>>,
-    /// Who has adopted it; until then it is kept by the attempt that it was granted to. In memory
-    /// only: whoever keeps a lease does so by a connection to this process.
+    /// The keeper that has adopted the lease; `None` while its own attempt is the keeper. In memory only: a
+    /// keeper keeps a lease by a connection to this process.
     pub(crate) keeper: Option<Box<KeeperId>>,
 }
 
-/// That the holder of a lease was asked to release it.
+/// A request to the holder of a lease to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     pub(crate) by: Option<Arc<str>>,
     pub(crate) reason: Reason,
-    /// When the time for that is over.
+    /// The time until which the holder should release the lease.
     pub(crate) until: Moment,
 }
 
-/// When a lease ends. The fence keeps leases apart that end together.
+/// The end of a lease. The fencing token distinguishes leases with the same end.
 pub(crate) type Expiry = (Moment, FencingToken);
 
 /// The idempotency key under which a lease was granted.
@@ -51,25 +51,26 @@ pub(crate) type Expiry = (Moment, FencingToken);
 pub(crate) struct LeaseKey {
     pub(crate) idempotency: Idempotency,
     pub(crate) delivery: LeaseDelivery,
-    /// Since when the place was queued that was kept for it. In memory only: it is shown to whoever comes back.
+    /// Since when the kept position was queued that was granted the lease. In memory only, for the answer to a
+    /// later request with the key.
     pub(crate) queued_since: Option<Moment>,
 }
 
-/// Who may have heard of a lease with an idempotency key.
+/// Which callers may know of a lease with an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseDelivery {
-    /// Nobody: it was granted to a place that is kept for a request that asks again.
+    /// No caller: the lease was granted to a position that is kept for a later request with the key.
     Never,
-    /// Whoever made the attempt.
+    /// The caller of the attempt that was granted the lease.
     Once,
-    /// Whoever asked again under the key: then nobody may give it back.
+    /// A caller that asked again under the key. The lease is then not given back.
     Again,
 }
 
 // === impl Lease ===
 
 impl Lease {
-    /// The lease that an attempt is granted now.
+    /// Creates the lease that an attempt is granted now.
     pub(crate) fn grant(attempt: &Attempt, mode: Mode, fence: FencingToken, now: Moment) -> Self {
         let hold_ends_at = attempt.hold_limit.map(|limit| now.after(limit.duration()));
         Self {
@@ -94,8 +95,8 @@ impl Lease {
         }
     }
 
-    /// The same lease, granted to a place that was queued since, and is kept until then: it lasts no longer unless
-    /// it is asked for again.
+    /// The same lease, granted to a kept position that was queued since `queued_since`. The lease ends at
+    /// `end`, when the position is no longer kept, unless a request with the same key arrives.
     pub(crate) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
         self.expires_at = self.expires_at.min(end);
         if let Some(key) = &mut self.key {
@@ -105,7 +106,8 @@ impl Lease {
         self
     }
 
-    /// The same lease, told to whoever asks again. One that nobody had heard of lasts its full TTL from now.
+    /// The same lease, answered to a request that asks again. If no caller knew of the lease, it lasts its full
+    /// TTL from now.
     pub(crate) fn replayed(&self, now: Moment) -> Self {
         let mut lease = self.clone();
         if self.is_undelivered() {
@@ -117,37 +119,37 @@ impl Lease {
         lease
     }
 
-    /// Whether it was answered again under its idempotency key.
+    /// Whether the lease was answered again under its idempotency key.
     pub(crate) fn was_replayed(&self) -> bool {
         self.key
             .as_ref()
             .is_some_and(|key| key.delivery == LeaseDelivery::Again)
     }
 
-    /// Whether nobody has heard of it.
+    /// Whether no caller knows of the lease yet.
     pub(crate) fn is_undelivered(&self) -> bool {
         self.key
             .as_ref()
             .is_some_and(|key| key.delivery == LeaseDelivery::Never)
     }
 
-    /// Who keeps it: whoever has adopted it last, or the attempt that it was granted to.
+    /// The keeper of the lease: the last that has adopted it, or else the attempt that was granted it.
     pub(crate) fn keeper(&self) -> KeeperId {
         let adopter = self.keeper.as_deref().copied();
         adopter.unwrap_or_else(|| KeeperId::of_attempt(&self.token))
     }
 
-    /// Whether nobody else has adopted it.
+    /// Whether this keeper still keeps the lease.
     pub(crate) fn is_kept_by(&self, keeper: KeeperId) -> bool {
         self.keeper() == keeper
     }
 
-    /// Whether it is kept by anybody but the attempt that it was granted to.
+    /// Whether another keeper than the lease's own attempt keeps it.
     pub(crate) fn is_adopted(&self) -> bool {
         !self.is_kept_by(KeeperId::of_attempt(&self.token))
     }
 
-    /// The same lease, kept by somebody from now on.
+    /// The same lease with a new keeper.
     pub(crate) fn adopted(self, keeper: KeeperId) -> Self {
         Self {
             keeper: Some(Box::new(keeper)),
@@ -155,7 +157,7 @@ impl Lease {
         }
     }
 
-    /// The lease after a renewal: it lasts for its TTL from now, or until its former end if that is later.
+    /// The lease after a renewal: it ends a TTL from now, or at its former end if that is later.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
         Self {
@@ -165,9 +167,9 @@ impl Lease {
         }
     }
 
-    /// The same lease on the clock of a new boot. Nobody knows how long the machine was down, so a
-    /// living one gets its full TTL again, as far as its hold limit allowed at the last moment we
-    /// know of. One that nobody has heard of is not in use, and gets no more than it had.
+    /// The same lease on the clock of a new boot. It is unknown how long the machine was down, so a living
+    /// lease gets its full TTL again, as far as its hold limit allowed at the last known moment. A lease that
+    /// no caller knows of is not in use, and gets no more time than it had left.
     pub(crate) fn rebased(self, last_known: Moment, now: Moment) -> Self {
         let is_in_use = self.lives(last_known) && !self.is_undelivered();
         let mut lease = Self {
@@ -185,28 +187,29 @@ impl Lease {
         lease
     }
 
-    /// Its fencing token, if it shares the lock: part of the key of its row.
+    /// The fencing token of a shared lease, which is part of the key of its row; `None` for an exclusive lease.
     pub(crate) fn row(&self) -> Option<FencingToken> {
         self.mode.is_shared().then_some(self.fence)
     }
 
-    /// When it ends.
+    /// When the lease ends, with its fencing token.
     pub(crate) fn expiry(&self) -> Expiry {
         (self.expires_at, self.fence)
     }
 
-    /// Whether it was granted under this idempotency key.
+    /// Whether the lease was granted under this idempotency key.
     pub(crate) fn is_under(&self, hash: &IdempotencyHash) -> bool {
         let key = self.key.as_deref();
         key.is_some_and(|key| key.idempotency.hash == *hash)
     }
 
-    /// Whether it still excludes others.
+    /// Whether the lease has not ended yet.
     pub(crate) fn lives(&self, now: Moment) -> bool {
         self.expires_at > now
     }
 
-    /// What is told of it now. Whoever answers it later makes it older by as much ([`Delay::age`]).
+    /// The lease as an answer shows it now. An answer that is sent later is corrected by the delay
+    /// ([`Delay::age`]).
     pub(crate) fn held(&self, now: Moment) -> HeldLease {
         HeldLease {
             fence: self.fence,
@@ -228,7 +231,8 @@ impl Lease {
         }
     }
 
-    /// The same lease, whose holder is asked to release it; nothing if it was asked to do so earlier.
+    /// The same lease with a request to release it; `None` if an earlier request has the same or an earlier
+    /// end.
     pub(crate) fn requested(&self, request: &ReleaseRequest, now: Moment) -> Option<Self> {
         let until = now.after(request.within);
         let before = self.request.as_ref();
@@ -246,7 +250,7 @@ impl Lease {
         })
     }
 
-    /// When it ends if it lasts a TTL from now, or as much of it as it may.
+    /// The end of the lease if its TTL begins now, limited by its hold limit and its release request.
     fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
         let end = Self::end(ttl, self.hold_ends_at, now);
         let request = self.request.as_ref();
@@ -263,20 +267,21 @@ impl Lease {
 
 // === Delay ===
 //
-// How much later than the decision its answer leaves.
+// The time between a decision and its answer.
 
-/// How much later than a decision its answer leaves, on the clock that leases expire by.
+/// The time between a decision and its answer, on the clock by which leases expire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delay {
     by: Duration,
-    /// When that was looked at. It was read first: whatever comes between makes a lease look shorter.
+    /// When the delay was measured. Read before the clock of leases: any time in between makes a lease look
+    /// shorter, which is safe.
     as_of: Instant,
 }
 
 // === impl Delay ===
 
 impl Delay {
-    /// That of an answer which leaves now.
+    /// The delay of an answer that is sent now, to a decision of this moment.
     pub(crate) fn since(decided: Moment, clock: &dyn Clock) -> Self {
         let as_of = Instant::now();
         Self {
@@ -285,7 +290,7 @@ impl Delay {
         }
     }
 
-    /// Makes what is told of a lease as old as it is now.
+    /// Corrects the times of a lease in an answer by this delay.
     pub(crate) fn age(self, held: &mut HeldLease) {
         held.age(self.by, self.as_of);
     }
@@ -293,45 +298,45 @@ impl Delay {
 
 // === Moment ===
 //
-// A moment on the clock that leases expire by.
+// Moments on the clock by which leases expire.
 
-/// Microseconds since the boot that the file names. Negative for what a reboot left behind.
+/// Microseconds since the boot that the log names. Negative if the moment was before that boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(i64);
 
 // === impl Moment ===
 
 impl Moment {
-    /// No moment is later.
+    /// The latest possible moment.
     pub(crate) const MAX: Self = Self(i64::MAX);
 
-    /// Now.
+    /// The current moment.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self(micros(clock.since_boot()))
     }
 
-    /// The moment with this number, as it was kept.
+    /// Decodes a moment from its stored number.
     pub(crate) fn from_micros(number: i64) -> Self {
         Self(number)
     }
 
-    /// The number to keep.
+    /// The number by which the moment is stored.
     pub(crate) fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The moment that is so much later.
+    /// The moment that is `duration` later.
     pub(crate) fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))
     }
 
-    /// How long ago `earlier` was; zero if it is yet to come.
+    /// The time since `earlier`; zero if `earlier` is in the future.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         let distance = self.0.saturating_sub(earlier.0);
         Duration::from_micros(u64::try_from(distance).unwrap_or_default())
     }
 
-    /// The moment that is as far from `there` as this one is from `here`.
+    /// The moment that has the same distance from `there` as this moment has from `here`.
     pub(crate) fn rebased(self, here: Self, there: Self) -> Self {
         Self(there.0.saturating_add(self.0.saturating_sub(here.0)))
     }

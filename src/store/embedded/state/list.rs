@@ -1,4 +1,4 @@
-//! Pages of lists, of what is durable.
+//! Pages of lists, from the durable state.
 
 use crate::{
     lock::LockName,
@@ -10,31 +10,31 @@ use crate::{
 
 use super::{State, lease::Moment};
 
-/// How many names, or leases that share a lock, one look walks by, without and with a search, which reads all metadata. The writer waits
-/// for a look to end: a fraction of what its fsync takes.
+/// The most names and shared leases that one scan visits, without a search and with a search, which reads all
+/// metadata. The writer waits until a scan ends, which takes a fraction of the time of its fsync.
 const NAMES_PER_SCAN: usize = 256;
 const NAMES_PER_SEARCH: usize = 64;
-/// How many looks make up a page at most.
+/// The most scans for one page.
 const MAX_SCANS: usize = 64;
 
-/// A page that is being filled.
+/// A page of a list that is being filled.
 #[derive(Debug)]
 pub(crate) struct PageBuilder<'a> {
     query: &'a ListQuery,
     locks: Vec<HeldLock>,
-    /// The place that was come by last.
+    /// The position of the last name that was visited.
     position: Option<u64>,
     scans: usize,
 }
 
-/// Whether there is more to be looked at for this page.
+/// Whether a walk needs more scans for this page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListProgress {
-    /// There is.
+    /// The page needs another scan.
     More,
-    /// The page is full, or has cost what a page may cost; there may be another.
+    /// The page is full, or has reached the limit of scans; another page may follow.
     PageFull,
-    /// All names were come by.
+    /// All names were visited.
     Done,
 }
 
@@ -44,7 +44,7 @@ impl<'a> PageBuilder<'a> {
     pub(crate) fn new(query: &'a ListQuery) -> Self {
         let position = match query.cursor {
             Some(Cursor::Embedded { position }) => Some(position),
-            // Of another store: the walk begins anew.
+            // The cursor is of another store, so the walk starts from the beginning.
             Some(Cursor::Redis { .. } | Cursor::Quorum { .. }) | None => None,
         };
         Self {
@@ -55,7 +55,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Walks by some more names.
+    /// Visits the next names, and adds matching locks to the page.
     pub(crate) fn scan(&mut self, state: &State, now: Moment) -> ListProgress {
         self.scans += 1;
         let enough = match self.query.filter.search {
@@ -82,7 +82,7 @@ impl<'a> PageBuilder<'a> {
         ListProgress::Done
     }
 
-    /// The page, when the walk has come so far.
+    /// Finishes the page, with a cursor for the next page unless all names were visited.
     pub(crate) fn page(self, walk: ListProgress) -> Page {
         let next = match (walk, self.position) {
             (ListProgress::Done, _) | (_, None) => None,
@@ -96,7 +96,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Answers how much was looked at: a lock may be held by many.
+    /// Adds the lock to the page if it matches the filter. Returns how many leases were read, at least 1.
     fn consider(&mut self, name: &LockName, state: &State, now: Moment) -> usize {
         let filter = &self.query.filter;
         if !filter.prefix.covers(name) {

@@ -1,4 +1,4 @@
-//! Everything that the embedded store remembers, and what of it is not durable yet.
+//! The state of the embedded store: leases, tombstones and queues, and the changes that are not durable yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map, hash_map::Entry},
@@ -21,45 +21,47 @@ use super::{
     queue::{Notice, Queues},
 };
 
-/// How much longer a request to release makes the row of a lease: the longest name of a key and the longest reason, and
-/// less than as much again.
+/// The most bytes that a request to release adds to the row of a lease: less than twice the longest name of an
+/// API key and the longest reason.
 const LONGEST_REQUEST: u64 = 2_048;
-/// How many expiries are looked at for one that a waiter waits for: what comes later is found when these are over.
+/// How many of the next expiries are searched for a lock with waiters. A later expiry is found when these have
+/// passed.
 const EXPIRIES_LOOKED_AT: usize = 16;
 
-/// The leases, tombstones and queues, and the way back to what is durable.
+/// The leases, tombstones and queues, and the earlier values of everything that is not durable yet.
 ///
-/// Operations change the memory at once. Until [`State::commit`] every change can be undone by
-/// [`State::rollback`], and [`State::inspect`] answers as if there had been none.
+/// Operations change the state at once. Until [`State::commit`], [`State::rollback`] can undo every change, and
+/// [`State::inspect`] answers as if there had been no change.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// What holds each lock, living or not yet cleared away.
+    /// The leases of each lock: living, or ended and not yet cleared away.
     pub(super) held: HashMap<LockName, Held>,
     /// The names of all locks that are held, durably or not, for lists.
     pub(super) catalog: Catalog,
-    /// When each lease expires.
+    /// The lock of each lease, by the end of the lease.
     expiries: BTreeMap<Expiry, LockName>,
     pub(super) queues: Queues,
-    /// Where those who are queued wait.
+    /// The list in which waiters wait for their news.
     pub(super) parking: Parking,
-    /// What they are to be told when all changes are durable.
+    /// News for waiters, to be delivered when all changes are durable.
     notices: Vec<Notice>,
     tombstones: HashMap<Tombstone, Moment>,
     tombstone_ends: BTreeSet<(Moment, Tombstone)>,
-    /// The highest fencing token that was ever granted. It is never taken back: a number that was
-    /// lost to a failed write leaves a gap.
+    /// The highest fencing token that was ever granted. A rollback does not lower it: a fencing token that was
+    /// lost in a failed write leaves a gap.
     fence: u64,
     /// How many bytes the rows of all leases and tombstones take in the log.
     live_bytes: u64,
     undo: Undo,
-    /// How many leases are durable.
+    /// How many leases were durable at the last commit.
     durable_leases: usize,
     shortage: Option<Shortage>,
-    /// Locks whose next waiter is granted the lock when the disk has room again.
+    /// Locks whose next waiter could not be granted the lock on a full disk; the waiter is granted it when the
+    /// disk has room.
     held_back: HashSet<LockName>,
 }
 
-/// What every row was before the changes that are not durable yet.
+/// The value of every changed row before the changes that are not durable yet.
 #[derive(Debug, Default)]
 struct Undo {
     leases: BTreeMap<LeaseRow, Option<Lease>>,
@@ -69,16 +71,16 @@ struct Undo {
 /// The row of a lease: the name of the lock and, if the lease shares the lock, its fencing token.
 type LeaseRow = (LockName, Option<FencingToken>);
 
-/// The disk is full: no waiter is granted a lock unless a lease has ended.
+/// A shortage of space: the disk is full, and no waiter is granted a lock unless a lease has ended.
 #[derive(Debug)]
 pub(crate) struct Shortage {
     /// The answer to every command that needs more room.
     pub(crate) error: StoreError,
-    /// How many bytes of rows fit into the files that there are.
+    /// How many bytes of rows fit into the existing files.
     pub(crate) room: u64,
 }
 
-/// How far a copy of everything has come: the last row that was copied.
+/// How far a copy of all rows has come: after which row it continues.
 #[derive(Debug)]
 pub(crate) enum CopyCursor {
     Leases(Bound<Expiry>),
@@ -89,14 +91,14 @@ pub(crate) enum CopyCursor {
 // === impl CopyCursor ===
 
 impl CopyCursor {
-    /// Nothing was copied so far.
+    /// The copy has not begun.
     pub(crate) const START: Self = Self::Leases(Bound::Unbounded);
 }
 
 // === impl State ===
 
 impl State {
-    /// What a log holds, with the highest fencing token known.
+    /// Restores the state from the rows of a log, with the highest known fencing token.
     pub(crate) fn new(
         leases: Vec<(LockName, Lease)>,
         tombstones: Vec<(Tombstone, Moment)>,
@@ -125,18 +127,18 @@ impl State {
         self.fence
     }
 
-    /// How many rows the log holds when it holds all this.
+    /// How many rows the log needs for this state.
     pub(crate) fn len(&self) -> u64 {
         let rows = self.expiries.len() + self.tombstones.len();
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// How many bytes they take there.
+    /// How many bytes these rows take in the log.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
 
-    /// Shows who holds a lock and who is queued for it, as far as it is durable.
+    /// Shows the durable holder and queue of a lock.
     pub(crate) fn inspect(&self, name: &LockName, now: Moment) -> Inspection {
         let (queue, waiters) = self.queues.durable_head(name, now);
         Inspection {
@@ -146,7 +148,7 @@ impl State {
         }
     }
 
-    /// The living leases that durably hold a lock, in no order.
+    /// The living durable leases of a lock, in no order.
     pub(crate) fn durable_leases(
         &self,
         name: &LockName,
@@ -161,7 +163,7 @@ impl State {
         before.chain(unchanged)
     }
 
-    /// The living lease of a token, if it is durable.
+    /// The living durable lease of a token.
     pub(crate) fn durable_lease(
         &self,
         name: &LockName,
@@ -176,7 +178,7 @@ impl State {
             .filter(|lease| lease.lives(now))
     }
 
-    /// Who durably holds a lock, if anybody does.
+    /// The durable holder of a lock, if it has one.
     pub(crate) fn durable_holder(&self, name: &LockName, now: Moment) -> Option<Holder> {
         let mut leases: Vec<_> = match self.held.get(name) {
             Some(held) if self.undo.rows(name).next().is_none() => {
@@ -198,7 +200,8 @@ impl State {
         }
     }
 
-    /// When the next lease expires whose lock somebody waits for, or earlier: only the first expiries are looked at.
+    /// The next end of a lease whose lock has waiters, or an earlier moment, because only the first expiries
+    /// are searched.
     pub(crate) fn next_hand_off(&self) -> Option<Moment> {
         if self.queues.is_empty() {
             return None;
@@ -212,8 +215,8 @@ impl State {
         awaited.map_or(last, |((moment, _fence), _name)| Some(*moment))
     }
 
-    /// Clears away at most `limit` leases, places and tombstones whose time is over, and hands off
-    /// what becomes free. Says whether that was all.
+    /// Clears away at most `limit` leases, positions and tombstones that have ended, and grants the locks that
+    /// become free to their waiters. Returns whether that was all.
     pub(crate) fn sweep(&mut self, now: Moment, limit: usize) -> bool {
         for _ in 0..limit {
             if let Some(((end, _fence), name)) = self.expiries.first_key_value()
@@ -235,7 +238,7 @@ impl State {
         false
     }
 
-    /// The rows of which the log does not know yet. None if there was no change.
+    /// The changed rows that are not in the log yet. Empty if nothing has changed.
     pub(crate) fn unwritten(&self) -> Rows {
         let mut rows = Rows::default();
         for ((name, shared), before) in &self.undo.leases {
@@ -253,11 +256,11 @@ impl State {
         rows
     }
 
-    /// Appends the next rows of a copy of everything, until these have so many bytes. Answers how far the copy has
-    /// come, or none if that was all.
+    /// Appends the next rows of a copy of the state until `rows` has `enough` bytes. Returns how far the copy
+    /// has come; `None` if all rows are copied.
     ///
-    /// The copy goes by what ends first. Whatever changes meanwhile is written for its change, so a row whose
-    /// end moves from behind the cursor to before it is not missed.
+    /// The copy is ordered by the ends of the rows. A row that changes during the copy is also written as a
+    /// change, so a row whose end moves from behind the cursor to before it is not missed.
     pub(crate) fn copy(
         &self,
         from: CopyCursor,
@@ -287,7 +290,7 @@ impl State {
         None
     }
 
-    /// All changes are durable now. Answers the news of them for the waiters.
+    /// Marks all changes as durable. Returns the news for the waiters.
     #[must_use = "somebody waits for the news"]
     pub(crate) fn commit(&mut self) -> Vec<Notice> {
         let undo = std::mem::take(&mut self.undo);
@@ -297,10 +300,10 @@ impl State {
         std::mem::take(&mut self.notices)
     }
 
-    /// Goes back to what is durable.
+    /// Undoes all changes that are not durable.
     pub(crate) fn rollback(&mut self) {
         let undo = std::mem::take(&mut self.undo);
-        // First the new leases, so that none stands beside one that comes back.
+        // New leases are removed first, so that no new lease stands beside a restored lease of another mode.
         for (name, shared) in undo.leases.keys() {
             let new = self.held.get(name).and_then(|held| held.at(*shared));
             if let Some(fence) = new.map(|lease| lease.fence) {
@@ -315,9 +318,10 @@ impl State {
         for (tombstone, before) in undo.tombstones {
             self.put_tombstone(tombstone, before);
         }
-        // The head of a queue may have been held back until there was room, and is as it was.
+        // Waiters that were held back for lack of room may be in these queues again. Without this, they would
+        // not be granted the lock when there is room.
         self.held_back.extend(self.queues.rollback());
-        // What they say has not come about.
+        // These news tell of changes that were undone.
         self.notices.clear();
         self.undo = Undo::default();
         self.forget_free_locks(undo.leases.into_keys());
@@ -331,9 +335,9 @@ impl State {
         }
     }
 
-    // --- what the operations are made of
+    // --- the parts of the operations
 
-    /// How many bytes a request to release can make the leases of a lock longer.
+    /// The most bytes that a request to release can add to the rows of this lock.
     pub(crate) fn longest_request(&self, name: &LockName) -> u64 {
         let leases = self
             .held
@@ -342,8 +346,8 @@ impl State {
         LONGEST_REQUEST * leases as u64
     }
 
-    /// While the disk is full, refuses a command that makes the rows longer by more bytes than are spare. Half of the
-    /// spare room is for the records that follow.
+    /// On a full disk, refuses a command that adds more bytes to the rows than there is spare room. Half of the
+    /// spare room is reserved for the records that follow.
     pub(crate) fn check_room(&self, more: u64) -> Result<(), StoreError> {
         let wanted = self.live_bytes.saturating_add(self.live_bytes / 2);
         match &self.shortage {
@@ -354,17 +358,17 @@ impl State {
         }
     }
 
-    /// Whether there may not be one lease more.
+    /// Whether no further lease may be granted, because the disk is full and no lease has ended.
     pub(crate) fn is_full(&self) -> bool {
         self.shortage.is_some() && self.expiries.len() >= self.durable_leases
     }
 
-    /// Takes note of a lock whose head is granted it when there may be more leases again.
+    /// Records that the next waiter of this lock is to be granted the lock when there is room again.
     pub(crate) fn hold_back(&mut self, name: &LockName) {
         self.held_back.insert(name.clone());
     }
 
-    /// Says whether the disk is full. If it is not, grants the locks whose waiters were held back.
+    /// Sets whether the disk is full. If the disk has room, grants the locks whose waiters were held back.
     pub(crate) fn bound(&mut self, shortage: Option<Shortage>, now: Moment) {
         self.shortage = shortage;
         if self.shortage.is_none() && !self.held_back.is_empty() {
@@ -374,7 +378,7 @@ impl State {
         }
     }
 
-    /// Has an attempt told its news as soon as all changes are durable.
+    /// Queues news for an attempt, to be delivered when all changes are durable.
     pub(crate) fn announce(&mut self, name: &LockName, token: TokenHash, news: News) {
         self.notices.push(Notice {
             name: name.clone(),
@@ -383,13 +387,14 @@ impl State {
         });
     }
 
-    /// What holds a lock now. What is over is cleared away first, and the lock is handed off.
+    /// The living leases of a lock. Leases that have ended are cleared away first, and the lock is granted to
+    /// its waiters.
     pub(crate) fn living(&mut self, name: &LockName, now: Moment) -> Option<&Held> {
         self.clear_what_is_over(name, now);
         self.held.get(name)
     }
 
-    /// The living lease of a token; see [`State::living`].
+    /// The living lease of this token; clears away ended leases as [`State::living`] does.
     pub(crate) fn living_of(
         &mut self,
         name: &LockName,
@@ -399,7 +404,7 @@ impl State {
         self.living(name, now)?.of_token(token)
     }
 
-    /// The next fencing token.
+    /// Takes the next fencing token.
     pub(crate) fn next_fence(&mut self) -> Result<FencingToken, StoreError> {
         let fence =
             FencingToken::new(self.fence + 1).map_err(|_beyond| StoreError::FenceExhausted)?;
@@ -407,8 +412,8 @@ impl State {
         Ok(fence)
     }
 
-    /// Ends a lease of a name. Its idempotency key is used from now on; `released` says whether
-    /// its token may be released again.
+    /// Ends a lease. Its idempotency key counts as used from now on; with `released`, its token may be released
+    /// again.
     pub(crate) fn end(
         &mut self,
         name: &LockName,
@@ -421,12 +426,12 @@ impl State {
         }
     }
 
-    /// Refuses an attempt from now on.
+    /// Refuses the attempt with this token from now on.
     pub(crate) fn withdraw(&mut self, name: &LockName, token: &TokenHash, now: Moment) {
         self.add_tombstone(&RowKey::given_back(name, token), now);
     }
 
-    /// Whether the tombstone stands.
+    /// Whether the tombstone with this key exists and has not ended.
     pub(crate) fn remembers(&self, key: &RowKey, now: Moment) -> bool {
         self.tombstones
             .get(key.as_bytes())
@@ -446,12 +451,12 @@ impl State {
         }
     }
 
-    /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
-    /// the key is as good as new: its caller may come late, and join the queue again.
+    /// Adds the tombstones of a lease that has ended. If no caller knew of the lease, its idempotency key stays
+    /// usable: its caller may come late, and join the queue again.
     fn remember_ended(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
         let is_over = |request: &LeaseRequest| request.until <= ended_at;
         if !released && lease.request.as_deref().is_some_and(is_over) {
-            // It has ended because it was asked for, or is told so.
+            // The time of the release request was over, so the token is told that its lease was broken.
             self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
         }
         if let Some(key) = &lease.key
@@ -468,7 +473,7 @@ impl State {
         self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
     }
 
-    /// Makes this a lease of the lock, in the place of the lease with its fencing token, or of the exclusive one.
+    /// Adds a lease to the lock, or replaces the lease with its fencing token or the exclusive lease.
     pub(crate) fn put(&mut self, name: &LockName, lease: Lease) {
         let (row, expiry) = ((name.clone(), lease.row()), lease.expiry());
         self.live_bytes += records::len_of_lease(name, &lease);
@@ -484,7 +489,7 @@ impl State {
         self.expiries.insert(expiry, name.clone());
     }
 
-    /// Removes a lease of the lock.
+    /// Removes a lease from the lock.
     pub(crate) fn remove(&mut self, name: &LockName, fence: FencingToken) -> Option<Lease> {
         let Entry::Occupied(mut held) = self.held.entry(name.clone()) else {
             return None;
@@ -507,7 +512,8 @@ impl State {
         Some(lease)
     }
 
-    /// Keeps what a row was before its first change. A lease that is no longer there has no end and no bytes.
+    /// Keeps the value of a row before its first change, and removes the old lease from the expiries and the
+    /// byte count.
     fn note_before(&mut self, row: LeaseRow, before: Option<Lease>) {
         if let Some(before) = &before {
             self.expiries.remove(&before.expiry());
@@ -530,8 +536,8 @@ impl State {
         self.undo.tombstones.entry(tombstone).or_insert(before);
     }
 
-    /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
-    /// many they are.
+    /// Sends these attempts their positions in the queue of a lock. Walks the queue once, however many attempts
+    /// there are.
     pub(crate) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
         let Some(queue) = self.queues.of(name) else {
             return;
@@ -551,12 +557,12 @@ impl State {
 // === impl Undo ===
 
 impl Undo {
-    /// What the changed leases of a lock were before.
+    /// The earlier values of the changed leases of a lock.
     fn of(&self, name: &LockName) -> impl Iterator<Item = &Lease> {
         self.rows(name).filter_map(|(_, before)| before.as_ref())
     }
 
-    /// Whether a lease of a lock has changed, or is new.
+    /// Whether this lease of a lock is changed or new.
     fn has_changed(&self, name: &LockName, lease: &Lease) -> bool {
         !self.leases.is_empty() && self.leases.contains_key(&(name.clone(), lease.row()))
     }

@@ -23,14 +23,14 @@ use super::{
     queue::{Queue, Queued, UndeliveredGrant},
 };
 
-/// How much longer than its patience an attempt is remembered: it leaves by itself, and only one
-/// that could not say so is ever forgotten.
+/// How long a position is kept after the longest wait of its attempt is over. An attempt leaves by itself, so
+/// this only ends positions of attempts whose leave did not arrive.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl State ===
 
 impl State {
-    /// Grants the lock if it is free, answers the lease that the attempt or its key has already, or
+    /// Grants the lock if it is free, answers the lease that the attempt or its idempotency key already has, or
     /// queues the attempt.
     pub(crate) fn acquire(
         &mut self,
@@ -46,8 +46,8 @@ impl State {
         let mut may_share = None;
         if let Some(held) = self.living(name, now) {
             if let Some(lease) = held.of_token(token) {
-                // Under its key a newer request may have been answered it meanwhile, and keeps it; or its place
-                // was kept when it left, for whoever comes back.
+                // A newer request under the same key was answered this lease and keeps it; or the attempt has
+                // left, and the lease was granted to its kept position.
                 if lease.is_adopted() || lease.is_undelivered() {
                     return Ok(Acquisition::Superseded);
                 }
@@ -65,7 +65,7 @@ impl State {
         {
             return Ok(Acquisition::IdempotencyExpired);
         }
-        // A lock that is free has no queue.
+        // A free lock never has a queue.
         let is_granted =
             may_share.is_none_or(|may_share| may_share && self.queues.of(name).is_none());
         if !is_granted {
@@ -80,7 +80,7 @@ impl State {
         Ok(Acquisition::Granted(held))
     }
 
-    /// The lease that an attempt is granted now, beside those that are there.
+    /// Creates the lease that an attempt is granted now, beside the existing leases.
     fn grant(&mut self, attempt: &Attempt, now: Moment) -> Result<Lease, StoreError> {
         let fence = self.next_fence()?;
         let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
@@ -89,8 +89,8 @@ impl State {
         Ok(Lease::grant(attempt, mode, fence, now))
     }
 
-    /// The answer to an attempt under the key of a living lease. From then on somebody may have
-    /// heard of the lease, so it is not given back any more, and is kept by this attempt.
+    /// Answers an attempt whose idempotency key has a living lease. The attempt becomes the keeper of the
+    /// lease, which is not given back from now on, because a caller may know of it.
     fn replay(
         &mut self,
         attempt: &Attempt,
@@ -116,8 +116,8 @@ impl State {
         }
     }
 
-    /// Queues an attempt for a lock that is held, behind everybody or at the position that its
-    /// idempotency key has already.
+    /// Queues an attempt for a held lock: at the end of the queue, or at the position that its idempotency key
+    /// already has.
     pub(crate) fn join(&mut self, attempt: &Attempt, waiting: Waiting, now: Moment) -> Acquisition {
         let name = &attempt.name;
         let mut queued = Queued {
@@ -139,7 +139,7 @@ impl State {
             return Acquisition::IdempotencyMismatch;
         }
         if !before.attended && before.attempt.token == attempt.token {
-            // It has left, and its place is kept for whoever comes back.
+            // The attempt has left, and its position is kept for a later request.
             return Acquisition::Superseded;
         }
         queued.since = before.since;
@@ -151,8 +151,8 @@ impl State {
         Acquisition::Queued(self.queue_position(name, order, now))
     }
 
-    /// Refuses an attempt that does not wait for a lock that is held. Whoever asked for it before under
-    /// the same idempotency key does not want to wait any more.
+    /// Refuses an attempt that does not wait for a held lock. A position under the same idempotency key is
+    /// removed, because the caller no longer wants to wait.
     pub(crate) fn refuse_held(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
         let name = &attempt.name;
         if attempt.idempotency.is_some()
@@ -165,13 +165,13 @@ impl State {
                 self.announce(name, before.attempt.token, News::Superseded);
             }
             self.queues.put(name, order, None);
-            // Those behind it may share the lock.
+            // Without the removed position, the waiters behind it may be able to share the lock.
             self.hand_off(name, now);
         }
         Acquisition::Held(self.contention(name, now))
     }
 
-    /// What stands between an attempt and this lock.
+    /// The holder and the queue that stand between an attempt and this lock.
     pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
         Contention {
             holder: self.held.get(name).map(|held| held.holder(now)),
@@ -202,7 +202,8 @@ impl State {
         }
     }
 
-    /// Takes an attempt out of the queue, or keeps its place for a request that asks again.
+    /// Takes an attempt out of the queue, or keeps its position for a later request with the same idempotency
+    /// key.
     pub(crate) fn leave(
         &mut self,
         name: &LockName,
@@ -237,7 +238,7 @@ impl State {
         Leaving::Left(self.contention(name, now))
     }
 
-    /// Nothing is ever provisional here: a grant is the attempt's own from the beginning.
+    /// Answers whether the attempt holds the lock durably. This store makes no provisional grants.
     pub(crate) fn confirm(&self, name: &LockName, token: &TokenHash, now: Moment) -> Confirmation {
         match self.durable_lease(name, token, now) {
             Some(lease) if lease.is_adopted() => Confirmation::Superseded,
@@ -246,8 +247,8 @@ impl State {
         }
     }
 
-    /// Ends the grant of an attempt, or sees to it that there will be none. `unanswered`: its keeper, who knows
-    /// that it was answered to nobody.
+    /// Ends the grant of an attempt, and refuses the attempt from now on. `unanswered` is the keeper, if it
+    /// knows that the grant was answered to no caller.
     pub(crate) fn give_back(
         &mut self,
         name: &LockName,
@@ -266,7 +267,7 @@ impl State {
                 return GiveBack::Kept;
             }
             if unanswered.is_some() {
-                // As if it had been granted to a place that is kept: then the key is as good as new.
+                // The lease ends as a lease that no caller knows of, so that its idempotency key stays usable.
                 let end = lease.expires_at;
                 let unanswered = lease.clone().kept_until(end, None);
                 self.put(name, unanswered);
@@ -283,7 +284,7 @@ impl State {
         given_back
     }
 
-    /// Ends the living lease of this token, if it is kept by whoever releases it as its keeper.
+    /// Ends the living lease of this token; with `keeper`, only if that keeper still keeps it.
     pub(crate) fn release(
         &mut self,
         keeper: Option<KeeperId>,
@@ -306,7 +307,7 @@ impl State {
         }
     }
 
-    /// Makes the living lease of this token last from now, at most until its hold limit.
+    /// Renews the living lease of this token for a TTL from now, at most until its hold limit.
     pub(crate) fn renew(
         &mut self,
         renewer: Renewer,
@@ -330,8 +331,8 @@ impl State {
         Renewal::Renewed(held, margin)
     }
 
-    /// Ends the living leases that were meant, and passes the lock on. Answers the tokens of those that were broken
-    /// as well. No foreign client writes here.
+    /// Ends the living leases that the target names, and passes the lock on. Also returns the tokens of the
+    /// broken leases. This store has no foreign clients.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
@@ -357,7 +358,7 @@ impl State {
             self.end(name, lease.fence, false, now);
             self.add_tombstone(&RowKey::broken(name, &lease.token), now);
             if !lease.is_undelivered() {
-                // A copy of its acquire that is still on its way must not take the lock again.
+                // A late copy of the lease's acquire must not be granted the lock again.
                 self.withdraw(name, &lease.token, now);
             }
         }
@@ -366,8 +367,8 @@ impl State {
         (Breaking::Broken(holder), tokens)
     }
 
-    /// Asks the holders of the living leases that were meant to release them. Answers the tokens of those leases as
-    /// well. No foreign client writes here.
+    /// Asks the holders of the living leases that the target names to release them. Also returns the tokens of
+    /// these leases. This store has no foreign clients.
     pub(crate) fn request_release(
         &mut self,
         name: &LockName,
@@ -399,7 +400,7 @@ impl State {
         Ok((Requesting::Requested(told(asked, is_shared)), tokens))
     }
 
-    /// What a token that does not hold the lock is told.
+    /// The answer to a token that does not hold the lock.
     pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
         let held = self.held.contains_key(name);
         if self.remembers(&RowKey::broken(name, token), now) {
@@ -412,11 +413,11 @@ impl State {
         }
     }
 
-    /// Grants a lock to the first in its queue that still wants it, and then to the next, for as long as they may
-    /// hold it together.
+    /// Grants a lock to the first waiter that still wants it, and then to the next waiters for as long as they
+    /// may hold the lock together.
     ///
-    /// Everything that may have freed a lock or a place of it, or removes the head of its queue, ends with this, so
-    /// that nobody is queued who might be granted the lock.
+    /// Every operation that may free a lock or end one of its shared leases, or removes the head of its queue,
+    /// ends with this call. Otherwise a waiter could stay queued for a lock that it may hold.
     pub(crate) fn hand_off(&mut self, name: &LockName, now: Moment) {
         loop {
             let held = self.held.get(name);
@@ -444,7 +445,7 @@ impl State {
                 continue;
             }
             let Ok(lease) = self.grant(&queued.attempt, now) else {
-                // There will never be another fence: those who ask again are told so.
+                // No fencing token is left, and never will be. A waiter that asks again is told so.
                 self.announce_forgotten(name, &queued);
                 continue;
             };
@@ -459,9 +460,9 @@ impl State {
         }
     }
 
-    /// Ends grants of which nobody could be told. As nobody has heard of them, nothing is left of
-    /// them, not even a used idempotency key. One that was answered under its key meanwhile, or adopted,
-    /// has somebody who has heard of it.
+    /// Ends grants that could not be delivered to their waiters. No caller knows of such a lease, so no trace
+    /// of it remains, not even a used idempotency key. A lease that was answered under its key meanwhile, or
+    /// adopted, is kept.
     pub(crate) fn take_back(&mut self, orphans: &[UndeliveredGrant], now: Moment) {
         for UndeliveredGrant { name, token } in orphans {
             let lease = self.living_of(name, token, now);
@@ -473,7 +474,7 @@ impl State {
         }
     }
 
-    /// Gives up a position whose time is over.
+    /// Removes a position whose time is over.
     pub(crate) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
         if let Some(queued) = self.queues.put(name, order, None) {
             self.announce_forgotten(name, &queued);
@@ -481,7 +482,7 @@ impl State {
         self.hand_off(name, now);
     }
 
-    /// Gives up every position.
+    /// Removes every position.
     pub(crate) fn drop_all_positions(&mut self) {
         while let Some((name, order)) = self.queues.over(Moment::MAX) {
             if let Some(queued) = self.queues.put(&name, order, None) {
@@ -490,7 +491,7 @@ impl State {
         }
     }
 
-    /// Whoever is still there must ask again.
+    /// Tells a waiter whose position was removed that it must ask again.
     fn announce_forgotten(&mut self, name: &LockName, queued: &Queued) {
         if queued.attended {
             self.announce(name, queued.attempt.token, News::Forgotten);
@@ -498,13 +499,14 @@ impl State {
     }
 }
 
-/// Whether two attempts under one idempotency key ask for different things.
+/// Whether two attempts under one idempotency key have different parameters.
 fn differs(attempt: &Attempt, before: &Attempt) -> bool {
     let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
     fingerprint(attempt) != fingerprint(before)
 }
 
-/// The leases that are meant, if any of those there are is; who they are if it is not said which.
+/// The leases that the target names, possibly none. Fails with the sharers if the lock is shared and there is
+/// no target.
 fn meant(
     held: &Held,
     target: Option<BreakTarget>,
@@ -521,7 +523,7 @@ fn meant(
     })
 }
 
-/// What is told of leases that were meant.
+/// The holder that an answer shows for these leases.
 fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
     match leases.pop() {
         Some(lease) if !is_shared => Holder::Lease(lease),

@@ -18,11 +18,11 @@ use super::{
     lease::{Delay, Moment},
 };
 
-/// The queue of one name, by the order of arrival.
+/// The queue of one lock, in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     positions: BTreeMap<u64, Queued>,
-    /// Also those who were superseded last.
+    /// Position of each token, including the last superseded token of a position.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
 }
@@ -30,17 +30,17 @@ pub(crate) struct Queue {
 // === impl Queue ===
 
 impl Queue {
-    /// How many are queued.
+    /// How many positions the queue has.
     pub(crate) fn len(&self) -> usize {
         self.positions.len()
     }
 
-    /// Whether nobody is queued.
+    /// Whether the queue has no positions.
     pub(crate) fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
-    /// The next to be granted the lock, and its position.
+    /// The first position, whose attempt is granted the lock next.
     pub(crate) fn head(&self) -> Option<(u64, &Queued)> {
         let (order, queued) = self.positions.first_key_value()?;
         Some((*order, queued))
@@ -53,7 +53,7 @@ impl Queue {
             .map(|(order, queued)| (*order, queued))
     }
 
-    /// Who is at a position.
+    /// The attempt at this position.
     pub(crate) fn at(&self, order: u64) -> Option<&Queued> {
         self.positions.get(&order)
     }
@@ -68,7 +68,7 @@ impl Queue {
         self.find(self.by_key.get(key))
     }
 
-    /// How many are before a position. Counts them: only asked for those who do not come last.
+    /// How many positions are before this one. For the last position this is fast; for any other it counts.
     pub(crate) fn ahead_of(&self, order: u64) -> usize {
         match self.positions.last_key_value() {
             Some((last, _)) if *last == order => self.positions.len() - 1,
@@ -76,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// Fills or empties a position. Answers who was there.
+    /// Fills or empties a position. Returns the attempt that had the position before.
     pub(crate) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
         let before = self.positions.remove(&order);
         if let Some(before) = &before {
@@ -113,27 +113,29 @@ fn tokens(queued: &Queued) -> impl Iterator<Item = TokenHash> {
 
 // === Queued ===
 //
-// An attempt that stands in the queue.
+// A position in a queue, and the attempt that has it.
 
-/// An attempt that stands in the queue.
+/// An attempt in the queue, with the times of its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Queued {
     pub(crate) attempt: Arc<Attempt>,
     /// When the position was first taken.
     pub(crate) since: Moment,
-    /// When the position is given up if nothing else happens.
+    /// When the position is removed if nothing else happens.
     pub(crate) until: Moment,
-    /// Whether somebody waits for the news. If not, the place is kept for a request that asks again.
+    /// Whether a caller waits for the news. If not, the position is kept for a later request with the same
+    /// idempotency key.
     pub(crate) attended: bool,
-    /// Whose place it was last, if that one was still waiting. Only the last one: it may have been
-    /// about to leave when it was superseded.
+    /// The token of the attempt from which this attempt took over the position, if that attempt was still
+    /// waiting. Only the last such attempt is remembered, because it may have been about to leave when it was
+    /// superseded.
     pub(crate) superseded: Option<TokenHash>,
 }
 
 // === impl Queued ===
 
 impl Queued {
-    /// What an inspect shows of it.
+    /// The attempt as an inspect shows it.
     pub(crate) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
@@ -145,56 +147,56 @@ impl Queued {
 
 // === Queues ===
 //
-// The queues of all names, and what of them is not settled yet.
+// The queues of all locks, and their changes that are not durable yet.
 
-/// The queues of all names. They live in memory only: whoever waits does so on a connection to this
-/// process.
+/// The queues of all locks. They are in memory only, because waiters wait on connections to this process.
 ///
-/// They change together with the leases, and go back together with them if those cannot be made
+/// Queues change together with the leases, and are rolled back together with the leases if these cannot be made
 /// durable.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// Never an empty one.
+    /// The queues by name; an empty queue is removed.
     by_name: HashMap<LockName, Queue>,
-    /// When each position is given up.
+    /// The lock of each position, by the time when the position is removed.
     ends: BTreeMap<(Moment, u64), LockName>,
-    /// The last position that was ever taken. Positions are not used again.
+    /// The number of the last position that was ever taken. Numbers are not used again.
     last: u64,
-    /// Who was at every changed position before the change.
+    /// The attempt at every changed position before its first change.
     undo: BTreeMap<(LockName, u64), Option<Queued>>,
 }
 
 // === impl Queues ===
 
 impl Queues {
-    /// The queue of a name, if anybody is queued for it.
+    /// The queue of a lock, if it has waiters.
     pub(crate) fn of(&self, name: &LockName) -> Option<&Queue> {
         self.by_name.get(name)
     }
 
-    /// Whether nobody waits for any lock.
+    /// Whether no lock has waiters.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// How many wait for a lock. A waiter whose time is over counts until it is cleared away, within a second.
+    /// How many waiters a lock has. A waiter whose time is over counts until it is cleared away, within a
+    /// second.
     pub(crate) fn len(&self, name: &LockName) -> u64 {
         count(self.of(name).map_or(0, Queue::len))
     }
 
-    /// A position behind everybody.
+    /// Takes the number of a new position at the end of a queue.
     pub(crate) fn next_position(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// The position whose time is over for longest.
+    /// The position that should have been removed first, if its time is over.
     pub(crate) fn over(&self, now: Moment) -> Option<(LockName, u64)> {
         let ((end, order), name) = self.ends.first_key_value()?;
         (*end <= now).then(|| (name.clone(), *order))
     }
 
-    /// Fills or empties a position. Answers who was there.
+    /// Fills or empties a position. Returns the attempt that had the position before.
     pub(crate) fn put(
         &mut self,
         name: &LockName,
@@ -208,7 +210,7 @@ impl Queues {
         before
     }
 
-    /// The head of a queue and its length, without the changes that are not settled yet.
+    /// The first waiters of a queue and its length, without the changes that are not durable yet.
     pub(crate) fn durable_head(&self, name: &LockName, now: Moment) -> (Vec<Waiter>, u64) {
         let queue = self.of(name);
         let unchanged = queue.into_iter().flat_map(Queue::iter);
@@ -228,15 +230,16 @@ impl Queues {
         (head, count(waiters))
     }
 
-    /// All changes stand.
+    /// Marks all changes as durable.
     pub(crate) fn commit(&mut self) {
         self.undo.clear();
     }
 
-    /// Goes back to what was settled. Answers the names of the queues that had changed.
+    /// Undoes all changes that are not durable. Returns the names of the changed queues.
     pub(crate) fn rollback(&mut self) -> impl Iterator<Item = LockName> + use<> {
         let undo = std::mem::take(&mut self.undo);
-        // First the new positions: one of them may have the key of a position that comes back.
+        // New positions are removed first, because a new position may have the idempotency key of a restored
+        // one.
         for (name, order) in undo.keys() {
             self.replace(name, *order, None);
         }
@@ -263,7 +266,7 @@ impl Queues {
     }
 }
 
-/// News for one attempt. They wait until what they say is durable.
+/// News for one attempt, which are delivered when the change that they tell of is durable.
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) name: LockName,
@@ -271,7 +274,7 @@ pub(crate) struct Notice {
     pub(crate) news: News,
 }
 
-/// A grant by hand-off of which nobody could be told.
+/// A grant to a waiter that could not be delivered to it.
 #[derive(Debug, Clone)]
 pub(crate) struct UndeliveredGrant {
     pub(crate) name: LockName,
@@ -281,8 +284,8 @@ pub(crate) struct UndeliveredGrant {
 // === impl Notice ===
 
 impl Notice {
-    /// Tells the attempt, so much later than the news came about. Answers a grant that nobody was
-    /// there to hear of.
+    /// Delivers the news to the attempt, with times corrected by the delay. Returns a grant that could not be
+    /// delivered.
     pub(crate) fn deliver(self, parking: &Parking, delay: Delay) -> Option<UndeliveredGrant> {
         let Self {
             name,
@@ -294,7 +297,8 @@ impl Notice {
             delay.age(held);
             is_grant = !held.expires_in.is_zero();
             if !is_grant {
-                // It took so long that the lease is over, and its holder would act on it.
+                // The lease has ended before its grant could be delivered. A waiter that was told of it would
+                // act on it.
                 news = News::Forgotten;
             }
         }

@@ -1,4 +1,5 @@
-//! A backup of the running store: it holds what was acknowledged before it, and is refused if anything is missing.
+//! Backups of a running store: a backup holds every change that was acknowledged before it, and is refused if
+//! part of it is missing.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ async fn backup(rig: &Rig) -> Vec<u8> {
     rig.store().backup().await.unwrap().bytes
 }
 
-/// A store with some locks, and its backup.
+/// Starts a store that holds `count` locks, and makes a backup of it.
 async fn of_some_locks(count: usize) -> (Rig, Vec<u8>) {
     let rig = Rig::start();
     rig.hold(count).await;
@@ -46,10 +47,10 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
         _ => one_of(9_999, "pool", LONG + number as u64 % 100),
     });
     let held: Vec<_> = alone.chain(sharers).collect();
-    // Together, so that there are not as many transactions.
+    // The acquires run at the same time, so that they share transactions.
     let granted = futures_util::future::join_all(held.iter().map(|it| rig.granted(it))).await;
     let busy = async {
-        // The copy goes by what ends first, and each renewal makes another lease the last.
+        // The copy is ordered by the ends of leases, and each renewal makes another lease the last to end.
         for turn in 0..150 {
             rig.renewed(&held[turn * 59]).await;
             for passing in [
@@ -63,7 +64,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
     };
     let ((), made) = tokio::join!(busy, backup(&rig));
     let leases = check_backup(&made).unwrap();
-    // One may have been held in that instant.
+    // The lease that comes and goes may have been held when the backup was completed.
     assert!((held.len()..=held.len() + 1).contains(&leases), "{leases}");
     let later = rig.granted(&attempt("later", LONG)).await;
 
@@ -72,7 +73,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
     assert!(restored.is_free("later").await);
     let newest = restored.granted(&attempt("later", LONG)).await;
     assert!(newest.fence > later.fence);
-    // The first slot that is free is the one behind them.
+    // The smallest free slot follows the slots of these leases.
     let next = restored.granted(&one_of(9_999, "pool", LONG)).await;
     let beyond = u16::try_from(SHARERS - SHARERS / 3).unwrap();
     let slots = [Some(beyond), Some(beyond + 1)];
@@ -80,7 +81,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
     for (lease, granted) in held.iter().zip(&granted).step_by(37) {
         let kept = restored.renewed(lease).await;
         assert_eq!((kept.fence, kept.mode), (granted.fence, granted.mode));
-        // Its key is known, too.
+        // The restored store knows the token of the lease.
         let replayed = restored.store().acquire(lease).await;
         let is_replayed = matches!(replayed, Ok(Acquisition::Granted(_)));
         assert!(is_replayed, "{replayed:?}");
@@ -108,7 +109,7 @@ async fn one_that_is_cut_or_damaged_is_refused() {
         let is_refused = matches!(refused, Err(OpenError::Corrupt { .. }));
         assert!(is_refused, "{refused:?}");
     }
-    // A file of a log that is in use may lack what comes next.
+    // A log file in use is no backup: it may lack later records.
     let in_use = check_backup(&rig.disk.newest());
     assert!(matches!(in_use, Err(BackupError::NoBackup)), "{in_use:?}");
 }
@@ -116,13 +117,14 @@ async fn one_that_is_cut_or_damaged_is_refused() {
 #[tokio::test]
 async fn one_that_was_made_later_than_the_clock_says_is_not_restored() {
     let (rig, made) = of_some_locks(1).await;
-    // Fencing tokens that were granted since would be granted again.
+    // The clock has not advanced since the last grant. With this clock the store could grant a fencing token
+    // twice.
     let refused = rig.restored(&made).map(|_rig| ());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("set the clock"), "{refused}");
     rig.clock.advance(Duration::from_secs(1));
     let mut restored = rig.restored(&made).unwrap();
-    // From then on it is a log as any other.
+    // From now on the backup is a log like any other.
     restored.restart().await;
     assert!(!restored.is_free("held:0").await);
 }

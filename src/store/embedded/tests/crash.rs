@@ -1,4 +1,4 @@
-//! The disk, the process or the power fails at any step: whatever was answered is true.
+//! Failures of the disk, the process or the power at any step: every answer stays true afterwards.
 
 use std::collections::HashSet;
 
@@ -15,13 +15,13 @@ use super::{
     rig::{LONG, Random, Rig, assert_distinct_slots, attempt, key, keyed, one_of, share},
 };
 
-/// What callers were told.
+/// The answers that callers were given so far.
 #[derive(Default)]
 struct Told {
     held: Vec<(Attempt, HeldLease)>,
     /// Attempts that were released or refused.
     gone: Vec<Attempt>,
-    /// Attempts of which an acquire or a release has an unknown outcome.
+    /// Attempts whose acquire or release had an unknown outcome.
     unknown: Vec<Attempt>,
     last_fence: u64,
 }
@@ -69,7 +69,7 @@ impl Told {
         assert!(!lost, "{renewed:?}");
     }
 
-    /// Whatever became of an attempt, it holds nothing after a release that is answered.
+    /// Releases the attempts with an unknown outcome: after an answered release an attempt holds nothing.
     async fn settle(&mut self, rig: &Rig) {
         for unknown in std::mem::take(&mut self.unknown) {
             match rig.store().release(&unknown.name, &unknown.token).await {
@@ -79,7 +79,7 @@ impl Told {
         }
     }
 
-    /// One of the commands, for a lock that is shared or one of many that are not.
+    /// Sends one command, for a shared lock or for one of many exclusive locks.
     async fn one_command(&mut self, rig: &Rig, turn: usize) {
         let at = turn % self.held.len().max(1);
         match turn % 7 {
@@ -101,7 +101,8 @@ impl Told {
         }
     }
 
-    /// Asks for this and that until the disk has failed, through several files. Whether it has.
+    /// Sends commands until the disk fails, for long enough to fill several files. Returns whether the disk has
+    /// failed.
     async fn until_it_fails(&mut self, rig: &Rig) -> bool {
         for turn in 0..160 {
             self.one_command(rig, turn).await;
@@ -160,12 +161,12 @@ async fn whatever_fails_at_any_step_what_was_answered_is_true() {
             match step % 24 {
                 0 => {
                     rig.disk.fail(Fault::None);
-                    // Takes as long as it takes until a failed disk is tried again.
+                    // Waits until the store has tried the failed disk again.
                     rig.writes_again().await;
                     told.is_true(&rig, &context).await;
                 }
                 kill if kill % 2 == 0 => {
-                    // Killed, started again in the same boot, and then the power fails.
+                    // The process is killed and started again in the same boot. Then the power fails.
                     rig.kill().await;
                     told.is_true(&rig, &context).await;
                     told.acquire(&rig, attempt("later", LONG)).await;
@@ -181,7 +182,8 @@ async fn whatever_fails_at_any_step_what_was_answered_is_true() {
             }
         }
         assert!(steps > 100, "{steps} steps are no whole run");
-        // Want of space is said before anything is written, but for the place of a new file.
+        // A full disk is reported before anything is written; only putting a new file in place can have an
+        // unknown outcome.
         let full = matches!(kind(0), Fault::Full(_));
         let most = if full { steps / 50 } else { steps };
         assert!(unknown <= most, "{unknown} of {steps} answers left it open");

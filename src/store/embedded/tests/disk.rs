@@ -1,4 +1,4 @@
-//! A disk in memory that fails as it is told to, and forgets what was not synced when power is lost.
+//! A simulated disk in memory, which fails as a test tells it, and loses unsynced data with the power.
 
 use std::{
     collections::BTreeMap,
@@ -12,93 +12,94 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::store::embedded::log::{DiskFile, Volume};
 
-/// The files of a log on such a disk. It outlives every log that is opened on it.
+/// The files of a log on a simulated disk. The disk outlives every log that is opened on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk(Arc<Mutex<Platter>>);
 
-/// What goes wrong.
+/// A way in which the disk fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fault {
-    /// Nothing.
+    /// The disk works.
     #[default]
     None,
-    /// After so many more writes every write fails for want of space.
+    /// After this many further writes, every write fails because the disk is full.
     Full(usize),
-    /// A write that would make the log, its draft and the reserve longer than this altogether fails for want of space.
+    /// The disk is full at this many bytes: a write fails if the logs, the draft and the reserve would be
+    /// longer together.
     Capacity(usize),
-    /// The same, and after so many more steps as in [`Fault::DiesAfter`] nothing works any more.
+    /// As [`Fault::Capacity`]; and after so many steps as in [`Fault::DiesAfter`] every operation fails.
     CapacityThenDies(usize, usize),
     /// Every write fails: the file system was made read-only.
     ReadOnly,
     /// The reserve belongs to another user.
     ForeignReserve,
-    /// Nothing works at all.
+    /// Every operation fails.
     Dead,
-    /// After so many more writes, syncs, renames and removals nothing works any more.
+    /// After this many further writes, syncs, renames and removals every operation fails.
     DiesAfter(usize),
-    /// So many syncs fail although everything reached the disk.
+    /// This many syncs fail although the data reached the disk.
     SyncLands(usize),
-    /// So many syncs fail, and what was to be synced never reaches the disk, although it can still be
-    /// read: this is what Linux does.
+    /// This many syncs fail, and their data never reach the disk, although the data can still be read: this is
+    /// what Linux does.
     SyncLoses(usize),
-    /// So many more syncs succeed, and then they fail as in [`Fault::SyncLoses`].
+    /// After this many further syncs, every sync fails as in [`Fault::SyncLoses`].
     SyncLosesAfter(usize),
 }
 
 #[derive(Default)]
 struct Platter {
     files: Vec<FileOnDisk>,
-    /// Which file has which number, as programs see it.
+    /// The file of each log number, as programs see the directory.
     entries: BTreeMap<u64, usize>,
-    /// What is left of that after a loss of power.
+    /// The file of each log number, as a loss of power would leave the directory.
     durable_entries: BTreeMap<u64, usize>,
     draft: Option<usize>,
-    /// The space that is kept.
+    /// The file that is the reserve.
     reserve: Option<usize>,
     fault: Fault,
-    /// The most zeros that were written at once into a log file that has its place, or into the reserve.
+    /// The most zeros that were written at once into a log file in place or into the reserve.
     longest_fill: usize,
     /// The most bytes that one sync of a file had to make durable.
     longest_sync: usize,
-    /// Called in every sync, before anything else.
+    /// Called at the beginning of every sync.
     on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Which of the sectors that were not synced outlive a loss of power.
+    /// State of the random generator that chooses which unsynced sectors survive a loss of power.
     chance: u64,
 }
 
 #[derive(Default)]
 struct FileOnDisk {
-    /// What programs read.
+    /// The content that programs read.
     cached: Vec<u8>,
-    /// What is left after a loss of power.
+    /// The content that a loss of power would leave.
     durable: Vec<u8>,
     dirty: Vec<Range<usize>>,
 }
 
-/// A file that is open.
+/// A file of the simulated disk that is open.
 #[derive(Debug)]
 struct OpenFile {
     disk: Disk,
     file: usize,
 }
 
-/// What a disk writes at once.
+/// The number of bytes that a disk writes as a whole.
 const SECTOR: usize = 512;
 
 // === impl Disk ===
 
 impl Disk {
-    /// From now on this goes wrong.
+    /// Sets the fault of the disk from now on.
     pub(super) fn fail(&self, fault: Fault) {
         self.platter().fault = fault;
     }
 
-    /// What goes wrong now.
+    /// The current fault of the disk.
     pub(super) fn fault(&self) -> Fault {
         self.platter().fault
     }
 
-    /// Power was lost: of what was not synced some sectors are there, and some are not.
+    /// Simulates a loss of power: some of the unsynced sectors survive, others are lost.
     pub(super) fn lose_power(&self) {
         let platter = &mut *self.platter();
         for file in &mut platter.files {
@@ -114,31 +115,31 @@ impl Disk {
         }
         platter.entries.clone_from(&platter.durable_entries);
         platter.draft = None;
-        // That its space is kept was never synced.
+        // The directory entry of the reserve was never synced.
         platter.reserve = None;
         platter.fault = Fault::None;
     }
 
-    /// Calls this in every sync.
+    /// Sets a function that is called at the beginning of every sync.
     pub(super) fn on_sync(&self, call: impl Fn() + Send + Sync + 'static) {
         self.platter().on_sync = Some(Arc::new(call));
     }
 
-    /// How much space is used.
+    /// How many bytes the log files and the reserve use.
     pub(super) fn used(&self) -> usize {
         let platter = self.platter();
         let files = platter.entries.values().chain(&platter.reserve);
         files.map(|&file| platter.files[file].cached.len()).sum()
     }
 
-    /// How much is kept for when it is full.
+    /// The length of the reserve.
     pub(super) fn kept(&self) -> usize {
         let platter = self.platter();
         let kept = platter.reserve.map(|file| &platter.files[file]);
         kept.map_or(0, |file| file.cached.len())
     }
 
-    /// The most zeros that were written at once, and the most bytes that one sync of a file had to make durable.
+    /// The most zeros that were written at once, and the most bytes that one sync of a file made durable.
     pub(super) fn longest_fill_and_sync(&self) -> (usize, usize) {
         let platter = self.platter();
         (platter.longest_fill, platter.longest_sync)
@@ -149,19 +150,19 @@ impl Disk {
         self.platter().entries.len()
     }
 
-    /// What the newest log file holds.
+    /// The content of the newest log file.
     pub(super) fn newest(&self) -> Vec<u8> {
         let platter = self.platter();
         let (_generation, file) = platter.entries.last_key_value().expect("there is one");
         platter.files[*file].cached.clone()
     }
 
-    /// Somebody removes the space that is kept.
+    /// Removes the reserve, as another program could.
     pub(super) fn remove_reserve(&self) {
         self.platter().reserve = None;
     }
 
-    /// Makes this what the newest log file holds.
+    /// Replaces the content of the newest log file.
     pub(super) fn overwrite_newest(&self, bytes: &[u8]) {
         let platter = &mut *self.platter();
         let (_generation, file) = platter.entries.last_key_value().expect("there is one");
@@ -286,7 +287,7 @@ impl Volume for Disk {
         let mut platter = self.platter();
         platter.writable()?;
         let removed = platter.entries.remove(&generation);
-        // Before anything that comes after it, or long after: both happen.
+        // The removal may be durable before all later operations, or long after: both happen on real disks.
         if platter.flip() {
             platter.durable_entries.remove(&generation);
         }
@@ -297,7 +298,7 @@ impl Volume for Disk {
         4 * 1024
     }
 
-    /// So short that every test comes to the next one.
+    /// Short, so that every test reaches the next file.
     fn shortest_log(&self) -> u64 {
         16 * 1024
     }
@@ -324,7 +325,7 @@ impl DiskFile for OpenFile {
 
 // === impl Platter ===
 
-/// A coin.
+/// A random decision, true half of the time.
 fn flip(chance: &mut u64) -> bool {
     *chance = chance
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -369,7 +370,7 @@ impl Platter {
         }
     }
 
-    /// Whether a file may become so long.
+    /// Fails if the disk has no room for a file of this length.
     fn has_room(&self, file: usize, len: usize) -> io::Result<()> {
         let others = self
             .entries
@@ -395,7 +396,7 @@ impl Platter {
         file.ok_or(ErrorKind::NotFound.into())
     }
 
-    /// Makes a file durable, or the entries of the directory.
+    /// Makes a file durable; without a file, the entries of the directory.
     fn sync(&mut self, file: Option<usize>) -> io::Result<()> {
         self.works()?;
         let (lands, fails) = match &mut self.fault {
@@ -405,7 +406,7 @@ impl Platter {
                 if dies {
                     self.fault = Fault::Dead;
                 }
-                // It may be that only the word of it is lost.
+                // Either the sync or only its answer may be lost.
                 (!dies || self.flip(), dies)
             }
             Fault::SyncLosesAfter(0) => (false, true),
@@ -465,7 +466,7 @@ impl FileOnDisk {
         self.dirty.push(range);
     }
 
-    /// What is cached here reaches the disk.
+    /// Makes this range of the cached content durable.
     fn keep(&mut self, range: Range<usize>) {
         let end = range.end.min(self.cached.len());
         if self.durable.len() < end {

@@ -1,4 +1,4 @@
-//! The disk fails: nothing granted is lost, and the answers say exactly what is known.
+//! Faults of the disk: no granted lease is lost, and the answers say exactly what is known.
 
 use super::{
     disk::Fault,
@@ -20,7 +20,7 @@ async fn a_disk_that_cannot_be_written_loses_nothing_and_heals() {
         let fence = rig.granted(&kept).await.fence;
         rig.disk.fail(fault);
         if fault == Fault::Dead {
-            // The error of a write does not say how much of it was done.
+            // The error of a write does not say how much was written.
             let open = rig.store().acquire(&attempt("wanted", LONG)).await;
             let is_open = matches!(open, Err(StoreError::Indeterminate(_)));
             assert!(is_open, "{open:?}");
@@ -81,7 +81,7 @@ async fn a_disk_that_dies_in_a_sync_leaves_the_outcome_open_and_then_settles_it(
             Err(StoreError::Indeterminate(Uncertainty::Disk(_)))
         );
         assert!(is_open, "{outcome:?}");
-        // Nothing was done that anybody was told of, so what is shown does not change.
+        // No caller was told that the release was carried out, so the lease is still shown.
         assert!(!rig.is_free("kept").await);
         rig.disk.fail(Fault::None);
         rig.writes_again().await;

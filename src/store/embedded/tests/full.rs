@@ -1,4 +1,4 @@
-//! The disk is full: whoever holds a lock keeps it and can give it back, and nobody acquires one.
+//! A full disk: holders renew and release their leases, and no lock is acquired.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::{
     stall::Gate,
 };
 
-/// Takes locks until the disk has no room for the next one, whatever is cleared away.
+/// Acquires locks until the disk stays full, whatever the store clears away.
 async fn fill(rig: &Rig) -> Vec<Attempt> {
     let (mut held, mut refused) = (Vec::new(), 0);
     while refused < 80 {
@@ -31,7 +31,7 @@ async fn fill(rig: &Rig) -> Vec<Attempt> {
         } else {
             assert!(is_full(&outcome), "{outcome:?}");
             refused += 1;
-            // Longer altogether than it takes until room is looked for again.
+            // All pauses together are longer than the time until the store checks for room again.
             sleep(Duration::from_millis(10)).await;
         }
         assert!(held.len() < 1_000, "it is never full");
@@ -53,7 +53,7 @@ async fn who_holds_a_lock_renews_and_releases_it_on_a_full_disk_for_as_long_as_i
         rig.disk.fail(Fault::Capacity(capacity));
         let mut held = fill(&rig).await;
         assert!(held.len() > 20, "{capacity}: {}", held.len());
-        // The log is written from end to end many times.
+        // The log is filled from start to end many times.
         for round in 0..30 {
             for lease in &held {
                 rig.renewed(lease).await;
@@ -65,7 +65,7 @@ async fn who_holds_a_lock_renews_and_releases_it_on_a_full_disk_for_as_long_as_i
         assert!(used <= capacity, "{used} of {capacity}");
         assert!(matches!(rig.health().await, Health::Outage(why) if why.contains("full")));
 
-        // Whatever was answered outlives a loss of power.
+        // Every answered release survives a loss of power.
         let released = held.split_off(held.len() / 2);
         for lease in released.iter().take(3) {
             rig.released(lease).await;
@@ -115,14 +115,14 @@ async fn space_that_is_freed_is_used_again() {
     let rig = Rig::start();
     rig.disk.fail(Fault::Capacity(48 * 1024));
     let held = fill(&rig).await;
-    // By the locks that are given back: what is not needed any more is not kept.
+    // The releases free space: old rows are not kept.
     for lease in &held {
         rig.released(lease).await;
     }
     rig.writes_again().await;
     let again = fill(&rig).await;
     assert!(again.len() * 2 > held.len(), "{} again", again.len());
-    // By somebody else.
+    // Another program frees space.
     rig.disk.fail(Fault::Capacity(96 * 1024));
     rig.writes_again().await;
     assert_eq!(rig.health().await, Health::Passing);
@@ -163,9 +163,9 @@ async fn of_those_who_stand_together_no_more_are_granted_a_lock_than_gave_one_ba
         let count = shown.holder.map(|holder| holder.count());
         assert_eq!((count, shown.waiters), (Some(1), 4 - turn as u64));
     }
-    // Those who share it renew it as well.
+    // The leases that share the lock can be renewed, too.
     rig.renewed(&readers[2]).await;
-    // By somebody else.
+    // Another program frees space.
     rig.disk.fail(Fault::None);
     for place in &mut places[3..] {
         told_of_its_grant(place).await;
@@ -180,9 +180,9 @@ async fn a_process_that_is_killed_at_any_step_on_a_full_disk_starts_again_on_it(
     let mut rig = Rig::start();
     rig.disk.fail(Fault::Capacity(48 * 1024));
     let held = fill(&rig).await;
-    // Others have all that is left.
+    // Other programs use all the remaining space.
     let capacity = rig.disk.used();
-    // Until a file is full, and longer. A step is a write, a sync or a change of the directory.
+    // Enough steps to fill a file and more. A step is a write, a sync or a change of the directory.
     for steps in 1..200 {
         rig.disk.fail(Fault::CapacityThenDies(capacity, steps));
         let mut turn = 0;
@@ -207,15 +207,15 @@ async fn what_lives_and_what_is_kept_for_a_full_disk_is_written_in_pieces() {
     let rig = Rig::start();
     let held = rig.hold(400).await;
     let live = usize::try_from(rig.store().state.read().live_bytes()).unwrap();
-    // Through several files.
+    // The renewals fill several files.
     for lease in held.iter().cycle().take(2_000) {
         rig.renewed(lease).await;
     }
     let (fill, sync) = rig.disk.longest_fill_and_sync();
     assert!(fill <= 16 * 1024, "{fill} bytes at once");
-    // Nor does anybody wait until all that lives is copied into the next file.
+    // No renewal waits until all rows are copied into the next file.
     assert!(sync <= 24 * 1024, "{sync} bytes in one sync");
-    // All of it is there soon, while nobody asks for anything.
+    // The reserve and the file reach their full length soon while no command arrives.
     let kept = || rig.disk.newest().len().min(rig.disk.kept());
     until("it is there", async || kept() >= 2 * live).await;
     assert!(live > 30_000, "{live} bytes are too few for the test");
@@ -223,7 +223,7 @@ async fn what_lives_and_what_is_kept_for_a_full_disk_is_written_in_pieces() {
 
 #[tokio::test]
 async fn a_disk_that_fills_up_while_a_file_is_made_still_renews() {
-    // At any time in the life of a file, also while the next one is made.
+    // The disk fills up at any time in the life of a file, also while the next file is being made.
     for step in (0..120).step_by(3) {
         let rig = Rig::start();
         let held = rig.hold(60).await;
@@ -241,7 +241,7 @@ async fn a_disk_that_fills_up_while_a_file_is_made_still_renews() {
 async fn nobody_acquires_a_lock_once_the_log_goes_on_in_the_space_that_was_kept() {
     let rig = Rig::start();
     let held = rig.hold(60).await;
-    // The file has room until the next one is due, and there is no room for the next one.
+    // The file has room until the next file is due, and the disk has no room for the next file.
     let kept = || rig.disk.newest().len().min(rig.disk.kept());
     until("space is kept", async || kept() >= 20 * 1024).await;
     rig.disk.fail(Fault::Capacity(rig.disk.used()));
@@ -250,7 +250,8 @@ async fn nobody_acquires_a_lock_once_the_log_goes_on_in_the_space_that_was_kept(
     let wanted = attempt("wanted", LONG);
     for lease in held.iter().cycle().take(1_000) {
         rig.renewed(lease).await;
-        // Changes nothing, and is answered when the writer has done what follows the renewal.
+        // This release changes nothing. It is answered after the writer has finished the work that follows the
+        // renewal.
         tokio::select! {
             biased;
             release = rig.store().release(&nothing.name, &nothing.token) => {

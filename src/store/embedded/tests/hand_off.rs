@@ -1,5 +1,5 @@
-//! Hand-off on a disk that fails or takes its time: nobody is told what is not durable, nobody is
-//! lost, and no lock is left to somebody who has gone.
+//! Hand-off on a disk that fails or is slow: no waiter is told of a grant that is not durable, no waiter is
+//! lost, and no lock stays with a waiter that has gone.
 
 use std::sync::{
     Arc,
@@ -82,7 +82,7 @@ async fn a_release_and_the_grants_to_the_next_are_one_transaction() {
         for waiter in &waiters {
             places.push(rig.queued(waiter).await);
         }
-        // Everything reaches the disk, and the process dies before it can say so.
+        // All data reach the disk, and the process dies before it can answer.
         rig.disk.fail(Fault::SyncLands(usize::MAX));
         let release = rig.store().release(&holder.name, &holder.token).await;
         let is_open = matches!(release, Err(StoreError::Indeterminate(_)));
@@ -146,7 +146,7 @@ async fn a_grant_of_which_nobody_hears_passes_on_at_once() {
     };
     tokio::join!(rig.released(&holder), hang_up);
     told_of_its_grant(&mut next).await;
-    // Nobody has heard of that grant, so its key is as good as new.
+    // No caller knew of that grant, so its idempotency key is still usable.
     let _again = rig.queued(&waiting_under("lock", key)).await;
 }
 
@@ -162,7 +162,7 @@ async fn a_grant_of_which_nobody_hears_passes_on_when_the_disk_heals() {
     let seen = AtomicUsize::new(0);
     rig.disk.on_sync(move || {
         if seen.fetch_add(1, Ordering::SeqCst) + 1 == syncs {
-            // The last of this transaction: it succeeds, and the next one does not.
+            // The last sync of this transaction succeeds, and the next write fails.
             drop(gone.lock().take());
             disk.fail(Fault::ReadOnly);
         }
@@ -192,7 +192,7 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
     let (gone_on, seen) = (Mutex::new(gone_on), AtomicUsize::new(0));
     rig.disk
         .on_sync(move || match seen.fetch_add(1, Ordering::SeqCst) {
-            // Until the commands of the next transaction are there.
+            // The first sync waits until the commands of the next transaction have arrived.
             0 => {
                 reach.send(()).unwrap();
                 gone_on.lock().recv().unwrap();
@@ -206,7 +206,7 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
             sleep(Duration::from_millis(1)).await;
         }
         let all_are_sent = async { go_on.send(()).unwrap() };
-        // The first of them is polled first.
+        // `join!` polls the release first, so it is sent first.
         let ((), answered, ()) = tokio::join!(
             rig.released(&holder),
             rig.store().acquire(&again),
@@ -218,7 +218,7 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
         );
     };
     tokio::join!(rig.released(&before), in_one_transaction);
-    // Whatever is taken back is taken back with the next command.
+    // Undelivered grants are ended with the next command.
     let before = shown(&rig).await;
     rig.granted(&attempt("after", LONG)).await;
     assert_eq!(shown(&rig).await, before);
@@ -242,7 +242,7 @@ async fn those_who_are_gone_are_passed_over_in_one_transaction() {
     assert_eq!(shown(&rig).await.1, 0);
 }
 
-/// The fencing tokens of those who hold the lock, in their order, and how many are queued for it.
+/// The fencing tokens that hold the lock, sorted, and how many waiters are queued for it.
 async fn shown(rig: &Rig) -> (Vec<FencingToken>, u64) {
     let shown = rig.shown("lock").await;
     let leases = shown.holder.as_ref().map_or(&[][..], Holder::leases);
@@ -251,7 +251,7 @@ async fn shown(rig: &Rig) -> (Vec<FencingToken>, u64) {
     (fences, shown.waiters)
 }
 
-/// How often the disk is synced for the release of a lock for which nobody is queued.
+/// How many syncs the release of a lock without waiters takes.
 async fn syncs_of_a_release(rig: &Rig) -> usize {
     let plain = attempt("plain", LONG);
     rig.granted(&plain).await;

@@ -1,4 +1,4 @@
-//! The log: files follow each other, what is damaged is refused, and what is torn is given up.
+//! The log: files replace each other, a damaged log is refused, and a torn record is dropped.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -25,10 +25,10 @@ use super::{
     rig::{LONG, Rig, attempt, key, keyed, name},
 };
 
-/// The fence of each lease that a log holds, by its name.
+/// The fencing token of each lease in a log, by the name of the lock.
 type Held = Vec<(LockName, u64)>;
 
-/// A log with three records: a lock each.
+/// Makes a log with three records, each with the lease of one lock.
 fn three_records() -> (Disk, Log, Vec<usize>) {
     let disk = Disk::default();
     let mut log = begin(&disk);
@@ -46,7 +46,7 @@ fn begin(disk: &Disk) -> Log {
     Log::begin(disk, LogEnd::default(), &meta(0), &State::default()).unwrap()
 }
 
-/// A lease each of these locks.
+/// One lease for each of these lock numbers.
 fn leases(numbers: RangeInclusive<u64>) -> impl Iterator<Item = (LockName, Lease)> {
     numbers.map(|number| {
         let asked = attempt(&format!("lock:{number}"), LONG);
@@ -60,7 +60,7 @@ fn state_of(numbers: RangeInclusive<u64>) -> State {
     State::new(leases(numbers).collect(), vec![], 0, Parking::default())
 }
 
-/// What is read, and whether nothing but that is there.
+/// Reads the log: its contents, and whether only zeros follow the last record.
 fn read(disk: &Disk) -> Result<(Contents, bool), LogError> {
     match Log::read(disk) {
         Ok(read) => {
@@ -126,7 +126,7 @@ fn what_was_written_is_read() {
     gone.lease(&name("lock:3"), None, None);
     log.append(&meta(2), &gone).unwrap();
     assert_eq!(held(&read(&disk).unwrap().0), locks(2));
-    // In several records: there are too many rows for one.
+    // The rows are too many for one record.
     log.rewrite(&meta(5_000), &state_of(1..=5_000)).unwrap();
     assert_eq!(held(&read(&disk).unwrap().0), locks(5_000));
     log.rewrite(&meta(5), &state_of(1..=5)).unwrap();
@@ -150,7 +150,7 @@ fn a_record_that_is_torn_is_given_up_and_one_that_others_follow_is_refused() {
                     assert_eq!(held(&contents), locks(2), "byte {at}");
                 }
                 Err(LogError::Damaged(_) | LogError::NoLog | LogError::Layout(_)) => {
-                    // Salt and length of the last one are in one sector: no disk tears there.
+                    // Salt and length of the last record are in one sector, so no write is torn there.
                     assert!(at < ends[2] + 8, "byte {at}");
                 }
                 Err(LogError::CutShort) => {}
@@ -165,14 +165,14 @@ fn what_no_unfinished_write_can_have_left_is_refused() {
     let (disk, _log, ends) = three_records();
     let sound = disk.newest();
     let noise = |len: usize| (0..len).map(|at| u8::try_from(at * 7 % 251).unwrap() | 1);
-    // Over the last two records and what follows, from each byte on.
+    // The noise begins at each byte of the last two records, and ends behind the last record.
     for from in ends[1]..ends[3] {
         for to in [ends[3], ends[3] + 8, sound.len()] {
             let mut damaged = sound.clone();
             damaged.splice(from..to, noise(to - from));
             disk.overwrite_newest(&damaged);
             match read(&disk) {
-                // Of the last record alone a part can be missing.
+                // Only a part of the last record can be missing after a torn write.
                 Ok((contents, clean)) => {
                     assert!(
                         from >= ends[2] + 8 && to == ends[3] && !clean,
@@ -181,7 +181,7 @@ fn what_no_unfinished_write_can_have_left_is_refused() {
                     assert_eq!(held(&contents), locks(2), "{from}..{to}");
                 }
                 Err(LogError::Damaged(_)) => {}
-                // A length that is longer than the file.
+                // The noise has made a length longer than the file.
                 Err(LogError::CutShort) => {
                     let lengths = [ends[1] + 4..ends[1] + 8, ends[2] + 4..ends[2] + 8];
                     assert!(lengths.iter().any(|it| it.contains(&from)), "{from}..{to}");
@@ -236,7 +236,7 @@ fn a_log_that_is_cut_is_refused_or_has_lost_nothing() {
 fn a_write_of_which_any_part_reached_the_disk_is_whole_or_given_up() {
     let (disk, _log, ends) = three_records();
     let sound = disk.newest();
-    // The third record, of which only the bytes before `from` or behind it were written.
+    // The third record, with only the bytes before `from` or only the bytes from `from` on written.
     for from in ends[2]..=ends[3] {
         for first in [true, false] {
             let mut torn = sound.clone();
@@ -245,7 +245,7 @@ fn a_write_of_which_any_part_reached_the_disk_is_whole_or_given_up() {
             disk.overwrite_newest(&torn);
             let (contents, clean) = match read(&disk) {
                 Ok(opened) => opened,
-                // Less than a sector of a length: no disk tears there.
+                // The salt and the length are in one sector, so no disk tears a write there.
                 Err(LogError::CutShort | LogError::Damaged(_))
                     if (ends[2]..ends[2] + 8).contains(&from) =>
                 {
@@ -275,7 +275,7 @@ fn a_lease_under_the_key_of_another_is_refused() {
     assert!(fuzzed_row(&record).contains("lock"));
     for at in [key, key + 8] {
         let mut other = record.clone();
-        // It is a lease that is alone, or one with another fencing token.
+        // The key names an exclusive lease, or a lease with another fencing token.
         other[at] = if at == key { b'l' } else { 1 };
         let read = fuzzed_row(&other);
         assert!(!read.contains("leases"), "{at}: {read}");
@@ -291,7 +291,7 @@ fn slotted(slot: u64) -> Mode {
     Mode::Shared { slot }
 }
 
-/// Ends the lease of a lock that ends first, if it has any.
+/// Ends the lease of this lock with the smallest fencing token, if there is one.
 fn end_one(state: &mut State, lock: &str, now: Moment) {
     let lock = name(lock);
     let leases = state.durable_leases(&lock, now);
@@ -310,7 +310,7 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
     while replaced < 5 {
         number += 1;
         let fence = FencingToken::new(number).unwrap();
-        // A part of the locks is shared.
+        // Some of the locks are shared.
         let (lock, mode) = match number % 40 {
             shared @ ..6 => (format!("shared:{}", shared % 2), slotted(number % 9)),
             alone => (format!("lock:{alone}"), Mode::Exclusive),
@@ -318,14 +318,14 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         let asked = keyed(&lock, LONG + number % 7, key());
         let now = Moment::from_micros(i64::try_from(number).unwrap());
         let lease = Lease::grant(&asked, mode, fence, now);
-        // What is undone was written nowhere, and changes nothing in the copy.
+        // Changes that are undone were never written, and must not appear in the copy.
         state.put(&name("undone"), lease.clone());
         end_one(&mut state, &format!("lock:{}", number % 7), now);
         end_one(&mut state, "shared:0", now);
         state.rollback();
         state.put(&asked.name, lease);
         if number % 40 == 8 {
-            // Remembered for a minute by its key and its token.
+            // The ended lease leaves tombstones for its key and its token for a minute.
             state.end(&asked.name, fence, true, now);
         }
         if state.durable_leases(&name("shared:1"), now).count() > 30 {
@@ -345,7 +345,7 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
             replaced += usize::from(log.go_on_with_next(&meta, &state).unwrap());
         }
         assert_eq!(disk.logs(), 1);
-        // At any time, copy or not, the log holds just what lives.
+        // At any time, also during a copy, the log holds exactly the living rows.
         let (contents, clean) = read(&disk).unwrap();
         assert!(clean);
         let remembered = contents.leases.len() + contents.tombstones.len();
@@ -393,7 +393,7 @@ fn a_file_that_comes_back_is_neither_read_nor_kept() {
     let before = disk.newest();
     log.rewrite(&meta(1), &state_of(7..=7)).unwrap();
     assert_eq!(disk.logs(), 1);
-    // It was removed, and the directory was not synced since; or it is what is left of a file.
+    // A removal was not synced, so the old file came back; or a part of an old file is left.
     for came_back in [before, vec![0xa5; 100]] {
         disk.draft(&came_back).unwrap();
         disk.put_in_place(1).unwrap();
@@ -435,7 +435,7 @@ async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
         assert!((1..=2).contains(&logs.len()), "{logs:?}");
         seen.extend(logs);
         if turn % 300 == 0 {
-            // Longer than it takes until the files are looked at.
+            // Longer than the time until the store checks its files.
             tokio::time::sleep(Duration::from_millis(400)).await;
             assert_eq!(store.check().await.remove(0).health, Health::Passing);
         }
@@ -455,7 +455,7 @@ async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
 
 #[tokio::test]
 async fn a_disk_that_is_full_of_what_has_ended_is_usable_again_by_itself() {
-    // Less is not even enough for a lock and the space that is kept for it.
+    // With less space there is no room for a lock and the reserve.
     for capacity in (32 * 1024..64 * 1024).step_by(1024) {
         let mut rig = Rig::start();
         let held = attempt("held", LONG);
@@ -465,7 +465,7 @@ async fn a_disk_that_is_full_of_what_has_ended_is_usable_again_by_itself() {
         for turn in 0..400 {
             let asked = attempt(&format!("t:{turn}"), LONG);
             if rig.store().acquire(&asked).await.is_ok() {
-                // Refused, it is there until it ends: once more.
+                // If the release is refused, the lease stays until it ends, so the release is repeated.
                 while rig
                     .store()
                     .release(&asked.name, &asked.token)

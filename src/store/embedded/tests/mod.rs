@@ -1,4 +1,4 @@
-//! Tests of the embedded store from the inside: with its clock and its disk in hand.
+//! Tests of the embedded store with a simulated disk and a manual clock.
 
 mod backup;
 mod crash;

@@ -1,5 +1,5 @@
-//! The disk or the process fails while the store is opened: each failure has a text of its own, and none stops a
-//! later start.
+//! Failures of the disk or the process while the store opens: each failure has its own text, and none prevents
+//! a later start.
 
 use crate::store::embedded::{OpenError, log::LAYOUT};
 
@@ -20,7 +20,7 @@ async fn starts_that_fail_say_why_and_leave_no_file() {
             "latchgate.reserve\": permission denied; give this user",
         ),
         (Fault::Full(0), true, "free some"),
-        // As on the first start.
+        // There is no reserve, as on the first start.
         (Fault::Full(0), false, "free some"),
         (Fault::ReadOnly, false, "mount it read-write"),
         (Fault::Dead, false, "the disk is dead; look at the disk"),
@@ -48,7 +48,7 @@ async fn starts_that_are_killed_at_the_same_step_do_not_stop_the_next_start() {
         rig.close().await;
         for _ in 0..5 {
             rig.disk.fail(Fault::DiesAfter(step));
-            // Whether this start got so far that it returned a store does not matter.
+            // It does not matter whether this start got as far as returning a store.
             rig.open().ok();
             rig.close().await;
             if loses_power {

@@ -1,5 +1,5 @@
-//! Places in the queue on a clock in hand: when they are given up, and what becomes of a grant to a
-//! place that is kept.
+//! Positions in the queue on a manual clock: when they are removed, and what becomes of a grant to a kept
+//! position.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
     rig.granted(&attempt("lock", LONG)).await;
     let mut place = rig.queued(&waiting("lock")).await;
     rig.clock.advance(MAX_WAIT);
-    // Not before it had time to leave by itself.
+    // The position stays until its attempt has had time to leave by itself.
     rig.granted(&attempt("other", LONG)).await;
     assert_eq!(rig.shown("lock").await.waiters, 1);
     rig.clock.advance(Duration::from_secs(6));
@@ -40,7 +40,7 @@ async fn a_place_that_was_given_up_is_not_granted() {
     let mut over = rig.queued(&waiting("lock")).await;
     rig.clock.advance(Duration::from_secs(50));
     let mut next = rig.queued(&waiting("lock")).await;
-    // Its time and the lease are over at one look.
+    // The position and the lease end before the same sweep.
     rig.clock.advance(Duration::from_secs(50));
     rig.granted(&attempt("other", LONG)).await;
     assert_eq!(news(&mut over).await, News::Forgotten);
@@ -60,7 +60,7 @@ async fn a_grant_to_a_kept_place_lasts_as_long_as_the_place_and_its_ttl_once_it_
             "reboot" => rig.lose_power().await,
             _ => {}
         }
-        // Nobody has heard of it, so neither a late copy of the attempt nor a reboot gives it more time.
+        // No caller knows of the lease, so neither a late copy of the attempt nor a reboot extends it.
         let late = rig.store().acquire(&first).await;
         assert_eq!(late, Ok(Acquisition::Superseded), "{restart}");
         let left = KEEP.saturating_sub(Duration::from_secs(2));
@@ -141,7 +141,7 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
     assert_eq!(state.acquire(&a, now), Err(StoreError::FenceExhausted));
 }
 
-/// Keeps a place for a key behind a new lease.
+/// Queues an attempt with this key behind a new lease, and leaves with the position kept.
 async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) -> Attempt {
     rig.granted(holder).await;
     let first = waiting_under("lock", key);

@@ -1,4 +1,4 @@
-//! A store whose disk and clock are in hand, and attempts for its locks.
+//! A store with a simulated disk and a manual clock, and attempts for its locks.
 
 use std::{
     sync::Arc,
@@ -32,12 +32,12 @@ use super::disk::{Disk, Fault};
 
 /// A TTL that is longer than any test takes.
 pub(super) const LONG: u64 = 3_600_000;
-/// How long an attempt of a test wants to wait.
+/// How long an attempt of a test waits in the queue.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(1);
-/// Longer than anything takes that is to happen at once.
+/// A deadline for events that should happen at once.
 const LATE: Duration = Duration::from_secs(10);
 
-/// A store whose disk and clock are in hand.
+/// A store with a simulated disk and a manual clock.
 pub(super) struct Rig {
     pub(super) clock: Arc<ManualClock>,
     pub(super) disk: Disk,
@@ -55,7 +55,7 @@ impl Rig {
         rig
     }
 
-    /// A store in an empty directory, into which this log file was put, with the same clock.
+    /// Opens a store with the same clock on an empty disk with this log file.
     pub(super) fn restored(&self, log: &[u8]) -> Result<Self, OpenError> {
         let mut rig = Self::new(Arc::clone(&self.clock));
         rig.disk.draft(log).unwrap();
@@ -92,12 +92,12 @@ impl Rig {
         self.open().unwrap();
     }
 
-    /// The process is killed, and started again in the same boot: what it wrote can be read, synced or not.
+    /// Kills the process and starts it again in the same boot: everything it wrote can be read, synced or not.
     pub(super) async fn kill(&mut self) {
         self.kill_on(Fault::None).await;
     }
 
-    /// The same on a disk with this fault.
+    /// Kills the process and starts it again on a disk with this fault.
     pub(super) async fn kill_on(&mut self, fault: Fault) {
         self.disk.fail(Fault::Dead);
         self.close().await;
@@ -105,9 +105,9 @@ impl Rig {
         self.open().unwrap();
     }
 
-    /// The machine stops between two instructions and starts again: another boot.
+    /// Stops the machine between two instructions and starts it again, in another boot.
     pub(super) async fn lose_power(&mut self) {
-        // From here nothing that the store still writes is kept.
+        // The disk drops everything that the store still writes.
         self.disk.fail(Fault::Dead);
         self.close().await;
         self.disk.lose_power();
@@ -126,7 +126,7 @@ impl Rig {
         }
     }
 
-    /// Takes so many locks, `held:0` and on.
+    /// Acquires this many locks, named `held:0` and so on.
     pub(super) async fn hold(&self, count: usize) -> Vec<Attempt> {
         let held: Vec<_> = (0..count)
             .map(|number| attempt(&format!("held:{number}"), LONG))
@@ -139,7 +139,7 @@ impl Rig {
 
     /// Renews a lease, which must live.
     pub(super) async fn renewed(&self, attempt: &Attempt) -> HeldLease {
-        // A lease that ends when it did before is not written.
+        // A renewal that does not change the end of the lease would not be written.
         self.clock.advance(Duration::from_millis(1));
         let renewal = self.store().renew(&attempt.name, &attempt.token, None);
         match renewal.await {
@@ -154,7 +154,7 @@ impl Rig {
         assert_eq!(release, Ok(Release::Released), "{}", attempt.name);
     }
 
-    /// Queues an attempt.
+    /// Queues an attempt, and returns its entry in the list of waiters.
     pub(super) async fn queued(&self, attempt: &Attempt) -> Parked {
         let store = self.store();
         let place = store.parking().park(attempt.name.clone(), attempt.token);
@@ -176,7 +176,7 @@ impl Rig {
         self.shown(lock).await.holder.is_none()
     }
 
-    /// What is left of the lease of a lock.
+    /// The remaining time of the lease of a lock.
     pub(super) async fn left(&self, lock: &str) -> Duration {
         match self.shown(lock).await.holder {
             Some(Holder::Lease(held)) => held.expires_in,
@@ -184,7 +184,7 @@ impl Rig {
         }
     }
 
-    /// How many rows are remembered.
+    /// How many rows of leases and tombstones the store has.
     pub(super) fn remembered(&self) -> u64 {
         self.store().state.read().len()
     }
@@ -206,7 +206,7 @@ impl Rig {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 pub(super) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + LATE;
     while !is_so().await {
@@ -223,12 +223,12 @@ pub(super) async fn told_of_its_grant(place: &mut Parked) -> HeldLease {
     }
 }
 
-/// Waits for whatever the attempt is told.
+/// Waits for the news of the attempt.
 pub(super) async fn news(place: &mut Parked) -> News {
     timeout(LATE, place.news()).await.expect("there are news")
 }
 
-/// An exclusive lease is alone, and no two leases of a lock have the same slot.
+/// Asserts that an exclusive lease is the only one, and that no two leases of a lock have the same slot.
 pub(super) fn assert_distinct_slots(leases: &[HeldLease]) {
     if leases.iter().any(|lease| lease.mode == Mode::Exclusive) {
         assert_eq!(leases.len(), 1, "{leases:?}");
@@ -238,7 +238,7 @@ pub(super) fn assert_distinct_slots(leases: &[HeldLease]) {
     assert!(slots.is_sorted_by(|one, next| one < next), "{slots:?}");
 }
 
-/// The numbers of a seed.
+/// A pseudo-random generator with a seed.
 pub(super) struct Random(pub(super) u64);
 
 // === impl Random ===
@@ -264,7 +264,7 @@ pub(super) fn key() -> IdempotencyHash {
     IdempotencyHash::from_bytes(*Token::random().hash().as_bytes())
 }
 
-/// How those share a lock who set a limit, or none.
+/// The sharing of attempts with a limit, or without one.
 pub(super) fn share(limit: Option<u64>) -> Sharing {
     Sharing {
         limit: Limit::new(limit.unwrap_or(1_000)).unwrap(),
@@ -272,7 +272,7 @@ pub(super) fn share(limit: Option<u64>) -> Sharing {
     }
 }
 
-/// An attempt that shares the lock, as one of so many.
+/// An attempt to share the lock with a limit.
 pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
     Attempt {
         sharing: Some(share(Some(limit))),
@@ -280,7 +280,7 @@ pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
     }
 }
 
-/// An attempt that shares the lock with any number of others.
+/// An attempt to share the lock without a limit.
 pub(super) fn reader(lock: &str, ms: u64) -> Attempt {
     Attempt {
         sharing: Some(share(None)),
@@ -322,7 +322,7 @@ pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     }
 }
 
-/// The same attempt, which waits.
+/// The same attempt, as a waiter.
 pub(super) fn patient(attempt: Attempt) -> Attempt {
     Attempt {
         wait: Some(Waiting {
@@ -333,12 +333,12 @@ pub(super) fn patient(attempt: Attempt) -> Attempt {
     }
 }
 
-/// An attempt that waits.
+/// An attempt that waits in the queue.
 pub(super) fn waiting(lock: &str) -> Attempt {
     patient(attempt(lock, LONG))
 }
 
-/// An attempt under an idempotency key that waits.
+/// An attempt under an idempotency key that waits in the queue.
 pub(super) fn waiting_under(lock: &str, key: IdempotencyHash) -> Attempt {
     patient(keyed(lock, LONG, key))
 }

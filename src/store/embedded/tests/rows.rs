@@ -1,4 +1,4 @@
-//! The encoding: what is written comes back, and nothing else is taken for a row.
+//! The encoding of rows: encoded rows decode to the same values, and no other bytes are accepted.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
             row[at] = u8::try_from(random.below(256)).unwrap();
         }
         row.truncate(row.len() - random.below(2) * random.below(row.len()));
-        // Panics if what is taken is not what would be written.
+        // Panics if accepted bytes would be encoded differently.
         fuzzed_row(&row);
     }
 }
@@ -122,7 +122,7 @@ fn the_key_of_a_lease_says_whether_it_shares_its_lock_and_which_it_is() {
         let parsed = RowKey::parse_lease(key.as_bytes());
         assert_eq!(parsed, Some(Ok((lock.clone(), shared))));
         for len in 1..key.as_bytes().len() - 4 {
-            // A shorter name is another name.
+            // A shorter key may be valid, but names another lock.
             let cut = RowKey::parse_lease(&key.as_bytes()[..len]);
             assert_ne!(cut, parsed, "{len}");
         }
@@ -143,7 +143,7 @@ fn the_key_of_a_lease_says_whether_it_shares_its_lock_and_which_it_is() {
 #[test]
 fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
     const SLOT: u8 = 1 << 7;
-    // Of the second byte of the flags.
+    // The bit is in the second byte of the flags.
     const UNKNOWN: u8 = 1 << 7;
     let fence = FencingToken::MAX;
     let asked = keyed("lock", 30_000, key());
@@ -158,7 +158,7 @@ fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
         assert_eq!(decoded, Err(RowError::Invalid("set of flags")));
     }
     let mut beyond = lease(shared);
-    // Behind version, flags, fencing token, token, TTL and two moments.
+    // Offset behind the version, flags, fencing token, token, TTL and two moments.
     let at = 3 + 8 + 32 + 3 * 8;
     assert_eq!(beyond[at..at + 2], 7_u16.to_le_bytes());
     beyond[at..at + 2].copy_from_slice(&9_999_u16.to_le_bytes());
@@ -249,7 +249,7 @@ fn meta() -> Meta {
     }
 }
 
-/// The bytes of every record, so that a change of a layout is seen.
+/// Compares the bytes of every record, so that a change of the layout is noticed.
 #[test]
 fn records_are_written_as_they_always_were() {
     let (lock, token) = (name("lock"), TokenHash::from_bytes([7; 32]));

@@ -1,4 +1,4 @@
-//! The disk takes its time: nobody is answered, or shown, what is not durable.
+//! A slow disk: no change is answered or shown before it is durable.
 
 use std::{
     sync::{Arc, mpsc},
@@ -18,7 +18,7 @@ use super::{
     rig::{LONG, Rig, attempt, limited, ttl, until},
 };
 
-/// Holds every sync until it is told to go on.
+/// A gate that holds every sync until it is opened.
 pub(super) struct Gate {
     reached: mpsc::Receiver<()>,
     go_on: mpsc::SyncSender<()>,
@@ -66,7 +66,7 @@ async fn nothing_is_answered_or_shown_before_it_is_durable() {
 async fn a_disk_that_is_stuck_leaves_the_outcome_open() {
     let rig = Rig::start();
     let gate = Gate::close(&rig);
-    // Paused time passes at once when there is nothing to do but wait.
+    // With paused time, a timeout passes at once when every task only waits.
     let outcome = rig.store().acquire(&attempt("lock", LONG)).await;
     assert_eq!(outcome, Err(Uncertainty::TimedOut.into()));
     gate.open();
@@ -85,7 +85,7 @@ async fn more_acquires_than_there_is_room_for_are_refused_and_a_holder_keeps_its
         _ = &mut first => panic!("answered before it was durable"),
         () = gate.wait() => {}
     }
-    // The writer is busy; all of these are sent before it goes on.
+    // The writer is blocked, so all of these commands are sent before it continues.
     let others: Vec<_> = (0..ACQUIRES + 10).map(|_| attempt("lock", LONG)).collect();
     let others = join_all(others.iter().map(|attempt| rig.store().acquire(attempt)));
     let mut others = std::pin::pin!(others);
@@ -141,7 +141,7 @@ impl Gate {
         Self::close_when(rig, |_disk| true)
     }
 
-    /// Holds only syncs of a disk that is so.
+    /// Closes a gate that holds only the syncs during which the disk meets the condition.
     pub(super) fn close_when(rig: &Rig, is_so: fn(&Disk) -> bool) -> Self {
         let (reach, reached) = mpsc::sync_channel(100);
         let (go_on, gone_on) = mpsc::sync_channel(1);
@@ -152,7 +152,7 @@ impl Gate {
                 return;
             }
             reach.try_send(()).ok();
-            // Once the sender is gone the gate stays open.
+            // When the sender is dropped, the gate stays open.
             gone_on.lock().recv().ok();
         });
         Self { reached, go_on }

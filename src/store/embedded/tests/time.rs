@@ -1,4 +1,4 @@
-//! Time passes: while the store runs, while it does not, and over a reboot.
+//! The passing of time: while the store runs, while it is closed, and over a reboot.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ async fn a_restart_keeps_exactly_what_was_left() {
     assert!(!rig.is_free("lock").await);
     rig.clock.advance(Duration::from_micros(1));
     assert!(rig.is_free("lock").await);
-    // A lease that ends while the store is down is over.
+    // A lease also ends while the store is closed.
     rig.granted(&attempt("lock", 30_000)).await;
     rig.close().await;
     rig.clock.advance(30 * SECOND);
@@ -59,7 +59,7 @@ async fn a_reboot_gives_the_full_ttl_again() {
     rig.clock.reboot();
     rig.open().unwrap();
     assert_eq!(rig.left("lock").await, 30 * SECOND);
-    // A restart after the reboot is a restart again.
+    // A later restart in the new boot extends nothing.
     rig.clock.advance(SECOND);
     rig.restart().await;
     assert_eq!(rig.left("lock").await, 29 * SECOND);
@@ -93,7 +93,7 @@ async fn a_reboot_does_not_bring_back_what_was_over() {
     let mut rig = Rig::start();
     rig.granted(&attempt("over", 10_000)).await;
     rig.clock.advance(11 * SECOND);
-    // The file learns how late it is from any other command.
+    // A record of any other command also stores the current time in the log.
     rig.granted(&attempt("other", 60_000)).await;
     rig.close().await;
     rig.clock.reboot();
@@ -124,7 +124,7 @@ async fn a_clock_that_went_back_counts_as_a_reboot() {
     rig.clock.advance(100 * SECOND);
     rig.granted(&attempt("lock", 30_000)).await;
     rig.close().await;
-    // The same boot id, and less time since boot: a container with a clock of its own.
+    // The boot id is the same, and the time since boot is smaller: a container with a clock of its own.
     rig.clock = Arc::new(ManualClock::at(rig.clock.wall()));
     rig.open().unwrap();
     assert_eq!(rig.left("lock").await, 30 * SECOND);
@@ -153,7 +153,8 @@ async fn fences_rise_whatever_the_wall_clock_says() {
         assert!(fence > last, "{fence} after {last} at {wall}");
         last = fence;
     }
-    // A plausible wall clock is a floor; an absurd one wastes no numbers.
+    // A plausible wall clock raises the fencing tokens; an implausible clock is ignored, so no numbers are
+    // wasted.
     assert!(last.get() > 1_900_000_000_000_000);
     assert!(last.get() < 1_900_000_000_001_000);
 }

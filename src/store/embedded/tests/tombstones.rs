@@ -1,4 +1,4 @@
-//! What has ended is remembered for a while, and then forgotten, in memory and in the file.
+//! Tombstones: ended leases are remembered for a while, and then forgotten in memory and in the log.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const MICRO: Duration = Duration::from_micros(1);
 
-/// Releases a lease under a key, and gives a token back.
+/// Releases a lease under an idempotency key, and gives an attempt back.
 async fn ended(rig: &Rig, lock: &str, key: IdempotencyHash) -> [Attempt; 2] {
     let [used, late] = [keyed(lock, LONG, key), attempt("lock", LONG)];
     rig.granted(&used).await;
@@ -25,7 +25,7 @@ async fn ended(rig: &Rig, lock: &str, key: IdempotencyHash) -> [Attempt; 2] {
     [used, late]
 }
 
-/// Key and tokens are still refused.
+/// Asserts that the idempotency key and the tokens are still refused.
 async fn is_remembered(rig: &Rig, [used, late]: &[Attempt; 2]) {
     let again = Attempt {
         token: Token::random().hash(),
@@ -106,11 +106,11 @@ async fn nothing_is_left_of_very_many_names_after_their_time() {
     all_is_forgotten(&mut rig).await;
 }
 
-/// Ends when the time of all that is remembered is over, and it is forgotten.
+/// Waits until all leases and tombstones are over and cleared away.
 async fn all_is_forgotten(rig: &mut Rig) {
     rig.clock.advance(TOMBSTONE);
     until("nothing is left", async || rig.remembered() == 0).await;
-    // The file has forgotten them as well: a reboot would bring back what it still holds.
+    // The log must not hold them either: otherwise a restart would bring them back.
     rig.restart().await;
     assert_eq!(rig.remembered(), 0);
 }

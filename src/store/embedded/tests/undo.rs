@@ -1,4 +1,4 @@
-//! What is not durable can be undone, queue included, and is not shown: random batches of commands.
+//! Undo of changes that are not durable, including those of the queue: random batches of commands.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -26,7 +26,7 @@ use super::rig::{
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Everything that can be seen of a state.
+/// Everything about a state that a caller or the log can see.
 #[derive(Debug, PartialEq)]
 struct Seen {
     shown: Vec<Inspection>,
@@ -35,7 +35,7 @@ struct Seen {
     live_bytes: u64,
 }
 
-/// Those who send commands.
+/// The simulated callers that send commands.
 struct Callers {
     random: Random,
     parking: Parking,
@@ -135,7 +135,7 @@ impl Callers {
     fn new_attempt(&mut self) -> Attempt {
         let text = NAMES[self.random.below(NAMES.len())];
         let mut hash = *self.keys[self.random.below(3)].as_bytes();
-        // The hash of a key covers the name.
+        // In the program, the hash of a key covers the name of the lock.
         hash[0] = text.as_bytes()[0];
         let hash = IdempotencyHash::from_bytes(hash);
         let attempt = match self.random.below(6) {
@@ -197,7 +197,7 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
         state.acquire(reader, now).unwrap();
     }
     assert!(state.commit().is_empty());
-    // There may be no lease more than there is, so one is granted in the place of the writer.
+    // No further lease fits, so only one reader is granted the lock in place of the writer.
     let shortage = Shortage {
         error: Unavailability::Overloaded.into(),
         room: 0,
@@ -206,7 +206,7 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
     let released = state.release(None, &writer.name, &writer.token, now);
     assert_eq!(released, Release::Released);
     assert_eq!(state.commit().len(), 1);
-    // The other one is granted, and that cannot be written.
+    // The other reader is granted the lock, and the write of this grant fails.
     state.bound(None, now);
     state.rollback();
     state.bound(None, now);
@@ -215,8 +215,8 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
     assert_eq!(told[0].token, readers[1].token);
 }
 
-/// No waiter is queued who might be granted the lock, the next end that matters is known if anybody waits, and an exclusive
-/// lease is alone.
+/// Asserts that no waiter is queued that might be granted the lock, that the next expiry is known if there are
+/// waiters, and that an exclusive lease is the only one.
 fn holds_together(state: &State, now: Moment) {
     let (mut count, mut awaited) = (0, None::<Duration>);
     let mut rows = 0;
@@ -272,7 +272,7 @@ fn seen(state: &State, now: Moment) -> Seen {
     }
 }
 
-/// The rows of everything that lives.
+/// The rows of all leases and tombstones.
 fn all_rows(state: &State) -> Rows {
     let mut rows = Rows::default();
     let more = state.copy(CopyCursor::START, usize::MAX, &mut rows);
@@ -280,7 +280,7 @@ fn all_rows(state: &State) -> Rows {
     rows
 }
 
-/// The fencing token of each attempt that is told that it holds its lock.
+/// The fencing token of each attempt that a confirm would tell that it holds its lock.
 fn confirmed(state: &State, attempts: &[Attempt], now: Moment) -> Vec<Option<FencingToken>> {
     let confirmed = attempts
         .iter()
@@ -292,7 +292,7 @@ fn confirmed(state: &State, attempts: &[Attempt], now: Moment) -> Vec<Option<Fen
     confirmed.map(fence).collect()
 }
 
-/// A lock as it is shown, but for the instant of the look.
+/// The inspection of a lock with a fixed instant, so that two inspections can be compared.
 fn inspected(state: &State, lock: &LockName, now: Moment) -> Inspection {
     static LOOK: OnceLock<Instant> = OnceLock::new();
     let mut shown = state.inspect(lock, now);
