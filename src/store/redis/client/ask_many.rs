@@ -145,7 +145,7 @@ mod tests {
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
-        // The time starts again with each other answer, and after a newer epoch.
+        // The time starts again when most servers give another answer, and after a newer epoch.
         assert!(!epoch_regression.has_persisted(&other, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));

@@ -63,7 +63,7 @@ pub(crate) struct ConnectionShared {
 struct RedisConnectionState {
     /// Commands that the driver has not begun to send.
     unsent: Vec<u8>,
-    /// The commands whose replies have not come, in the order in which they were sent.
+    /// The commands whose replies have not arrived, in the order in which the commands are sent.
     order: VecDeque<PendingReply>,
     slots: Vec<ReplySlot>,
     free: Vec<usize>,

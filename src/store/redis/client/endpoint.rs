@@ -168,7 +168,7 @@ impl Endpoint {
         }
     }
 
-    /// Finds out where the address leads, if that is in doubt.
+    /// Opens several connections to find out which server the address leads to, if that is in doubt.
     async fn settle(&self) -> Result<(), Unavailability> {
         let _turn = self.identity.turn.lock().await;
         if let Some(connections) = self.identity.doubt()? {

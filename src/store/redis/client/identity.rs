@@ -39,7 +39,7 @@ struct IdentityState {
     settled: Instant,
 }
 
-/// Where an address leads.
+/// Which run of a server an address leads to, as far as that is known.
 enum Leads {
     /// No connection has been opened yet.
     Unknown,
@@ -137,8 +137,8 @@ impl Identity {
                 let now = Instant::now();
                 let mut until = now;
                 if moved {
-                    // The last change may have been no real one: a proxy that balances unevenly leads several
-                    // connections to the same server now and then.
+                    // The address may only seem to have settled on one server since the last change: a proxy that
+                    // balances unevenly leads several connections to the same server now and then.
                     if state.moved.is_some() && state.settled.elapsed() < LONGEST_PAUSE {
                         until += state.pause;
                         state.pause = (2 * state.pause).min(LONGEST_PAUSE);
@@ -208,7 +208,7 @@ impl Identity {
 
 // === Run ===
 //
-// Which run of a server is at the other end of a connection, and for how long it has run.
+// The run of the server at the other end of a connection, and how long it has run.
 
 /// The run of a server that a connection leads to, and the server's uptime. The server is asked once for each
 /// connection, because a connection never leads to another run. Empty if the server was not asked, or did not say.

@@ -28,7 +28,7 @@ use super::{
     script::{Command, Parts, Script},
 };
 
-/// Waits for the replicas of one server.
+/// Checks whether enough replicas of one server have its grants.
 pub(crate) struct Replicas {
     /// How many replicas must have a grant.
     wanted: u32,

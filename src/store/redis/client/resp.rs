@@ -1,4 +1,4 @@
-//! Reads the replies of a server (RESP2) out of the bytes that have come so far.
+//! Parses the replies of a server (RESP2) from the bytes that have arrived so far.
 
 use bb8_redis::redis::{Value, parse_redis_value};
 use bytes::{Buf, BytesMut};

@@ -189,7 +189,7 @@ impl Command {
         self
     }
 
-    /// Appends a TTL in milliseconds, or an empty argument.
+    /// Appends a TTL in milliseconds, or an empty argument if there is no TTL.
     pub(crate) fn arg_ttl(&mut self, ttl: Option<Ttl>) -> &mut Self {
         match ttl {
             Some(ttl) => self.arg(ttl.as_millis()),

@@ -25,7 +25,7 @@ use super::{
     shard::{CommandClass, Destination, Shard},
 };
 
-/// The servers of the store.
+/// The servers of the store, and which of them has which slot.
 pub(crate) enum Topology {
     /// One server has every slot: a fixed server, or the master that the sentinels name.
     One(Arc<Shard>),

@@ -24,7 +24,7 @@ pub(super) struct Layout {
     pub(super) epoch: u64,
 }
 
-/// Index of a slot that no server is known to have.
+/// Value in `owners` of a slot that no server is known to have.
 const UNASSIGNED: u16 = u16::MAX;
 
 // === impl Layout ===

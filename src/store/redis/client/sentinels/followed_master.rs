@@ -120,7 +120,7 @@ impl FollowedMaster {
         self.timeout + 2 * self.connect_timeout
     }
 
-    /// A new connection to the master.
+    /// Opens a new connection to the master.
     pub(crate) async fn connect(&self) -> Result<Connection, Unavailability> {
         let (master, named) = self.ask(FRESH).await?;
         master.connect(named).await
@@ -140,7 +140,7 @@ impl FollowedMaster {
         Some(Arc::clone(&master.endpoint))
     }
 
-    /// Keeps following the master, until the program stops or the store is closed.
+    /// Starts the tasks that follow the master, until the program stops or the store is closed.
     pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
         lifecycle.spawn_until(closing, async move {
             let listening = self.sentinels.iter();
