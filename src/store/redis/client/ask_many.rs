@@ -9,9 +9,9 @@ use crate::store::Unavailability;
 
 /// Asks several servers at once, and hands each answer to `take`, until all have come or the time is over.
 ///
-/// `limit`: when the time is over; without a limit each question ends by itself. When `take` says that enough has
-/// come, and for how long the other servers are waited for, the time is over at the latest after that. An answer
-/// that comes later is dropped with its question and decides nothing, but what was sent may still be carried out.
+/// `limit`: the latest end; without it, each question must end by itself. When `take` returns a duration, enough
+/// answers have come, and the other servers are waited for that long at most. A later answer is dropped and decides
+/// nothing, but the server may still carry out what was sent.
 pub(crate) async fn ask_many<F: Future>(
     questions: impl IntoIterator<Item = F>,
     limit: Option<Instant>,
@@ -21,7 +21,7 @@ pub(crate) async fn ask_many<F: Future>(
     let mut asked: FuturesUnordered<F> = questions.into_iter().collect();
     loop {
         let answer = match until {
-            // An answer that is there counts, although the time is over.
+            // An answer that has already come counts, even if the limit has passed.
             Some(until) => timeout_at(until, asked.next()).await.unwrap_or_default(),
             None => asked.next().await,
         };
@@ -35,12 +35,12 @@ pub(crate) async fn ask_many<F: Future>(
     }
 }
 
-/// How long the others are waited for when more than half have answered: one of them may have seen a change a moment
-/// ago.
+/// How long the other servers are waited for once more than half have answered: one of them may have just seen a
+/// change.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Asks several servers until more than half have answered, and the others for a moment longer. Returns the answers,
-/// and why other servers gave none.
+/// Asks several servers until more than half have answered, and waits a moment longer for the others. Returns the
+/// answers, and the errors of servers that gave none.
 pub(crate) async fn ask_most<T, F>(
     questions: impl ExactSizeIterator<Item = F>,
     limit: Instant,
@@ -61,7 +61,7 @@ where
     (answers, errors)
 }
 
-/// How many of so many are more than half.
+/// The smallest number that is more than half of `of`.
 pub(crate) fn majority(of: usize) -> usize {
     of / 2 + 1
 }
@@ -72,7 +72,7 @@ pub(super) struct EpochRegression<T>(Mutex<Option<(T, Instant)>>);
 // === impl EpochRegression ===
 
 impl<T: Clone + PartialEq> EpochRegression<T> {
-    /// Records that most servers give this answer now. Whether they have given it for `must_persist`.
+    /// Records that most servers give this answer now. Returns whether they have given it for `must_persist`.
     pub(super) fn has_persisted(&self, said: &T, must_persist: Duration) -> bool {
         let mut since = self.0.lock();
         match &*since {
@@ -103,7 +103,8 @@ mod tests {
     use super::*;
     use crate::config::RedisNode;
 
-    /// Whose answers have come within how long, of servers that need 1, 2, 4, .. seconds.
+    /// Asks five servers that need 1, 2, 4, .. seconds. Returns how many answers came, and after how many seconds the
+    /// call ended.
     async fn answers(limit: Option<u64>, enough: usize, linger: u64) -> (usize, u64) {
         let began = Instant::now();
         let seconds = Duration::from_secs;
@@ -122,7 +123,7 @@ mod tests {
     async fn the_others_are_waited_for_a_while_when_enough_have_answered() {
         for (limit, enough, linger, come) in [
             (None, 3, 3, (3, 7)),
-            // Each later answer gives the others no more time.
+            // A later answer does not extend the wait for the other servers.
             (None, 2, 3, (3, 5)),
             (None, 3, 5, (4, 9)),
             (None, 9, 0, (5, 16)),
@@ -144,7 +145,7 @@ mod tests {
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
-        // The time starts again with each other answer, and after a newer epoch.
+        // The time starts again when most servers give another answer, and after a newer epoch.
         assert!(!epoch_regression.has_persisted(&other, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));

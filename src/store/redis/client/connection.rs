@@ -1,9 +1,9 @@
-//! One connection, shared by many requests at once, and the task that moves its bytes.
+//! One connection to a server, shared by many requests at once, and the task that sends and receives its bytes.
 //!
-//! A command is written whole into a buffer that its driver sends, and nothing withdraws it:
-//! a caller who goes leaves no half of one behind. Replies come in the order of the commands, and each goes
-//! to the command it answers or, if its caller has gone, nowhere. A connection on which anything went wrong
-//! is retired: no new command is sent on it, and it is closed when the last of its commands has ended.
+//! A command is written whole into a buffer that the connection's driver sends, and nothing withdraws it: a caller
+//! that goes away leaves no half command behind. Replies come in the order of the commands. Each reply goes to the
+//! caller of its command, or is dropped if that caller has gone. A connection on which anything went wrong is
+//! retired: no new command is sent on it, and it is closed when the last of its commands has ended.
 
 use std::{
     collections::VecDeque,
@@ -37,78 +37,79 @@ use super::{
     script::Command,
 };
 
-/// A handle to a connection. Cheap to clone; the last one closes it.
+/// A handle to a connection. Cloning is cheap; dropping the last handle closes the connection.
 #[derive(Clone)]
 pub(crate) struct Connection(Arc<ConnectionInner>);
 
 struct ConnectionInner {
     shared: Arc<ConnectionShared>,
     run: Run,
-    /// The thread that moves its bytes and looks after its time-outs.
+    /// The thread on which the driver of the connection runs.
     home: Option<Worker>,
 }
 
 /// What the handles of a connection share with its driver.
-// No `Debug`: what is to be sent may hold the password.
+// No `Debug`: the unsent bytes may contain the password.
 #[derive(Default)]
 pub(crate) struct ConnectionShared {
     state: Mutex<RedisConnectionState>,
-    /// Whether it is retired, closed, or has ended.
+    /// Whether the connection is retired, closed, or has ended.
     broken: AtomicBool,
-    /// Whether nothing more is to be sent, although it was taken.
+    /// Whether the gateway closed the connection: commands that are queued but not sent yet are dropped.
     closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct RedisConnectionState {
-    /// Commands that nobody has begun to send.
+    /// Commands that the driver has not begun to send.
     unsent: Vec<u8>,
-    /// The commands whose replies have not come, in the order in which they were sent.
+    /// The commands whose replies have not arrived, in the order in which the commands are sent.
     order: VecDeque<PendingReply>,
     slots: Vec<ReplySlot>,
     free: Vec<usize>,
-    /// Nobody waits for a reply beyond its own limit, and none of these is earlier.
+    /// A time that is not later than the limit of any pending reply; the driver sets its timer to it.
     earliest: Option<Instant>,
-    /// Woken when there is something to send; taken, so that many commands wake the driver once.
+    /// Waker of the driver's task. The first queued command takes it, so that many commands wake the driver once.
     driver: Option<Waker>,
     ended: bool,
 }
 
 #[derive(Debug)]
 struct PendingReply {
-    /// Where its caller waits; `None` if the caller was told that the time is over.
+    /// Index of the caller's entry in `slots`; `None` if the caller was told that the command timed out.
     slot: Option<usize>,
     limit: Instant,
 }
 
-/// Where a caller waits for a reply.
+/// State of one caller's wait for a reply.
 #[derive(Debug)]
 enum ReplySlot {
     Free,
     Waiting(Option<Waker>),
     Answered(Result<Value, Uncertainty>),
-    /// The caller has gone.
+    /// The caller went away before the reply came.
     Left,
 }
 
-/// A reply that is to come. Dropped, it withdraws nothing.
+/// Future of the reply to a command. Dropping it does not withdraw the command.
 struct ReplyFuture<'a> {
     shared: &'a ConnectionShared,
     slot: usize,
     taken: bool,
 }
 
-/// How many replies a connection may owe: many times as many as callers may wait for, so that only a server
-/// that is far behind is asked no more.
+/// Maximum number of pending replies on one connection. It is many times the number of callers that may wait, so only
+/// a server that is far behind gets no more commands.
 const MOST_PENDING: usize = 16_384;
 
-/// How late the driver may be to end what has taken too long, before those on other threads end it themselves.
+/// How long after a command's limit callers on other threads wait for the driver to report the time-out, before they
+/// time out by themselves.
 const DRIVER_IS_LATE: Duration = Duration::from_millis(50);
 
 // === impl Connection ===
 
 impl Connection {
-    /// A connection to this run of a server, whose driver is about to start on this thread.
+    /// Creates a connection to this run of a server. Its driver is about to start on the current thread.
     pub(crate) fn new(shared: Arc<ConnectionShared>, run: Run) -> Self {
         Self(Arc::new(ConnectionInner {
             shared,
@@ -117,12 +118,12 @@ impl Connection {
         }))
     }
 
-    /// Whether no new command may be sent.
+    /// Whether no new command may be sent on the connection.
     pub(crate) fn is_broken(&self) -> bool {
         self.0.shared.broken.load(Ordering::Acquire)
     }
 
-    /// Keeps new commands from this connection.
+    /// Retires the connection: no new command is sent on it.
     pub(crate) fn retire(&self) {
         self.0.shared.retire();
     }
@@ -132,18 +133,18 @@ impl Connection {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// For how long the server has run; `None` if it was not asked, or does not say.
+    /// How long the server at the other end has been running; `None` if the server was not asked, or does not say.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.0.run.age()
     }
 
-    /// Which run of which server it leads to; `None` if that was not asked, or is not said.
+    /// Which run of which server the connection leads to; `None` if the server was not asked, or does not say.
     pub(crate) fn run(&self) -> Option<&RunId> {
         self.0.run.id()
     }
 
-    /// Waits for a reply. Time-outs are the driver's; those who run on another thread than the driver look at the time
-    /// themselves as well, because a thread that is stuck looks after none.
+    /// Waits for a reply. The driver ends commands that take too long. A caller on another thread than the driver
+    /// checks the limit as well, because a driver on a stuck thread ends nothing.
     async fn within(&self, limit: Instant, reply: ReplyFuture<'_>) -> Result<Value, Uncertainty> {
         if Worker::current() == self.0.home {
             return reply.await;
@@ -167,8 +168,8 @@ impl Connection {
         Err(failure)
     }
 
-    /// Sends commands together, with none of anybody else between them, and waits for all replies. Each of
-    /// them may be an error.
+    /// Sends commands together, without another caller's command between them, and waits for all replies. Each reply
+    /// may be an error.
     pub(crate) async fn send_all(
         &self,
         commands: &[Command],
@@ -197,7 +198,7 @@ impl Drop for ConnectionInner {
     }
 }
 
-/// What an error of the server means.
+/// Converts an error reply of the server to a failure of the command.
 pub(crate) fn answered(error: &ServerError) -> Failure {
     Failure::of(error.code(), error.details().unwrap_or_default())
 }
@@ -209,8 +210,7 @@ impl ConnectionShared {
         self.state.lock()
     }
 
-    /// Takes commands to be sent, unless the connection has ended or too many replies are owed: then nothing
-    /// of them is sent.
+    /// Queues commands to be sent. If the connection has ended or too many replies are pending, none of them is sent.
     fn accept<T>(
         &self,
         count: usize,
@@ -233,12 +233,12 @@ impl ConnectionShared {
         Ok(pushed)
     }
 
-    /// Keeps new commands from this connection.
+    /// Retires the connection: no new command is sent on it.
     fn retire(&self) {
         self.broken.store(true, Ordering::Release);
     }
 
-    /// Gives the connection up: what its driver has not sent yet is not sent any more.
+    /// Closes the connection: commands that its driver has not sent yet are not sent.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.broken.store(true, Ordering::Release);
@@ -252,7 +252,7 @@ impl ConnectionShared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Ends the connection: nothing more is sent, and whoever waits is told that no reply will come.
+    /// Ends the connection: nothing more is sent, and each waiting caller is told that no reply will come.
     fn end(&self, why: &str) {
         self.broken.store(true, Ordering::Release);
         let mut state = self.state();
@@ -289,7 +289,7 @@ impl RedisConnectionState {
         slot
     }
 
-    /// Says which task sends what comes from now on.
+    /// Sets the waker of the driver's task, which the next queued command wakes.
     fn wake_with(&mut self, waker: &Waker) {
         match &mut self.driver {
             Some(driver) => driver.clone_from(waker),
@@ -297,16 +297,16 @@ impl RedisConnectionState {
         }
     }
 
-    /// Hands the next reply to whoever waits for it, who is to be woken.
+    /// Hands a reply to the caller of the oldest pending command. Returns the caller's waker, if the caller waits.
     fn answer(&mut self, value: Value) -> io::Result<Option<Waker>> {
         let pending = self.order.pop_front();
         let pending = pending.ok_or_else(|| io::Error::other("it answers what nobody asked"))?;
         Ok(self.resolve(pending.slot, Ok(value)))
     }
 
-    /// Tells those whose time is over.
+    /// Ends the commands whose limit has passed, and collects the wakers of their callers.
     ///
-    /// Answers whether a reply is overdue, be its caller there or not: the connection may be dead then.
+    /// Returns whether any reply is overdue, even one whose caller has gone: then the connection may be dead.
     fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) -> bool {
         self.earliest = None;
         let mut is_overdue = false;
@@ -318,7 +318,8 @@ impl RedisConnectionState {
                 continue;
             };
             if limit <= now {
-                // Its reply may still come, and is for nobody then.
+                // The reply may still come. Without a slot it is dropped, and cannot reach the caller of another
+                // command.
                 self.order[at].slot = None;
                 is_overdue = true;
                 woken.extend(self.resolve(Some(waiting), Err(Uncertainty::TimedOut)));
@@ -395,30 +396,30 @@ impl Drop for ReplyFuture<'_> {
 
 // === Driver ===
 //
-// Moves the bytes of one connection, and looks after the time-outs of its commands.
+// Sends and receives the bytes of one connection, and ends commands that take too long.
 
-/// The task of a connection. When it is dropped the connection has ended.
+/// The task that sends and receives the bytes of a connection. Dropping it ends the connection.
 pub(crate) struct Driver<S> {
     shared: Arc<ConnectionShared>,
     stream: S,
     input: BytesMut,
     replies: Replies,
-    /// What is being sent, and how much of it was.
+    /// The bytes that are being sent; the first `sent` of them have been.
     output: Vec<u8>,
     sent: usize,
     is_flushed: bool,
-    /// One timer for all commands: set to the earliest limit, and anew when it has passed.
+    /// One timer for all commands: set to the earliest limit, and set again when that limit has passed.
     alarm: Pin<Box<Sleep>>,
     is_set: bool,
     woken: Vec<Waker>,
 }
 
-/// How much is read at once.
+/// Free space of the input buffer before each read, in bytes.
 const READ: usize = 16 * 1_024;
-/// How large an empty buffer may stay that was needed once: for a script in full, a page of a list.
+/// Maximum capacity that an empty buffer keeps, in bytes. Only a full script or a page of a list needs more.
 const KEPT: usize = 64 * 1_024;
 
-/// Why a connection has ended that was given up here.
+/// Error text of a connection that the gateway itself closed.
 const CLOSED: &str = "the server is not used any more";
 
 // === impl Driver ===
@@ -439,7 +440,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Runs until the connection ends.
+    /// Runs the driver until the connection ends.
     pub(crate) async fn run(mut self) {
         let ended = poll_fn(|context| match self.turn(context) {
             Ok(()) => Poll::Pending,
@@ -449,7 +450,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         self.shared.end(&error.to_string());
     }
 
-    /// Reads what has come, sends what is to be sent, and tells those whose time is over.
+    /// Reads replies, sends queued commands, and ends commands whose limit has passed.
     fn turn(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.shared.is_closed() {
             return Err(closed());
@@ -457,7 +458,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         self.read(context)?;
         match self.write(context) {
             Poll::Ready(sent) => sent?,
-            // A command with a shorter limit sets the timer anew, although it cannot be sent yet.
+            // A command that cannot be sent yet must wake the driver too: its limit may be earlier than the timer.
             Poll::Pending => self.shared.state().wake_with(context.waker()),
         }
         self.expire(context);
@@ -493,7 +494,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Sends all that there is.
+    /// Sends all queued commands.
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             while self.sent < self.output.len() {
@@ -511,7 +512,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             let mut state = self.shared.state();
             std::mem::swap(&mut self.output, &mut state.unsent);
             if self.output.is_empty() {
-                // Under the same lock, so that whatever comes after this wakes the task.
+                // Set under the same lock: a command that is queued between the check and this line would not wake
+                // the driver.
                 state.wake_with(context.waker());
                 break;
             }
@@ -570,7 +572,7 @@ mod tests {
         drop(ReplyFuture::new(&shared, slot));
         let mut woken = Vec::new();
         assert!(shared.state().expire(limit, &mut woken));
-        // It was told, and its slot is free again.
+        // The time-out was reported once, and the slot is free again.
         assert!(!shared.state().expire(limit, &mut woken));
         assert_eq!(shared.state().free, [slot]);
     }
@@ -579,7 +581,7 @@ mod tests {
     async fn nobody_on_another_thread_waits_for_one_that_is_stuck() {
         let (workers, _running) = Workers::start(1).unwrap();
         let home = workers.all().next().unwrap();
-        // Its driver does not run, as on a thread that is stuck.
+        // The driver of this connection never runs, as if its thread were stuck.
         let connection = workers
             .carry_out(home, async {
                 Connection::new(Arc::default(), Run::default())

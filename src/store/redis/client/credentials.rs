@@ -1,4 +1,4 @@
-//! By what a server knows the gateway, and the gateway the server.
+//! Credentials for Redis servers and sentinels: the login, and the TLS files.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,67 +17,67 @@ use crate::{
     tls::{ClientFiles, PemFile, TlsError},
 };
 
-/// By what servers know the gateway, and the gateway the servers: as the files say now.
+/// The login and the TLS files for connections to servers. The files are read again when they have changed.
 pub(crate) struct Credentials {
     login: RedisLogin,
-    /// The file with the password, and the key of the configuration that names it.
+    /// The file with the password, and the configuration key that names it.
     password_file: Option<(&'static str, PathBuf)>,
     tls: Option<ClientFiles>,
-    /// What was read last.
+    /// The credentials that were read last, with the stamps of their files.
     read: Mutex<Option<(Vec<FileStamp>, LoadedCredentials)>>,
 }
 
-/// What a connection is made with.
+/// The login and the TLS settings for a new connection.
 #[derive(Clone)]
 pub(crate) struct LoadedCredentials {
     pub(crate) login: RedisLogin,
     pub(crate) tls: Option<TlsConnector>,
 }
 
-/// Why there is nothing to connect with. Shows nothing of what is in a file.
+/// Why the credentials cannot be used. The text shows nothing of a file's content.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The password cannot be read.
+    /// The password file cannot be used.
     #[error("{key} cannot be used: {} {reason}", path.display())]
     Password {
-        /// The key of the configuration that names the file.
+        /// The configuration key that names the file.
         key: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be used.
         reason: PasswordError,
     },
-    /// TLS cannot be spoken.
+    /// The TLS files cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// No certificate can be for the host.
+    /// The host is no name that a certificate could contain.
     #[error("{host} is no name that a certificate could have: {reason}")]
     Host {
-        /// The host.
+        /// The host in the store's URL.
         host: String,
-        /// Why.
+        /// Why the host is no valid name.
         reason: InvalidDnsNameError,
     },
 }
 
-/// What is wrong with a file that should hold a password.
+/// Why a password file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// It cannot be read, or is not UTF-8.
+    /// The file cannot be read, or is not UTF-8.
     #[error("cannot be read: {0}")]
     Unreadable(FileError),
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("is empty")]
     Empty,
-    /// It is some other file.
+    /// The file is too long for a password, so it is probably another file.
     #[error("is longer than {MAX_PASSWORD} bytes, and so no password")]
     TooLong,
 }
 
-/// No password is longer; a longer file is another file.
+/// Maximum size of a password file, in bytes.
 const MAX_PASSWORD: u64 = 4_096;
 
-/// The name that must be in the certificate of a server.
+/// The name that the certificate of a server must contain.
 pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, CredentialsError> {
     let host = node.host().to_owned();
     ServerName::try_from(host.clone()).map_err(|reason| CredentialsError::Host { host, reason })
@@ -86,7 +86,7 @@ pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, Crede
 // === impl Credentials ===
 
 impl Credentials {
-    /// Of a server that has locks. Reads no file yet.
+    /// Credentials for the servers that store the locks. Reads no file yet.
     pub(crate) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
         let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
         let login = RedisLogin {
@@ -97,7 +97,7 @@ impl Credentials {
         Self::new(login, file, config)
     }
 
-    /// Of the sentinels, who are told nothing of the login to Redis. Reads no file yet.
+    /// Credentials for the sentinels, which get nothing of the login to Redis. Reads no file yet.
     pub(crate) fn of_sentinels(redis: &RedisLogin, config: &RedisConfig) -> Self {
         let user = Some(config.sentinel.username.clone()).filter(|user| !user.is_empty());
         let login = RedisLogin {
@@ -129,18 +129,18 @@ impl Credentials {
         self.tls.is_some()
     }
 
-    /// Whether the server is reached over TLS and sees no certificate of ours.
+    /// Whether the server is reached over TLS without a client certificate.
     pub(crate) fn shows_no_certificate(&self) -> bool {
         self.tls
             .as_ref()
             .is_some_and(|files| files.identity.is_none())
     }
 
-    /// What to connect with now. Files that have changed and cannot be used leave in place what was
-    /// read before. It may read files: not on a thread that serves callers.
+    /// The credentials for a new connection. If a changed file cannot be used, the credentials that were read before
+    /// stay in use. May read files, so a thread that serves requests must not call this.
     pub(crate) fn current(&self) -> Result<LoadedCredentials, CredentialsError> {
         let mut last = self.read.lock();
-        // Before they are read: a change in between is seen.
+        // Taken before the files are read: otherwise a change in between would go unnoticed.
         let stamps = self.stamps();
         if let Some((then, loaded)) = &*last
             && *then == stamps
@@ -185,7 +185,7 @@ impl Credentials {
     }
 }
 
-/// Finds out whether there is everything to connect to a store with. It reads files.
+/// Checks that the credentials for the servers of a store can be used. Reads files.
 pub fn check_credentials(url: &StoreUrl, config: &RedisConfig) -> Result<(), CredentialsError> {
     let Some(url) = url.servers() else {
         return Ok(());
@@ -201,7 +201,7 @@ pub fn check_credentials(url: &StoreUrl, config: &RedisConfig) -> Result<(), Cre
     Ok(())
 }
 
-/// All of a file but the line break at its end.
+/// Reads a password file, without the line break at its end.
 fn read_password(path: &Path) -> Result<String, PasswordError> {
     let text = bounded_file::read_text(path, MAX_PASSWORD);
     let mut text = text.map_err(|error| match error {
@@ -227,7 +227,7 @@ mod tests {
         Credentials::of_redis(&login, config)
     }
 
-    /// A file for a password that is not there yet, and a configuration that names it.
+    /// The path of a password file that does not exist yet, and a configuration that names it.
     fn with_file() -> (TempDir, PathBuf, RedisConfig) {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("password");

@@ -1,6 +1,6 @@
 //! Sends a script until its outcome is known or the deadline has passed.
 //!
-//! What certainly did not happen is tried again for a short while. What may have happened is sent
+//! A command that certainly had no effect is retried for a short while. A command that may have had an effect is sent
 //! again until the deadline: every script recognises its own repetition.
 
 use std::{collections::HashSet, sync::Arc};
@@ -25,40 +25,40 @@ use super::{
     topology::Topology,
 };
 
-/// Carries commands to the servers of a store.
+/// Sends commands to the servers of a store.
 pub(crate) struct Dispatch {
     pub(crate) topology: Topology,
     pub(crate) command_timeout: Duration,
-    /// The keys that the scripts of the store read for a lock, with the types that they have, given what the script
-    /// answers with.
+    /// Returns the keys of a lock that the scripts read, each with the Redis type that it should have. The second
+    /// argument is the echo of the script.
     typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
-    /// Why messages cannot be subscribed to there, if that is refused for good.
+    /// Why the server refuses subscriptions, if it refuses them permanently.
     pub(crate) unsubscribed: Mutex<Option<String>>,
     deadline: Duration,
 }
 
-/// Which copy of a command is sent.
+/// Whether a command is sent for the first time or again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
-    /// No earlier copy can arrive.
+    /// No earlier copy of the command can arrive at a server.
     First,
-    /// An earlier copy may have been carried out, or may yet be.
+    /// An earlier copy of the command may have been carried out, or may yet be.
     Again,
 }
 
-/// A reply, with what it takes to judge it.
+/// The reply to a script, and whether an earlier copy of the script may have been carried out.
 pub(crate) struct DispatchReply {
     pub(crate) reply: Reply,
-    /// Why there was more than one copy, if an earlier one may have been carried out.
+    /// Why an earlier copy of the script got no reply, if that copy may have been carried out.
     pub(crate) earlier: Option<Uncertainty>,
 }
 
-/// How long a caller waits for a server that refuses or does not listen: long enough for a restart,
-/// short enough for a caller to be told that nothing happened and to do something else.
+/// How long a command without effect is retried while the server refuses it or is unreachable: long enough for a
+/// restart, short enough for a caller to be told that nothing happened and to do something else.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// The longest pause before the first repetition; it doubles with each.
+/// Maximum pause before the first retry; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// The longest pause.
+/// Upper bound of the pauses between retries.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 // === impl Dispatch ===
@@ -78,18 +78,18 @@ impl Dispatch {
         }
     }
 
-    /// When the outcome of all that is sent for a request that begins now must be known.
+    /// Deadline of a request that begins now: by then the outcome of all its commands must be known.
     pub(crate) fn limit(&self) -> Instant {
         Instant::now() + self.deadline
     }
 
-    /// How much of a request's time is kept for undoing what it has done.
+    /// Part of a request's time that is reserved for undoing its own changes.
     pub(crate) fn reserve(&self) -> Duration {
         self.command_timeout.min(self.deadline / 4)
     }
 
-    /// Runs a script on the keys of a lock. `fill` appends the arguments, and keys that the script does not name by
-    /// itself.
+    /// Runs a script on the keys of a lock, with retries. `fill` appends the arguments, and the keys that are not in
+    /// the script's own list.
     pub(crate) async fn run<F>(
         &self,
         script: &Script,
@@ -131,7 +131,7 @@ impl Dispatch {
             let (until, error) = match tried {
                 Ok(reply) => return Ok(DispatchReply { reply, earlier }),
                 Err(Failure::Unknown(Uncertainty::UnexpectedReply(what))) => {
-                    // Whatever answers there is no Redis that runs our scripts.
+                    // The server is no Redis that runs our scripts: a retry would get the same reply.
                     return Err(Uncertainty::UnexpectedReply(what).into());
                 }
                 Err(Failure::Unknown(why)) => {
@@ -162,8 +162,8 @@ impl Dispatch {
         }
     }
 
-    /// Sends one copy; if its slot is being moved, and the script can do with the lock alone, with that key
-    /// alone.
+    /// Sends one copy of a script. If its slot is being moved, a script that can do so runs with the lock's key
+    /// alone, or with the keys of its shared leases.
     async fn send_in_any_form(
         &self,
         script: &Script,
@@ -190,7 +190,8 @@ impl Dispatch {
         Ok(reply)
     }
 
-    /// Why a script was refused that was to answer with `echo`.
+    /// Converts the refusal of a script to an error of the store. `echo`: what the script's reply would have
+    /// repeated.
     pub(crate) async fn refused(
         &self,
         failure: Failure,
@@ -210,7 +211,7 @@ impl Dispatch {
 
 // === impl Pauses ===
 
-/// Pauses with full jitter, so that the callers of a server that comes back do not come together.
+/// Pauses between retries, with full jitter, so that callers do not all reach a recovering server at once.
 pub(crate) struct Pauses {
     longest: Duration,
 }
@@ -225,13 +226,13 @@ impl Pauses {
     pub(crate) fn next(&mut self) -> Duration {
         let longest = self.longest;
         self.longest = (longest * 2).min(LONGEST_PAUSE);
-        // Without randomness callers come together, which is no reason to fail.
+        // Without randomness all callers pause equally long, which is no reason to fail.
         let share = getrandom::u32().unwrap_or(u32::MAX / 2);
         longest.mul_f64(f64::from(share) / f64::from(u32::MAX))
     }
 }
 
-/// Keeps something going for each server of the store, until that is given up.
+/// Runs `go` for each server of the store, also for servers that join later, until that server is disconnected.
 pub(crate) async fn on_each(
     dispatch: &Dispatch,
     go: impl Fn(Arc<Shard>) -> BoxFuture<'static, ()> + Send,
@@ -243,7 +244,7 @@ pub(crate) async fn on_each(
         let mut shards = dispatch.topology.shards();
         shards.retain(|shard| !shard.disconnected.is_cancelled());
         for shard in shards {
-            // While this shard is in use, no other one has the same address in memory.
+            // The address in memory identifies the shard: no other shard has it while this one is in use.
             let place = Arc::as_ptr(&shard).addr();
             if served.insert(place) {
                 let going_on = go(Arc::clone(&shard));
@@ -268,35 +269,36 @@ pub(crate) async fn on_each(
 
 // === Sending ===
 //
-// Sends commands to whichever server has their slot, once, and goes where that one points.
+// Sends each command once to the server that has its slot, and follows the redirects of that server.
 //
-// A slot that is being moved to another server of a cluster is in two places, key by key. A command
-// of one key goes where the key is: the server that gives the slot away points to the other one if it
-// has it no more. A script of several keys is carried out where all of them are that it names. So it
-// names one more that never is (`Keys::absent`), and is carried out nowhere as long as the slot is
-// being moved: it could come upon a key of its slot that has gone ahead or stayed behind, when it has
-// written already. Some scripts can do with the lock alone, which exists as long as the lease does.
+// While a slot is being moved to another server of a cluster, each key of the slot is on one of the two servers. A
+// command with one key reaches that key: the old server redirects to the new one if it does not have the key any
+// more. A script with several keys runs only on a server that has all the keys that it names. So each script that
+// writes names one more key, which never exists (`Keys::absent`), and runs nowhere while the slot is being moved.
+// Otherwise it could miss a key that is on the other server after it has already written. Some scripts can run with
+// the lock's key alone, which exists as long as the lease does.
 
-/// Which keys a script names.
+/// Which keys one call of a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyForm {
-    /// All.
+    /// All keys of the script, and in a cluster the key that never exists if the script writes.
     Whole,
-    /// The lock, which is its first, while its slot is being moved.
+    /// Only the lock's key, which is the script's first; used while the slot is being moved.
     LockAlone,
-    /// The lock and the keys of those who share it, which exist as long as it does, while its slot is being moved.
+    /// Only the lock's key and the keys of its shared leases, which exist as long as the lock does; used while the
+    /// slot is being moved.
     SharedAlone,
 }
 
-/// The key that every script names first.
+/// The lock's key, which every script names first.
 const LOCK_ALONE: &[KeyOfLock] = &[Keys::lock];
-/// How often a command goes where a server points before it is tried again from the beginning.
+/// Maximum number of servers that one copy of a command goes to by redirects, before it is retried from the start.
 const REDIRECTS: usize = 4;
 
 // === impl Dispatch ===
 
 impl Dispatch {
-    /// Sends one copy of a script.
+    /// Sends one copy of a script to the server that has its slot, and follows redirects.
     async fn once(
         &self,
         (script, form): (&Script, KeyForm),
@@ -343,7 +345,8 @@ impl Dispatch {
         Err(redirect_loop())
     }
 
-    /// Sends one copy of a script with so many keys on a connection. One that the server does not know is sent in full.
+    /// Sends one copy of a script with `keys` keys on a connection. If the server does not know the script, sends its
+    /// full text.
     async fn script_on(
         &self,
         (destination, connection): (&Destination, Connection),
@@ -369,8 +372,8 @@ impl Dispatch {
         }
     }
 
-    /// Sends one copy of a script to a server of its own, on a connection that was looked at before. `fill` appends its
-    /// keys, too.
+    /// Sends one copy of a script to a given server, on a connection that the caller has checked. `fill` appends the
+    /// script's keys as well.
     pub(crate) async fn once_on(
         &self,
         (shard, connection): (&Arc<Shard>, Connection),
@@ -384,7 +387,7 @@ impl Dispatch {
             .await
     }
 
-    /// Sends a plain command of one key, once, beginning at a server.
+    /// Sends a plain command with one key once, first to `destination`, and follows redirects.
     async fn plain(
         &self,
         mut destination: Destination,
@@ -404,8 +407,8 @@ impl Dispatch {
         Err(redirect_loop())
     }
 
-    /// Sends a message, once. It is of no key: any server takes it, and those of a cluster tell each
-    /// other.
+    /// Publishes a message, once. A message has no slot: any server accepts it, and the servers of a cluster pass it
+    /// on to each other.
     pub(crate) async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
         let command = Command::new("PUBLISH").with(channel).with(message);
         let shard = self.topology.pubsub_shard()?;
@@ -423,7 +426,7 @@ impl Dispatch {
         shard.connection(limit).await?.send(command, limit).await
     }
 
-    /// Asks a server for a section of INFO. Nothing if its answer is no text.
+    /// Asks a server for a section of INFO. `None` if the reply is no text.
     pub(crate) async fn info(
         &self,
         shard: &Shard,
@@ -450,8 +453,8 @@ impl Dispatch {
             .await
     }
 
-    /// The same for commands of one key each, with their slots: those for which the server points to
-    /// another one are sent there.
+    /// Sends plain commands with one key each to a server together, once. A command that the server redirects is sent
+    /// to the other server.
     pub(crate) async fn batch(
         &self,
         shard: &Shard,
@@ -463,7 +466,7 @@ impl Dispatch {
             let Value::ServerError(error) = &*reply else {
                 continue;
             };
-            // Few: of a slot that is being moved, or has just been.
+            // Sent one by one: redirects are few, and happen only for a slot that is being moved or was just moved.
             if let Failure::Elsewhere(redirect) = answered(error) {
                 let destination = self.topology.follow(slot, &redirect, shard)?;
                 *reply = self.plain(destination, slot, command).await?;
@@ -485,13 +488,13 @@ fn redirect_loop() -> Failure {
 
 // === Foreign keys ===
 //
-// Finds out which key of a lock is not ours.
+// Finds the key of a lock that holds a value of a type that no gateway writes.
 
 // === impl Dispatch ===
 
 impl Dispatch {
-    /// Names the key that made a script answer WRONGTYPE which was to answer with `echo`. Such a script has
-    /// written nothing.
+    /// Finds the key whose type made a script answer WRONGTYPE; such a script has written nothing. `echo`: what the
+    /// script's reply would have repeated.
     async fn find_foreign_key(&self, keys: &Keys, echo: &str, limit: Instant) -> StoreError {
         for (key, ours) in (self.typed_keys)(keys, echo) {
             let command = Command::new("TYPE").with(&key);

@@ -1,4 +1,5 @@
-//! Makes connections to one server: reaches it, speaks TLS where that is asked for, logs in, and subscribes to channels.
+//! Opens connections to one server: connects, negotiates TLS if it is configured, logs in, and subscribes to
+//! channels.
 
 use std::{
     io,
@@ -38,25 +39,26 @@ use super::{
     script::Command,
 };
 
-/// Where to connect to, and who owns the connections.
+/// The address of one server, and the connections that were opened to it.
 pub(crate) struct Endpoint {
     node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    /// Whether all connections must lead to one run of one server, which is asked for its run first.
+    /// Whether all connections must lead to the same run of one server. If so, each connection asks for the run
+    /// first.
     one_server: bool,
     identity: Identity,
-    /// Told when a connection was lost.
+    /// Notified when a connection was lost.
     pub(super) lost: Arc<Notify>,
     /// The connections that are open.
     open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
-    /// The tasks that move bytes, one for each connection. They outlive every other task, because
-    /// what is given back at the very end needs them; closing the store ends them.
+    /// The driver tasks, one for each connection. They outlive all other tasks, because undelivered leases are
+    /// released at the very end; closing the store ends them.
     drivers: TaskTracker,
     closing: CancellationToken,
 }
 
-/// A connection as bytes.
+/// The byte stream of a connection, with or without TLS.
 type Wire = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 // === impl Endpoint ===
@@ -81,7 +83,7 @@ impl Endpoint {
         }
     }
 
-    /// The same; it does not matter whether its connections lead to one server.
+    /// The same endpoint, but its connections may lead to different servers.
     pub(crate) fn for_any_server(self) -> Self {
         Self {
             one_server: false,
@@ -89,7 +91,7 @@ impl Endpoint {
         }
     }
 
-    /// Where it is.
+    /// Address of the server.
     pub(crate) fn node(&self) -> &RedisNode {
         &self.node
     }
@@ -109,12 +111,12 @@ impl Endpoint {
         self.in_time(open).await
     }
 
-    /// What readiness says of where the address leads, although a connection could be made.
+    /// Readiness warning about where the address leads, which applies although connections can be opened.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         self.identity.warning()
     }
 
-    /// Ends at the latest when the time is over, or when the server is not used any more.
+    /// Waits for a connect, but at most until the connect timeout has passed or the endpoint is disconnected.
     async fn in_time<T>(
         &self,
         connecting: impl Future<Output = Result<T, Unavailability>>,
@@ -141,8 +143,8 @@ impl Endpoint {
         Unavailability::Connect(format!("no {tls}connection within {ms} ms"))
     }
 
-    /// Connects to the server to which all other connections lead. Answers also what is cancelled when those are
-    /// closed.
+    /// Opens a connection to the same run as all other connections. Also returns the token that is cancelled when
+    /// those connections are closed.
     async fn reach(&self) -> Result<(Wire, Run, CancellationToken), Unavailability> {
         loop {
             self.settle().await?;
@@ -166,12 +168,12 @@ impl Endpoint {
         }
     }
 
-    /// Finds out where the address leads, if that is in doubt.
+    /// Opens several connections to find out which server the address leads to, if that is in doubt.
     async fn settle(&self) -> Result<(), Unavailability> {
         let _turn = self.identity.turn.lock().await;
         if let Some(connections) = self.identity.doubt()? {
             let dialled = join_all((0..connections).map(|_| self.dial())).await;
-            // All of them are open until now, whatever balances them over servers.
+            // All of these connections stay open until now, so that a proxy spreads them over all of its servers.
             let runs = dialled.into_iter().map(|it| Ok(it?.1)).collect();
             if self.identity.settle(runs) {
                 let node = &self.node;
@@ -182,13 +184,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Connects, logs in, and makes sure that the server takes part before anything is sent that may be carried
-    /// out: one that is frozen, full or protected accepts a connection all the same.
+    /// Connects, logs in, and waits for the replies of the server before any command with an effect is sent: a server
+    /// that is frozen, full or protected accepts a connection all the same.
     async fn dial(&self) -> Result<(Wire, Run), Unavailability> {
         let failed = |error: io::Error| Unavailability::Connect(error.to_string());
         let credentials = Arc::clone(&self.credentials);
         let loaded = spawn_blocking(move || credentials.current()).await;
-        // Only the end of the runtime stops it.
+        // The blocking task fails only when the runtime ends.
         let loaded = loaded.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
         let LoadedCredentials { login, tls } =
             loaded.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
@@ -210,16 +212,17 @@ impl Endpoint {
     }
 
     async fn greet(&self, wire: &mut Wire, login: &RedisLogin) -> Result<Run, Unavailability> {
-        // Before the answer: whatever the server says, it is no younger then.
+        // Taken before the reply comes, so that the time of the round trip counts as uptime.
         let asked = Instant::now();
         let mut greeting = Vec::new();
         for command in self.greeting(login) {
             command.write_to(&mut greeting);
         }
-        // A server may say that it is full, and close, before it is asked anything.
+        // A write error is ignored: a server that is full may say so and close before it reads anything.
         let _sent = wire.write_all(&greeting).await.and(wire.flush().await);
         let (mut replies, mut input) = (Replies::default(), BytesMut::new());
-        // In their order: a server that refuses a client says so once, whatever it was sent, and closes.
+        // The replies are read one by one: a server that refuses a client says so once, whatever the client sent, and
+        // closes.
         let mut next = async || loop {
             match replies.next(&mut input) {
                 Ok(Some(reply)) => return Ok(reply),
@@ -239,8 +242,8 @@ impl Endpoint {
         }
         match next().await? {
             Value::BulkString(info) => Ok(Run::read(&String::from_utf8_lossy(&info), asked)),
-            // Where the server may not be asked, it does not say; where it just cannot answer, another
-            // connection is to ask it.
+            // If the user may not send INFO, the run is unknown. If the server cannot answer at the moment, this
+            // connection fails, so that another one asks again.
             Value::ServerError(error) => match answered(&error) {
                 Failure::Transient(why) => Err(why),
                 _ => Ok(Run::default()),
@@ -249,7 +252,7 @@ impl Endpoint {
         }
     }
 
-    /// What is said first on a connection, all at once.
+    /// The commands that are sent first on a connection, all at once.
     fn greeting(&self, login: &RedisLogin) -> Vec<Command> {
         let mut commands = Vec::new();
         if let Some(password) = &login.password {
@@ -266,13 +269,13 @@ impl Endpoint {
         commands
     }
 
-    /// Starts the task that moves the bytes of a connection.
+    /// Starts the driver task of a connection.
     fn drive(&self, shared: &Arc<ConnectionShared>, stream: Wire, connections: &CancellationToken) {
         let mut open_connections = self.open_connections.lock();
         open_connections.retain(|shared| shared.strong_count() > 0);
         open_connections.push(Arc::downgrade(shared));
         drop(open_connections);
-        // They may have been closed before this connection was listed.
+        // The connections may have been closed before this one was listed, which would then stay open.
         if connections.is_cancelled() {
             shared.close();
         }
@@ -285,14 +288,14 @@ impl Endpoint {
         });
     }
 
-    /// A connection of its own that listens to channels.
+    /// Opens a separate connection that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
     ) -> Result<PubSubConnection, Unavailability> {
         let open = async {
             let (wire, _run, disconnected) = self.reach().await?;
-            // It is logged in.
+            // The stream is logged in already, so the library gets no login.
             let subscription = PubSub::new(&RedisConnectionInfo::default(), wire).await;
             let mut connection = subscription.map_err(|error| refused(&error))?;
             let subscribed = connection.subscribe(channels).await;
@@ -305,8 +308,8 @@ impl Endpoint {
         self.in_time(open).await
     }
 
-    /// The connection has ended before the server said anything. A server that misses a certificate says so when it
-    /// has come to TLS.
+    /// The error for a connection that ended before the server replied. A server that requires a client certificate
+    /// may close the connection like this, after TLS has begun.
     fn closed(&self) -> Unavailability {
         let hint = if self.credentials.shows_no_certificate() {
             "; it may want a certificate, which redis.tls.cert_file names"
@@ -316,7 +319,7 @@ impl Endpoint {
         Unavailability::Connect(format!("the server closed the connection{hint}"))
     }
 
-    /// Gives the server up: from now on nothing is sent to it, and every connection ends.
+    /// Stops using the server: nothing more is sent to it, and every connection ends.
     pub(crate) fn disconnect(&self) {
         self.closing.cancel();
         self.close_connections();
@@ -329,7 +332,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes every connection, whoever still has one.
+    /// Closes every connection, even those that are still in use.
     pub(crate) async fn close(&self) {
         self.disconnect();
         self.drivers.close();
@@ -339,15 +342,16 @@ impl Endpoint {
 
 // === Login ===
 //
-// Why a server is not logged in to.
+// Judges the replies to the first commands on a connection, and names the reason if the login failed.
 
-/// Why the server takes no connection of this gateway, and closes it: it has too many clients, or is protected.
+/// The reason why the server refuses and closes the connection: it has too many clients, or is in protected mode.
+/// `None` for any other error.
 fn turned_away(error: &ServerError) -> Option<Unavailability> {
     let is_full = error.details().is_some_and(tells_of_too_many_clients);
     (is_full || error.code() == "DENIED").then(|| answered(error).reason())
 }
 
-/// What the server says to a login may repeat the password, so of its text nothing is passed on.
+/// Judges the reply to AUTH. Its text may repeat the password, so none of it is passed on.
 fn judge_login(reply: Value) -> Result<(), Unavailability> {
     let why = match reply {
         Value::Okay => return Ok(()),
@@ -366,7 +370,7 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
         return Err(why);
     }
     let detail = error.details().unwrap_or_default();
-    // A cluster says the latter for any database but the first.
+    // A cluster replies with the second text for any database but 0.
     let has_none = detail.contains("DB index") || detail.contains("SELECT is not allowed");
     let why = if has_none {
         format!(
@@ -377,7 +381,7 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
     } else if detail.contains("no permissions to run the 'select'") {
         format!("the user may not choose database {database}; give it +select, or use database 0")
     } else {
-        // Going by its code alone, since its text may repeat the password.
+        // Only the code of the error is used, because its text may repeat the password.
         match Failure::of(error.code(), "") {
             Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
                 format!("the server refuses the login: {}", error.code())
@@ -388,8 +392,8 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
     Err(Unavailability::Misconfigured(why))
 }
 
-/// What a server answers to PING. Whatever it is, if only that it is busy or that the user may not ask, it
-/// answers.
+/// Judges the reply to PING. Nearly any reply will do, even that the server is busy or that the user may not send
+/// PING: such a server answers.
 fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     let Value::ServerError(error) = reply else {
         return Ok(());
@@ -402,8 +406,8 @@ fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     }
 }
 
-/// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
-/// connection broke off may.
+/// The reason for a failed TLS handshake. A refused certificate is a wrong configuration; a lost connection may be
+/// temporary.
 fn no_tls(error: &io::Error) -> Unavailability {
     if let Some(why) = distrust(error, "redis.tls.ca_file") {
         return Unavailability::Misconfigured(format!(
@@ -422,7 +426,7 @@ fn no_tls(error: &io::Error) -> Unavailability {
     }
 }
 
-/// Why a channel cannot be listened to.
+/// The reason why a subscription failed.
 fn refused(error: &RedisError) -> Unavailability {
     let code = error.code().unwrap_or_default();
     match Failure::of(code, error.detail().unwrap_or_default()) {
@@ -435,20 +439,20 @@ fn refused(error: &RedisError) -> Unavailability {
 
 // === Subscriptions ===
 
-/// A connection that listens to channels.
+/// A connection that is subscribed to channels.
 pub(crate) struct PubSubConnection {
     connection: PubSub,
-    /// Cancelled when the server is given up.
+    /// Cancelled when the connections to the server are closed.
     disconnected: CancellationToken,
 }
 
-/// How often it is found out whether the connection still carries anything.
+/// How long a subscribed connection pauses between PINGs, and how long each reply may take.
 const PING: Duration = Duration::from_secs(2);
 
 // === impl PubSubConnection ===
 
 impl PubSubConnection {
-    /// What is published, until the connection is lost or silent, or the server is given up.
+    /// The published messages, until the connection is lost, no longer answers, or is closed by the gateway.
     pub(crate) fn messages(self) -> impl Stream<Item = String> + Send + 'static {
         let (mut requests, messages) = self.connection.split();
         let disconnected = self.disconnected;
@@ -464,8 +468,8 @@ impl PubSubConnection {
     }
 }
 
-/// Ends when a connection does not answer any more: it may be lost without a sign. Any answer will do, a refusal
-/// included.
+/// Waits until the connection no longer answers PING: a connection may be lost without a sign. Any reply will do,
+/// even a refusal.
 async fn until_silent(requests: &mut PubSubSink) {
     loop {
         sleep(PING).await;
@@ -482,7 +486,7 @@ mod tests {
     use super::{super::pool::Route, *};
     use crate::config::{Millis, RedisConfig, StoreUrl};
 
-    /// What is told of a server that says this to whoever connects, and closes the connection.
+    /// The connect error for a server that sends `greeting` to its client and closes the connection.
     async fn told_of_one_that_says(greeting: &str) -> Unavailability {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

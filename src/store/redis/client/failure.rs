@@ -1,5 +1,4 @@
-//! The table: what each error of Redis means for the command that got it, and where one points that says that
-//! another server has the slot.
+//! The table of Redis errors: what each error means for its command, and which server a redirect names.
 
 use std::fmt;
 
@@ -8,52 +7,53 @@ use crate::{
     store::{StoreError, Unavailability, Uncertainty},
 };
 
-/// Why one try of a command has no answer.
+/// Why one copy of a command got no usable reply, and whether the command may have had an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nothing happened, and it may be different in a moment.
+    /// The command had no effect, and a retry may succeed.
     Transient(Unavailability),
-    /// Nothing happened because this server is not the one that takes writes: look for the right
-    /// one, by a new connection.
+    /// The command had no effect because this server does not accept writes: retry on a new connection, to the right
+    /// server.
     WrongNode(Unavailability),
-    /// Nothing happened: another server of the cluster has the slot, or what is not here of it any
-    /// more.
+    /// The command had no effect: another server of the cluster has the slot, or has the keys of the slot that this
+    /// server does not have any more.
     Elsewhere(Redirect),
-    /// Nothing happened: the slot is being moved to another server, and not all keys that were named
-    /// are in one place.
+    /// The command had no effect: the slot is being moved to another server, and the keys of the command are not all
+    /// on one server.
     Moving(Unavailability),
-    /// Nothing happened, and asking again would not help.
+    /// The command had no effect, and a retry would not help.
     Refused(Unavailability),
-    /// Nothing happened: the server does not know the script yet.
+    /// The command had no effect: the server does not know the script yet.
     NoScript,
-    /// Nothing happened: a key holds another type than ours.
+    /// The command had no effect: a key holds a value of another type than the gateway writes.
     WrongType,
-    /// It may have happened, or may yet happen.
+    /// The command may have had an effect, or may yet have one.
     Unknown(Uncertainty),
 }
 
-/// The ACL line of a gateway's user: every command that is sent, and every one that a script uses. (That of the nodes
-/// of a quorum is [`NODE_ACL_LINE`].)
+/// The ACL line of a gateway's user, with every command that the gateway or one of its scripts uses. (The line for
+/// the nodes of a quorum is [`NODE_ACL_LINE`].)
 pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
     +mget +getdel +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +setbit +bitpos +hset +hget +hmget +hvals +hlen +hdel +zadd +zcard +zcount +zrange +zrem \
     +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots";
 
-/// The same at the nodes of a quorum, which run scripts of their own.
+/// The ACL line of a gateway's user at the nodes of a quorum, which run scripts of their own.
 pub(crate) const NODE_ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +get +set +del +pttl +pexpireat \
     +hset +hmget +hlen +hdel +zadd +zscore +zrange +zrem +publish +subscribe +ping";
 
-/// How a text begins that tells of a missing permission.
+/// Prefix of each error text about a missing permission.
 pub(crate) const LACKS_PERMISSION: &str = "the user lacks a permission";
-/// How much of a server's text is passed on. Its errors are a line; a script's traceback is not.
+/// Maximum length, in bytes, of a server's error text that is passed on. An error is one line; a script's traceback
+/// is more.
 const LONGEST_TEXT: usize = 200;
 
 // === impl Failure ===
 
 impl Failure {
-    /// Looks up an error by its code and its text.
+    /// Looks up what an error of Redis means, by its code and its text.
     pub(crate) fn of(code: &str, text: &str) -> Self {
         let text = shorten(text);
         let refused = |what: &str| Unavailability::Refused(format!("{code}: {what}"));
@@ -82,16 +82,16 @@ impl Failure {
             ),
             "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
             "NOPERM" => Self::misconfigured(format!("{LACKS_PERMISSION}: {text}")),
-            // NOPERM inside a script has no code of its own. Redis 7.0 has the first wording, later
-            // versions and Valkey the second. The probe recognizes a missing permission in any wording.
+            // A missing permission inside a script has no error code of its own. Redis 7.0 has the first wording,
+            // later versions and Valkey the second. The probe recognizes a missing permission in any wording.
             "ERR"
                 if text.starts_with("The user executing the script")
                     || text.starts_with("ACL failure in script") =>
             {
                 Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
             }
-            // A command that the server does not have, or that was renamed. Its arguments, which
-            // follow in the text, are not passed on.
+            // The server does not have the command, or it was renamed. The arguments follow in the text; they may be
+            // secret, so they are not passed on.
             "ERR" if text.starts_with("unknown command") => {
                 let name = text.split(',').next().unwrap_or_default();
                 Self::misconfigured(format!("the server refuses: {name}"))
@@ -99,22 +99,23 @@ impl Failure {
             "ERR" if text.starts_with("Unknown") && text.contains("command called from script") => {
                 Self::misconfigured("the server lacks a command that the scripts use".to_owned())
             }
-            // What a script names its keys by is declared, and they are not.
+            // Scripts build further key names from the keys that they declare. This server allows only declared keys.
             "ERR" if text.contains("undeclared key") => Self::misconfigured(
                 "the server refuses keys that a script does not declare".to_owned(),
             ),
-            // A slot that is being moved: of the scripts that come upon such a key, none writes.
+            // The slot is being moved. No script that can reach such a key writes, so the script had no effect.
             "ERR" if text.starts_with("Script attempted to access a non local key") => {
                 Self::Moving(Unavailability::Refused(
                     "the slot is being moved".to_owned(),
                 ))
             }
-            // Not in the table: a script may have stopped half-way.
+            // Any other error may come from a script that stopped half-way.
             _ => Self::Unknown(Uncertainty::UnexpectedReply(format!("{code} {text}"))),
         }
     }
 
-    /// Why there is no answer, where asking changes nothing.
+    /// The reason for the failure of a command that changes nothing, where an unknown outcome is only a missing
+    /// reply.
     pub(crate) fn reason(self) -> Unavailability {
         match self {
             Self::Transient(why)
@@ -135,7 +136,7 @@ impl Failure {
     }
 }
 
-/// What a command answers that failed so, when it is not tried again.
+/// The error that a caller gets when the command is not retried.
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -145,12 +146,12 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// The server's words for a connection that it does not take.
+/// Whether an error text says that the server has its maximum number of clients.
 pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")
 }
 
-/// The text without the place in the script that Redis appends.
+/// The first line of an error text, shortened, without the script position that Redis appends.
 fn shorten(text: &str) -> &str {
     let text = text.lines().next().unwrap_or_default();
     let text = match text.rsplit_once(" script: ") {
@@ -161,13 +162,13 @@ fn shorten(text: &str) -> &str {
     &text[..end]
 }
 
-/// Word of a server that another one has a slot.
+/// A server's redirect (MOVED or ASK) to the server that has a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
-    /// Whether it counts for this command alone: the slot is on its way to the other one, and what was asked for is not
-    /// here. Else the other one has the slot from now on.
+    /// Whether the redirect counts for this command alone (ASK): the slot is being moved, and the server does not
+    /// have the key. Otherwise (MOVED) the other server has the slot from now on.
     pub(crate) asking: bool,
-    /// As the server names the other one; without a host: it is the one that was asked.
+    /// Host as the server names it; empty if it is the host of the server that sent the redirect.
     host: String,
     port: u16,
 }
@@ -175,7 +176,7 @@ pub(crate) struct Redirect {
 // === impl Redirect ===
 
 impl Redirect {
-    /// Reads `SLOT HOST:PORT`, which follows MOVED or ASK. Which slot it is whoever asked knows.
+    /// Reads `SLOT HOST:PORT`, which follows MOVED or ASK. The slot is not kept, because the caller knows it.
     pub(crate) fn read(code: &str, text: &str) -> Option<Self> {
         let (slot, node) = text.split_once(' ')?;
         slot.parse::<u16>().ok()?;
@@ -184,7 +185,7 @@ impl Redirect {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
-        // By which a server says that it does not know.
+        // A server sends `?` as the host if it does not know the address.
         if host == "?" {
             return None;
         }
@@ -196,7 +197,7 @@ impl Redirect {
         })
     }
 
-    /// Where that is, said by this server.
+    /// Address of the server that the redirect names. `by`: the server that sent the redirect.
     pub(crate) fn node(&self, by: &RedisNode) -> RedisNode {
         let host = if self.host.is_empty() {
             by.host()
@@ -206,7 +207,7 @@ impl Redirect {
         RedisNode::new(host, self.port)
     }
 
-    /// Why nothing happened, for one who knows one server only.
+    /// The reason for the failure, for a gateway that is configured for a single server.
     pub(crate) fn reason(&self) -> Unavailability {
         let said = if self.asking {
             "ASK: the slot is being moved to another node"
@@ -222,7 +223,7 @@ impl Redirect {
 // === impl Unavailability ===
 
 impl Unavailability {
-    /// The same, with the place that it was found at.
+    /// The same reason, prefixed with the place where it was found, such as a server's address.
     pub(super) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::Connect(what) => Self::Connect(format!("{place}: {what}")),
@@ -233,7 +234,7 @@ impl Unavailability {
     }
 }
 
-/// Says what to do about a refusal, if a permission is what is missing: of those in this line.
+/// Adds the ACL line that the user needs to a refusal, if the refusal is for a missing permission.
 pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
     match refusal {
         Unavailability::Misconfigured(what) if what.starts_with(LACKS_PERMISSION) => {
@@ -243,13 +244,13 @@ pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
     }
 }
 
-/// The lock was never what it had just been seen to be.
+/// The error when the lock changed hands after each inspection, before the command for that holder arrived.
 pub(crate) fn passes_too_fast() -> StoreError {
     let reason = "the lock passes on faster than it can be looked at".to_owned();
     Unavailability::Refused(reason).into()
 }
 
-/// Says what to do about a missing permission.
+/// Adds the ACL line that the user needs to a text about a missing permission.
 pub(crate) fn explain(missing: &str, acl_line: &str) -> String {
     format!("{missing}; give the user what it needs: {acl_line}")
 }
@@ -276,7 +277,7 @@ mod tests {
             ),
             ("NoScript", "NOSCRIPT", ""),
             ("WrongType", "WRONGTYPE", ""),
-            // What is not in the table may have happened.
+            // An error that is not in the table may have had an effect.
             ("Unknown", "ERR", "user_script:7: attempt to index"),
         ] {
             for code in codes.split(' ') {
@@ -318,7 +319,7 @@ mod tests {
                 "user_script:7: attempt to index script: 1, on @user",
                 "user_script:7: attempt to index",
             ),
-            // Valkey 9 names no script, and the sentence itself has the word.
+            // Valkey 9 names no script, and the text itself contains the word.
             (
                 "failure in script: of x script: on @user_script:1.",
                 "failure in script: of x",
@@ -337,7 +338,7 @@ mod tests {
             ("ASK", "3999 ::1:6381", "[::1]:6381"),
             ("ASK", "3999 [::1]:6381", "[::1]:6381"),
             ("MOVED", "0 node-1.example:7", "node-1.example:7"),
-            // Of a server that does not know by which name it is reached.
+            // A server that does not know its own host name sends an empty host.
             ("MOVED", "0 :6381", "asked:6381"),
         ] {
             let redirect = Redirect::read(code, text).unwrap();

@@ -1,11 +1,11 @@
-//! Which run of which server an address leads to.
+//! Tracks which run of which server an address leads to.
 //!
-//! A gateway decides at one server at a time. So each connection learns which run of which server it has
-//! reached before anything is asked of it. If that is another run than before, the server was started again, or
-//! the address leads to another server while the first one lives on (a proxy that was switched, a name that was
-//! given to another server). In both cases all connections are closed, and none is used before several that are
-//! made at once reach the same run. An address that leads to several servers in turn is refused, and is tried
-//! less often each time.
+//! A gateway must decide about locks at one server at a time. So each new connection learns which run of which server
+//! it has reached before any other command is sent on it. If the run is another one than before, the server was
+//! restarted, or the address leads to another server while the first one is still running (a proxy was switched, a
+//! name was given to another server). In both cases all connections are closed, and none is used until several
+//! connections that are opened at once reach the same run. An address that leads to several servers in turn is
+//! refused, and is tried less often each time.
 
 use std::sync::Arc;
 
@@ -18,72 +18,75 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::Unavailability;
 
-/// Which run of which server an address leads to.
+/// Tracks which run of which server an address leads to.
 pub(super) struct Identity {
-    /// Held while it is found out where the address leads.
+    /// Held while connections are opened to find out where the address leads.
     pub(super) turn: AsyncMutex<()>,
     state: Mutex<IdentityState>,
 }
 
 struct IdentityState {
     leads: Leads,
-    /// Cancelled when the connections that were made until then are closed.
+    /// Cancelled when the connections that were opened so far are closed.
     connections: CancellationToken,
-    /// When a connection last reached the run that is known.
+    /// When a connection last reached the known run.
     reached: Instant,
-    /// When a connection last reached another server than the one before.
+    /// When a connection last reached another server than the known one.
     moved: Option<Instant>,
-    /// How long to wait when the address leads to several servers again, and since when it has led to one.
+    /// How long to wait if the address leads to several servers again. `settled`: since when it has led to one
+    /// server.
     pause: Duration,
     settled: Instant,
 }
 
-/// Where an address leads.
+/// Which run of a server an address leads to, as far as that is known.
 enum Leads {
-    /// Nobody has connected yet.
+    /// No connection has been opened yet.
     Unknown,
-    /// To this run; `None` if the server does not say which it is.
+    /// To this run of a server; `None` if the server does not name its run.
     To(Option<RunId>),
-    /// Perhaps to several servers.
+    /// Perhaps to several servers: connections must show it before one is used.
     Doubtful {
-        /// Not before this is it tried again.
+        /// Time before which the address is not tried again.
         until: Instant,
-        /// How long to wait when it has led to several servers again.
+        /// How long to wait if the address leads to several servers again.
         pause: Duration,
         why: Unavailability,
     },
 }
 
-/// What a new connection has reached.
+/// Whether a new connection has reached the known run of the server.
 #[derive(Debug)]
 pub(super) enum Reached {
-    /// The same run as all others, which are closed when this is cancelled.
+    /// The connection has reached the known run. The token is cancelled when the connections to that run are closed.
     Same(CancellationToken),
-    /// What the address led to when the connection was begun.
+    /// The known run changed while the connection was being opened: another connection is needed.
     Outdated,
-    /// Another run: all connections are to be closed.
+    /// The connection has reached another run: all connections must be closed.
     Another {
-        /// Whether it ran already when the one before was last reached, so that it is another server.
+        /// Whether the new run was running already when the known run was last reached. If so, it is another server,
+        /// and no restart.
         moved: bool,
     },
 }
 
-/// How many connections must reach the same run before one is used.
+/// How many connections must reach the same run before one is used, after another run was reached.
 const CONNECTIONS: usize = 4;
-/// The same after some of them did not.
+/// How many connections must reach the same run before one is used, after the address has led to several servers.
 const CONNECTIONS_IN_DOUBT: usize = 16;
 /// The first pause after connections have reached several servers; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A server tells its age in seconds that may be one too many.
+/// Maximum error of a server's reported uptime, which is in whole seconds and may be one too many.
 const AGE_IS_OFF: Duration = Duration::from_secs(1);
-/// For how long readiness says that the address has moved.
+/// How long readiness warns that the address has moved to another server.
 const TOLD_FOR: Duration = Duration::from_mins(10);
 
 // === impl Identity ===
 
 impl Identity {
-    /// `connections`: cancelled when the connections that are made first are to be closed.
+    /// Creates the state of an address to which no connection was opened yet. `connections`: cancelled when the first
+    /// connections must be closed.
     pub(super) fn new(connections: CancellationToken) -> Self {
         Self {
             turn: AsyncMutex::new(()),
@@ -98,8 +101,8 @@ impl Identity {
         }
     }
 
-    /// How many connections must reach the same run before one is used; `None` if that is known. Fails while
-    /// the address is not to be tried.
+    /// How many connections must reach the same run before one is used; `None` if the known run is not in doubt.
+    /// Fails while the address must not be tried yet.
     pub(super) fn doubt(&self) -> Result<Option<usize>, Unavailability> {
         match &self.state.lock().leads {
             Leads::Doubtful { until, why, .. } if *until > Instant::now() => Err(why.clone()),
@@ -109,13 +112,13 @@ impl Identity {
         }
     }
 
-    /// Cancelled when the connections that are made until then are closed.
+    /// A token that is cancelled when the connections that were opened so far are closed.
     pub(super) fn connections(&self) -> CancellationToken {
         self.state.lock().connections.clone()
     }
 
-    /// Takes note of what a new connection has reached, which was begun while `connections` counted. If it is
-    /// another run, those that come next count by `next`.
+    /// Records which run a new connection has reached. `connections`: the token from when the connection was begun.
+    /// `next`: creates the token for later connections if the run is another one.
     pub(super) fn note(
         &self,
         run: &Run,
@@ -134,7 +137,8 @@ impl Identity {
                 let now = Instant::now();
                 let mut until = now;
                 if moved {
-                    // A proxy that balances unevenly leads several connections to one server now and then.
+                    // The address may only seem to have settled on one server since the last change: a proxy that
+                    // balances unevenly leads several connections to the same server now and then.
                     if state.moved.is_some() && state.settled.elapsed() < LONGEST_PAUSE {
                         until += state.pause;
                         state.pause = (2 * state.pause).min(LONGEST_PAUSE);
@@ -156,8 +160,8 @@ impl Identity {
         Reached::Same(state.connections.clone())
     }
 
-    /// Takes note of what several connections have reached that were made at once. Answers whether it is known by
-    /// now that they reach several servers.
+    /// Records which runs were reached by several connections that were opened at once. Returns whether it is news
+    /// that they reach several servers, so that the caller logs it once.
     pub(super) fn settle(&self, runs: Result<Vec<Run>, Unavailability>) -> bool {
         let mut state = self.state.lock();
         let Leads::Doubtful { pause, .. } = state.leads else {
@@ -186,7 +190,7 @@ impl Identity {
         is_news
     }
 
-    /// What readiness says although a connection could be made.
+    /// Readiness warning about the address, which applies although connections can be opened.
     pub(super) fn warning(&self) -> Option<&'static str> {
         let state = self.state.lock();
         if state.moved.is_some_and(|at| at.elapsed() < TOLD_FOR) {
@@ -204,25 +208,25 @@ impl Identity {
 
 // === Run ===
 //
-// Which run of a server is at the other end of a connection, and for how long it has run.
+// The run of the server at the other end of a connection, and how long it has run.
 
-/// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
-/// once. Empty if it was not asked, or did not say.
+/// The run of a server that a connection leads to, and the server's uptime. The server is asked once for each
+/// connection, because a connection never leads to another run. Empty if the server was not asked, or did not say.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// For how long it had run, and when it was asked.
+    /// The server's uptime, and when the server was asked for it.
     uptime: Option<(Duration, Instant)>,
     id: Option<RunId>,
 }
 
-/// By what a server tells its runs apart; no other server has it.
+/// Id of one run of a server; no other run and no other server has the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunId(Arc<str>);
 
 // === impl Run ===
 
 impl Run {
-    /// Reads what the server answered to `INFO server`, which was asked then.
+    /// Reads the reply to `INFO server`, which was sent at `asked`.
     pub(crate) fn read(info: &str, asked: Instant) -> Self {
         Self {
             uptime: uptime(info).map(|uptime| (uptime, asked)),
@@ -230,19 +234,19 @@ impl Run {
         }
     }
 
-    /// How long it has run by now; `None` if it was not asked, or did not say.
+    /// How long the server has run by now; `None` if the server was not asked, or did not say.
     pub(crate) fn age(&self) -> Option<Duration> {
         let (uptime, asked) = self.uptime?;
         Some(uptime + asked.elapsed())
     }
 
-    /// Which it is; `None` if it was not asked, or did not say.
+    /// Id of the run; `None` if the server was not asked, or did not say.
     pub(crate) fn id(&self) -> Option<&RunId> {
         self.id.as_ref()
     }
 }
 
-/// A field of what a server has answered to INFO.
+/// The value of a field in a reply to INFO.
 pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -256,12 +260,12 @@ fn uptime(info: &str) -> Option<Duration> {
 // === impl RunId ===
 
 impl RunId {
-    /// What `INFO server` says.
+    /// Reads the id of the run from a reply to `INFO server`.
     pub(crate) fn read(info: &str) -> Option<Self> {
         info_field(info, "run_id").map(|id| Self(id.into()))
     }
 
-    /// As the server says it.
+    /// The id as the server writes it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -313,7 +317,7 @@ mod tests {
         let before = identity.connections();
         note(&identity, &run("a", 9), &before);
         advance(Duration::from_secs(2)).await;
-        // Both ends of its age are cut off to whole seconds.
+        // The uptime is a difference of two times in whole seconds, so it may be one second too high.
         assert_eq!(note(&identity, &run("b", 2), &before), "started again");
         assert_eq!(identity.warning(), None);
     }
@@ -336,7 +340,7 @@ mod tests {
                 advance(Duration::from_millis(1)).await;
             }
             assert!(identity.doubt().is_ok(), "{pause:?}");
-            // All of these connections have reached the same one, by chance.
+            // All of these connections have reached the same server, by chance.
             identity.settle(Ok(vec![run(server, 99), run(server, 99)]));
             pause = (2 * pause).max(FIRST_PAUSE);
         }
@@ -362,7 +366,7 @@ mod tests {
             assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS_IN_DOUBT)));
             expected = (2 * expected).min(LONGEST_PAUSE);
         }
-        // One that cannot be reached is tried again soon.
+        // An address that cannot be reached is tried again soon.
         let away = Unavailability::Connect("away".to_owned());
         assert!(!identity.settle(Err(away.clone())));
         assert_eq!(identity.doubt(), Err(away));

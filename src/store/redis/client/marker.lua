@@ -1,19 +1,20 @@
 #!lua flags=allow-oom
--- Marker: writes something, behind which the replicas that have it are counted (WAIT).
+-- Marker: writes a key, so that WAIT can count the replicas that have it.
 --
 -- KEYS
---   1  marker  string: written over each time
+--   1  marker  string: overwritten by each call
 -- ARGV
---   1  for how many ms it stays
+--   1  ms until the marker expires
 -- Reply
 --   OK
 -- Replay
---   Writes it again.
+--   Writes the marker again.
 -- Clock
 --   None.
 -- Cluster
 --   One key.
 -- Cost
---   O(1). A server that is out of memory writes it too: what is handed on there must be counted as well.
+--   O(1). A server that is out of memory writes the marker too: a lease that is handed on there must be confirmed
+--   by replicas as well.
 
 return redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])

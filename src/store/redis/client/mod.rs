@@ -1,4 +1,5 @@
-//! The way to the servers: connections, what is sent on them, and which server it is sent to.
+//! Access to the Redis servers: connections, the commands that are sent on them, and which server each command goes
+//! to.
 
 pub(super) mod ask_many;
 pub(super) mod cluster;

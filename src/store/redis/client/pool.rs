@@ -1,9 +1,10 @@
-//! The connections to one server, or to whichever is the master.
+//! The pool of connections to one server, or to the current master.
 //!
-//! bb8 keeps, dials and checks them. Requests share them, and their commands travel together, so that a
-//! request takes none out: it reads a snapshot of the connections that are live, and comes to bb8 only when it
-//! finds one broken or none at all. The connections are spread over the threads that answer requests, and a
-//! request uses one of its own thread, if there is one: its command and its reply wake no other thread.
+//! bb8 opens, keeps and replaces the connections. Requests share them, and the commands of many requests travel
+//! together. So a request checks no connection out: it reads a snapshot of the live connections, and asks bb8 only if
+//! the connection that it finds is broken, or if there is none. The connections are spread over the threads that
+//! answer requests, and a request prefers a connection of its own thread: then its command and its reply wake no
+//! other thread.
 
 use std::{
     convert::Infallible,
@@ -35,13 +36,13 @@ use super::{
     sentinels::FollowedMaster,
 };
 
-/// The connections to one server.
+/// The pool of connections to one server.
 pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
-    /// For connections outside the pool.
+    /// Opens connections, including those outside the pool.
     pub(crate) route: Route,
     state: Arc<PoolState>,
-    /// Which connection of the snapshot is used next.
+    /// Counter that selects the next connection of the snapshot.
     turn: AtomicUsize,
 }
 
@@ -49,31 +50,31 @@ struct Manager {
     route: Route,
     state: Arc<PoolState>,
     workers: Workers,
-    /// How many connections each worker is making.
+    /// How many connections each worker is opening now, by worker number.
     making: Mutex<Vec<usize>>,
 }
 
-/// The connections that bb8 has, with the worker that moves each: from when it was made until bb8 finds it broken.
+/// The live connections, each with the worker that runs it. A connection stays in the list until bb8 finds it broken.
 type Live = Vec<(Option<Worker>, Connection)>;
 
-/// What came of connecting.
+/// State that the pool and its manager share: the live connections, and the last connect error.
 #[derive(Default)]
 struct PoolState {
     live: ArcSwap<Live>,
     connected: Notify,
-    /// Why the last connection could not be made, if it could not.
+    /// Error of the last connect; `None` if it succeeded.
     last_error: Mutex<Option<String>>,
 }
 
-/// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
-/// would keep the reason and let the caller wait until the time is over.
+/// An entry of the pool: a connection, or a failed connect with its time. A failure is an entry too, so that its
+/// caller gets the reason at once: bb8 itself would keep the reason and let the caller wait until the time is over.
 type Dialled = Result<Connection, (Instant, Unavailability)>;
 
-/// How much longer than one connect the pool lets a caller wait, so that the caller is told the
-/// reason.
+/// How much longer than one connect bb8 lets a caller wait, so that the caller gets the connect error and no
+/// time-out.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether the address still leads to the same server, although no connection was lost.
+/// How often the pool checks whether the address still leads to the same server, if no connection is lost.
 const ADDRESS_CHECK: Duration = Duration::from_secs(2);
 
 // === impl Pool ===
@@ -95,7 +96,8 @@ impl Pool {
         let connections = bb8::Pool::builder()
             .max_size(size)
             .min_idle(size)
-            // It would double the round trips. `has_broken` knows.
+            // A test at each check-out would double the round trips; `has_broken` finds broken connections without
+            // one.
             .test_on_check_out(false)
             .retry_connection(false)
             .max_lifetime(None)
@@ -110,7 +112,7 @@ impl Pool {
         }
     }
 
-    /// A connection that was whole a moment ago.
+    /// Returns a connection that was not broken a moment ago.
     pub(crate) async fn connection(&self, limit: Instant) -> Result<Connection, Unavailability> {
         match self.live() {
             Some(connection) => Ok(connection),
@@ -118,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// The next connection of the snapshot among those of this thread, or else among all, if it is whole.
+    /// The next live connection of this thread, or of any thread if this thread has none. `None` if it is broken.
     fn live(&self) -> Option<Connection> {
         let live = self.state.live.load();
         let here = Worker::current();
@@ -133,7 +135,7 @@ impl Pool {
         (!connection.is_broken()).then(|| connection.clone())
     }
 
-    /// One that bb8 has, or makes. It drops those that it finds broken, and replaces them.
+    /// Gets a connection from bb8, which replaces broken connections by new ones.
     async fn check_out(&self, limit: Instant) -> Result<Connection, Unavailability> {
         let asked = Instant::now();
         loop {
@@ -144,7 +146,7 @@ impl Pool {
             match &*dialled {
                 Ok(connection) if !connection.is_broken() => return Ok(connection.clone()),
                 Err((at, reason)) if *at >= asked => return Err(reason.clone()),
-                // Broken, or failed for somebody else some time ago.
+                // A broken connection, or a connect that failed before this call: bb8 drops it and connects again.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -155,19 +157,19 @@ impl Pool {
         self.connections.state().connections
     }
 
-    /// Ends when a new connection has been made.
+    /// Waits until a new connection has been opened.
     pub(crate) async fn wait_connected(&self) {
         self.state.connected.notified().await;
     }
 
-    /// Why the last connection could not be made, if it could not.
+    /// Error of the last connect; `None` if it succeeded.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.state.last_error.lock().clone()
     }
 
-    /// Checks again and again whether the address still leads to the same server: every two seconds, and when a
-    /// connection was lost, which may be the only sign that it does not. A new connection finds it out, and
-    /// closes all others if they lead elsewhere.
+    /// Checks repeatedly whether the address still leads to the same server: every two seconds, and when a connection
+    /// was lost, which may be the only sign of a change. Each check opens a new connection. If that leads to another
+    /// server, all other connections are closed.
     pub(crate) async fn watch_address(&self) {
         loop {
             let endpoint = self.route.endpoint();
@@ -181,7 +183,7 @@ impl Pool {
                 () = sleep(ADDRESS_CHECK) => {}
                 () = lost => {}
             }
-            // While none can be made, those that there are are as good as before.
+            // An error is ignored: while no new connection can be opened, the open connections remain in use.
             drop(self.route.connect().await);
         }
     }
@@ -190,10 +192,11 @@ impl Pool {
 // === impl Manager ===
 
 impl Manager {
-    /// The worker that moves or makes the fewest connections, which makes one more from now on. `None` if there are no
-    /// workers.
+    /// Selects the worker with the fewest connections, open or being opened, and counts one more for it. `None` if
+    /// there are no workers.
     fn next_worker(&self) -> Option<Worker> {
-        // In this order a connection that is made at the same time may count twice, but is not missed.
+        // In this order, a connection that is being opened at the same time may be counted twice, but is never
+        // missed.
         let mut making = self.making.lock();
         let live = self.state.live.load();
         let worker = self.workers.all().min_by_key(|worker| {
@@ -204,7 +207,7 @@ impl Manager {
         Some(worker)
     }
 
-    /// Connects on a worker: what connects moves the bytes from then on.
+    /// Connects on a worker, because the thread that connects also runs the connection's driver.
     async fn connect_on(&self, worker: Option<Worker>) -> Result<Connection, Unavailability> {
         let route = self.route.clone();
         let connecting = async move { route.connect().await };
@@ -267,12 +270,12 @@ impl PoolState {
 
 // === Route ===
 
-/// To which server a connection is made.
+/// Which server new connections lead to.
 #[derive(Clone)]
 pub(crate) enum Route {
-    /// Always to this one.
+    /// Always to this server.
     Fixed(Arc<Endpoint>),
-    /// To the one that is the master when it is made.
+    /// To the server that is the master when the connection is opened.
     Followed(Arc<FollowedMaster>),
 }
 
@@ -290,7 +293,7 @@ impl Route {
         Self::to(endpoint)
     }
 
-    /// How long it takes at most until there is a connection, or none.
+    /// Maximum time until a connect succeeds or fails.
     fn longest_connect(&self) -> Duration {
         match self {
             Self::Fixed(endpoint) => endpoint.connect_timeout(),
@@ -305,7 +308,7 @@ impl Route {
         }
     }
 
-    /// A connection of its own that listens to channels.
+    /// Opens a separate connection that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
@@ -316,14 +319,14 @@ impl Route {
         }
     }
 
-    /// Takes note that a connection was lost that listened to channels.
+    /// Reports that a subscribed connection was lost, so that the address is checked at once.
     pub(crate) fn note_lost_connection(&self) {
         if let Some(endpoint) = self.endpoint() {
             endpoint.lost.notify_one();
         }
     }
 
-    /// The endpoint of the server to which connections are made now, if that is known.
+    /// The endpoint of the server that new connections lead to now, if the server is known.
     pub(crate) fn endpoint(&self) -> Option<Arc<Endpoint>> {
         match self {
             Self::Fixed(endpoint) => Some(Arc::clone(endpoint)),
@@ -331,7 +334,7 @@ impl Route {
         }
     }
 
-    /// The master that is followed, if one is.
+    /// The followed master, if sentinels are used.
     pub(crate) fn followed(&self) -> Option<&Arc<FollowedMaster>> {
         match self {
             Self::Fixed(_) => None,
@@ -339,14 +342,14 @@ impl Route {
         }
     }
 
-    /// Gives a server up. Of a master that is followed whoever follows it does.
+    /// Disconnects from a fixed server. A followed master is disconnected by `FollowedMaster` itself.
     pub(crate) fn disconnect(&self) {
         if let Self::Fixed(endpoint) = self {
             endpoint.disconnect();
         }
     }
 
-    /// Closes every connection, whoever still has one.
+    /// Closes every connection, even those that are still in use.
     pub(crate) async fn close(&self) {
         match self {
             Self::Fixed(endpoint) => endpoint.close().await,
@@ -387,7 +390,7 @@ pub(super) mod tests {
             matches!(refused, Some(Unavailability::Connect(_))),
             "{refused:?}"
         );
-        // The pool connects again by itself, in vain, and keeps the failures.
+        // The pool connects again by itself, without success, and keeps the failures.
         while pool.connections.state().idle_connections < 2 {
             tokio::task::yield_now().await;
         }

@@ -1,12 +1,13 @@
-//! Makes sure that enough replicas have a grant before it is answered.
+//! Makes sure that enough replicas have a grant before its caller is told about it.
 //!
-//! `WAIT` tells of what its own connection wrote before. So a marker is written on a connection that is
-//! kept for this, and all that the server did before the marker is on a replica that has the marker.
+//! `WAIT` counts the replicas that have what its own connection wrote before. So a marker is written on a connection
+//! that is kept for this purpose: a replica that has the marker also has everything that the server did before the
+//! marker.
 //!
-//! One marker is good for everybody whose grant was made before it. It must be written at
-//! the same run of the same server as the grant, and the connection for it is older than the grant: had
-//! another server taken over in between, or had this one been started anew, it would have ended. Where the
-//! name of the server leads to another one meanwhile, the two say of which run they are.
+//! One marker confirms all grants that were made before it. The marker must be written at the same run of the same
+//! server as the grant, on a connection that is older than the grant: if another server had taken over in between, or
+//! if this server had been restarted, the connection would have ended. If the server's name leads to another server
+//! meanwhile, the run ids of the grant and of the marker connection differ.
 
 use std::sync::Arc;
 
@@ -27,18 +28,18 @@ use super::{
     script::{Command, Parts, Script},
 };
 
-/// Waits for the replicas of one server.
+/// Checks whether enough replicas of one server have its grants.
 pub(crate) struct Replicas {
-    /// How many replicas are waited for.
+    /// How many replicas must have a grant.
     wanted: u32,
-    /// For how long they are.
+    /// How long one WAIT waits for the replicas.
     timeout: Duration,
-    /// How much longer the server may take to say so.
+    /// How much longer than `timeout` the server may take to reply.
     answer_within: Duration,
     markers: Mutex<Option<Arc<MarkerConnection>>>,
-    /// Held while a connection is opened.
+    /// Held while a marker connection is opened.
     opening: AsyncMutex<()>,
-    /// Why the last one could not be opened, and when that was known.
+    /// Why the last marker connection could not be opened, and when the failure was known.
     failed: Mutex<Option<(Instant, Unavailability)>>,
 }
 
@@ -56,31 +57,30 @@ impl Replicas {
         }
     }
 
-    /// How many are waited for.
+    /// How many replicas must have a grant.
     pub(crate) fn wanted(&self) -> u32 {
         self.wanted
     }
 
-    /// Why a grant is not answered that too few replicas have.
+    /// The error for a grant that too few replicas have.
     pub(crate) fn too_few(&self, confirmed: Option<u32>) -> Unavailability {
         let wanted = self.wanted();
         Unavailability::TooFewReplicas { wanted, confirmed }
     }
 
-    /// How long it takes at most to find out who has something: the marker of those before, and one's own.
+    /// Maximum time of one check: the marker of earlier callers, and then the marker of the caller.
     pub(crate) fn longest(&self) -> Duration {
         2 * self.timeout + self.answer_within
     }
 
-    /// How many had the last marker in time, if that is known.
+    /// How many replicas had the last marker in time, if that is known.
     pub(crate) fn confirmed(&self) -> Option<u32> {
         let markers = self.markers.lock().clone();
         markers.and_then(|markers| markers.last.lock().as_ref()?.1)
     }
 
-    /// The connection on which it will be found out who has a grant that is made from now on; `None` if
-    /// nobody waits for that. Those who ask while it cannot be opened are all told why.
-    /// `marker`: what a marker may be called.
+    /// The connection whose markers confirm grants that are made from now on; `None` if replicas are not waited for.
+    /// If it cannot be opened, all callers that wait for it get the reason. `marker`: returns the key of the marker.
     pub(crate) async fn marker_connection(
         &self,
         pool: &Pool,
@@ -129,8 +129,8 @@ impl Replicas {
         opened
     }
 
-    /// Whether enough replicas have everything that this run of the server had done before this is
-    /// called; else how many have, if that is known by `limit`.
+    /// Checks that enough replicas have everything that this run of the server did before the call. Otherwise returns
+    /// how many replicas have it, if that is known by `limit`.
     pub(crate) async fn have(
         &self,
         markers: &MarkerConnection,
@@ -138,7 +138,7 @@ impl Replicas {
         limit: Instant,
     ) -> Result<(), Option<u32>> {
         if run != Some(&markers.run) {
-            // Whoever has the marker: what was done at that server is another matter.
+            // Another run or another server made the grant: markers on this connection say nothing about it.
             return Err(None);
         }
         let confirmed = timeout_at(limit, self.confirmed_on(markers, limit)).await;
@@ -153,7 +153,7 @@ impl Replicas {
         let _turn = markers.turn.lock().await;
         let last = *markers.last.lock();
         match last {
-            // What came of it, came of it for all who asked before.
+            // That marker was begun after this call, so its count holds for this caller as well.
             Some((begun, confirmed)) if begun > asked => confirmed,
             _ => {
                 let begun = Instant::now();
@@ -164,19 +164,20 @@ impl Replicas {
         }
     }
 
-    /// Writes a marker, and waits for those who have it. All is over by `limit`.
+    /// Writes a marker and counts the replicas that have it, by `limit` at the latest.
     async fn mark(&self, markers: &MarkerConnection, limit: Instant) -> Option<u32> {
         let (connection, now) = (&markers.connection, Instant::now());
         let left = limit.saturating_duration_since(now);
         let for_the_answer = self.answer_within.min(left / 4);
         let timeout = self.timeout.min(left.saturating_sub(for_the_answer));
         let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        // A wait whose caller has gone keeps the connection busy until its time is over.
+        // A WAIT whose caller has gone keeps the connection busy until it times out. If its reply is overdue as well,
+        // the connection may be dead.
         let earlier = *markers.unanswered.lock();
         if earlier.is_some_and(|due| due <= now) {
             connection.retire();
         }
-        // Zero would be for ever.
+        // WAIT with a timeout of 0 would wait for ever.
         if connection.is_broken() || timeout == 0 {
             return None;
         }
@@ -200,7 +201,8 @@ impl Replicas {
         match replies.as_deref() {
             Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
             Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
-                // Of a cluster the slot of the marker may have gone: the next connection has another one.
+                // In a cluster, the slot of the marker may have moved to another server. The next connection uses
+                // another slot.
                 if let Failure::WrongNode(_) | Failure::Elsewhere(_) = answered(error) {
                     connection.retire();
                 }
@@ -210,7 +212,7 @@ impl Replicas {
         }
     }
 
-    /// The open connection. When the address of the server leads to another one, it is closed.
+    /// The marker connection, if it is open. It is closed when the server's address leads to another server.
     fn open_markers(&self) -> Option<Arc<MarkerConnection>> {
         let now = self.markers.lock();
         let open = now.as_ref();
@@ -224,27 +226,27 @@ impl Replicas {
 /// A connection on which markers are written.
 pub(crate) struct MarkerConnection {
     connection: Connection,
-    /// Which run of which server it leads to.
+    /// Which run of which server the connection leads to.
     pub(crate) run: RunId,
-    /// What the marker is called.
+    /// Key of the marker.
     marker: String,
     script: Script,
-    /// Held while replicas are waited for, so that those who wait together share a marker.
+    /// Held while a marker is counted, so that callers that wait at the same time share the next marker.
     turn: AsyncMutex<()>,
     /// When the last marker was begun, and how many replicas have it, if that is known.
     last: Mutex<Option<(Instant, Option<u32>)>>,
-    /// By when a marker should have been counted whose caller has gone meanwhile.
+    /// Time by which the reply to the first unanswered WAIT is due. It stays set if the caller of that WAIT goes
+    /// away.
     unanswered: Mutex<Option<Instant>>,
 }
 
-/// For how long the marker stays: longer than it takes to come to a replica.
+/// Expiry of a marker, in ms: longer than it takes to reach a replica.
 const MARKER_LASTS_MS: u64 = 1_000;
 
 // === impl MarkerConnection ===
 
 impl MarkerConnection {
-    /// Finds out on a new connection whether replicas can be waited for there, before anything is
-    /// granted.
+    /// Checks on a new connection that its server can wait for replicas, before any grant relies on it.
     async fn open(
         connection: Connection,
         marker: String,

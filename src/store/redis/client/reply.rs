@@ -1,4 +1,4 @@
-//! The reply of a script: what it is, what it answers, and its fields.
+//! The reply of a script: its kind, the echo of its command, and its fields.
 
 use std::vec;
 
@@ -12,24 +12,24 @@ use crate::{
 
 use super::{super::keys::Keys, identity::RunId};
 
-/// A reply that is known to answer our command.
+/// A reply that answers our command, as its echo shows.
 #[derive(Debug)]
 pub(crate) struct Reply {
     kind: String,
     fields: Fields,
-    /// When the command was sent that it answers: its times count from then.
+    /// When the answered command was sent: the times in the reply count from then.
     sent: Instant,
     by: Option<RunId>,
-    /// After how long the lock may pass on that it tells of, if several share it.
+    /// Time until the lock in the reply may pass to a waiter, if shared leases hold it.
     next_look: Option<Duration>,
 }
 
-/// What follows kind and echo.
+/// The fields of a reply, which follow its kind and its echo.
 #[derive(Debug)]
 enum Fields {
-    /// In one text: each field is its length, a colon, and itself.
+    /// Fields in one text: each field is its length, a colon, and its content.
     Flat(Flat),
-    /// In a list, as some scripts answer.
+    /// Fields in a list, as some scripts answer.
     Values(vec::IntoIter<Value>),
 }
 
@@ -40,15 +40,16 @@ struct Flat {
     at: usize,
 }
 
-/// How much of a text is shown that somebody else has written: more than any version number has.
+/// Maximum length that is shown of a text from another program, in characters: more than any version number has.
 const LONGEST_FOREIGN: usize = 32;
-/// How many digits a length has at most.
+/// Maximum number of digits of a field's length.
 const LONGEST_LENGTH: usize = 9;
 
 // === impl Reply ===
 
 impl Reply {
-    /// Takes a reply apart, of a command that was sent then. It must repeat `echo`, or it answers something else.
+    /// Parses the reply to a command that was sent at `sent`. A reply that does not repeat `echo` answers another
+    /// command, which is an error.
     pub(crate) fn read(value: Value, echo: &str, sent: Instant) -> Result<Self, String> {
         let another = || "an answer to another command".to_owned();
         let (kind, fields) = match value {
@@ -84,7 +85,7 @@ impl Reply {
         &self.kind
     }
 
-    /// Fields of their own, without a kind.
+    /// Fields as a reply of their own, without a kind.
     fn of_fields(fields: Fields, sent: Instant) -> Self {
         Self {
             kind: String::new(),
@@ -95,7 +96,7 @@ impl Reply {
         }
     }
 
-    /// The same, as this run of a server gave it.
+    /// The same reply, with the run of the server that gave it.
     pub(crate) fn by(self, run: Option<&RunId>) -> Self {
         Self {
             by: run.cloned(),
@@ -103,12 +104,13 @@ impl Reply {
         }
     }
 
-    /// When the command was sent that it answers. The store decided later than that.
+    /// When the answered command was sent. The store decided later than that.
     pub(crate) fn sent(&self) -> Instant {
         self.sent
     }
 
-    /// After how long the lock may pass on that it tells of, as far as it was read; `None` if nobody shares it.
+    /// Time until the lock in the reply may pass to a waiter; `None` if the lock is not shared, or its leases were
+    /// not read yet.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         self.next_look
     }
@@ -117,7 +119,7 @@ impl Reply {
         self.next_look = Some(after);
     }
 
-    /// Which run of which server gave it, if that was asked.
+    /// Which run of which server gave the reply, if the server was asked for its run.
     pub(crate) fn run(&self) -> Option<&RunId> {
         self.by.as_ref()
     }
@@ -146,7 +148,7 @@ impl Reply {
         }
     }
 
-    /// A text that can be read in place, of a reply that is one.
+    /// Reads the next field as a text, without copying it; `None` if the reply is a list.
     pub(crate) fn str(&mut self) -> Option<&str> {
         match &mut self.fields {
             Fields::Flat(flat) => std::str::from_utf8(flat.next()?).ok(),
@@ -154,7 +156,7 @@ impl Reply {
         }
     }
 
-    /// Fields in a field; `None` if there is none.
+    /// Reads the next field as a text of fields; `None` if there is no field left.
     pub(crate) fn nested(&mut self) -> Option<Self> {
         let text = self.bytes()?;
         Some(Self::of_fields(
@@ -163,7 +165,7 @@ impl Reply {
         ))
     }
 
-    /// Whether all was read.
+    /// Whether all fields of the reply have been read.
     pub(crate) fn is_over(&self) -> bool {
         match &self.fields {
             Fields::Flat(flat) => flat.at == flat.text.len(),
@@ -171,7 +173,7 @@ impl Reply {
         }
     }
 
-    /// A text that somebody else has written, as it can be shown: short, and in one line.
+    /// Reads the next field as a text that another program wrote, and makes it fit to show: short, and in one line.
     pub(crate) fn foreign_text(&mut self) -> Option<String> {
         let bytes = self.bytes()?;
         let text = String::from_utf8_lossy(&bytes);
@@ -182,7 +184,7 @@ impl Reply {
         Some(shown.escape_debug().to_string())
     }
 
-    /// The reply is none that the script gives.
+    /// The error for a reply that the script never gives.
     pub(crate) fn unexpected(&self) -> StoreError {
         Uncertainty::UnexpectedReply(format!("{:?} with unknown fields", self.kind)).into()
     }
@@ -191,7 +193,7 @@ impl Reply {
 // === impl Flat ===
 
 impl Flat {
-    /// The next field; `None` if there is none, or if this is none.
+    /// Reads the next field; `None` if the text ends, or if no valid field follows.
     fn next(&mut self) -> Option<&[u8]> {
         let rest = &self.text[self.at..];
         let digits = rest.iter().take(LONGEST_LENGTH + 1);
@@ -208,12 +210,13 @@ impl Flat {
 
 // === Refusal ===
 //
-// Why a script that grants locks has done nothing.
+// Reads why a script that grants locks did nothing.
 
 // === impl Reply ===
 
 impl Reply {
-    /// Why nothing was granted, whoever asked; or that the reply is none that the script gives.
+    /// Reads why a script granted nothing, for reasons that concern every caller. Any other kind is an unexpected
+    /// reply.
     pub(crate) fn refusal(&mut self, keys: &Keys) -> StoreError {
         match self.kind() {
             "exhausted" => StoreError::FenceExhausted,
@@ -232,17 +235,17 @@ impl Reply {
 
 // === Fields of a lock ===
 //
-// What scripts of every kind of store tell of a lock in the same way.
+// Fields of a lock that the scripts of all Redis stores write in the same way.
 
 // === impl Reply ===
 
 impl Reply {
-    /// What a foreign client has written.
+    /// Reads the mark of a foreign lock: a hash of the value that another program wrote.
     pub(crate) fn mark(&mut self) -> Option<ForeignMark> {
         ForeignMark::new(&self.text()?).ok()
     }
 
-    /// The loss of a lease that was broken.
+    /// Reads the loss of a lease that was broken.
     pub(crate) fn broken(&mut self) -> Result<Loss, StoreError> {
         match self.integer() {
             Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),
@@ -253,7 +256,8 @@ impl Reply {
 
 // === Fuzzed ===
 
-/// What each of these readers makes of any bytes as a reply. No reader may take what it cannot be.
+/// For the fuzzers: passes any bytes as a reply to each reader, and returns the outcomes as a text. Panics if a reply
+/// without the echo is accepted, or if the outcome has control characters.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed(bytes: &[u8], readers: &[fn(&mut Reply, &Keys) -> String]) -> String {
     use crate::{
@@ -265,7 +269,7 @@ pub(crate) fn fuzzed(bytes: &[u8], readers: &[fn(&mut Reply, &Keys) -> String]) 
         let name = LockName::new("a").expect("it is one letter");
         Keys::of(&name, &SlotTags::compute(), &GatewayId::random())
     });
-    /// What every reply must repeat.
+    /// The echo that every reply must repeat.
     const ECHO: &str = "e";
     let Ok(value) = bb8_redis::redis::parse_redis_value(bytes) else {
         return "no RESP".to_owned();
@@ -289,7 +293,8 @@ pub(crate) fn fuzzed(bytes: &[u8], readers: &[fn(&mut Reply, &Keys) -> String]) 
     outcome
 }
 
-/// Which kind of outcome it is; the values in it say nothing new.
+/// For the fuzzers: the outcome of a reader as a text. The values that were read are left out, because they add
+/// nothing.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn shown<T>(read: Result<T, impl ToString>) -> String {
     read.map_or_else(|error| error.to_string(), |_| "taken".to_owned())

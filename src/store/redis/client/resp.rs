@@ -1,41 +1,42 @@
-//! Reads the replies of a server (RESP2) out of the bytes that have come so far.
+//! Parses the replies of a server (RESP2) from the bytes that have arrived so far.
 
 use bb8_redis::redis::{Value, parse_redis_value};
 use bytes::{Buf, BytesMut};
 
-/// The state of reading: what has come of a list whose end has not.
+/// The state of the parser: lists whose end has not arrived yet.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    /// The lists that are open, the innermost last: how many elements each still misses, and those it has.
+    /// The incomplete lists, the innermost last: how many elements each still lacks, and the elements that it has.
     open: Vec<(usize, Vec<Value>)>,
 }
 
-/// What the bytes begin with.
+/// What the unread bytes begin with.
 enum Element {
     Whole(Value),
-    /// The head of a list.
+    /// The header of a list; its elements follow.
     Opens,
-    /// Less than an element.
+    /// An element that has not arrived completely.
     Missing,
 }
 
-/// Bytes that no Redis sends.
+/// The error for bytes that no Redis sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError;
 
-/// Scripts of ours and `CLUSTER SLOTS` nest lists four deep.
+/// Maximum depth of nested lists. Our scripts and `CLUSTER SLOTS` nest lists four deep.
 const DEEPEST: usize = 16;
-/// More than any line has that is no text of its own length: an error, a number.
+/// Maximum length of a line, in bytes: more than any error, number or header has.
 const LONGEST_LINE: usize = 64 * 1_024;
-/// The longest text that Redis stores.
+/// Maximum length of a text, in bytes: Redis stores no longer one.
 const LONGEST_TEXT: usize = 512 * 1_024 * 1_024;
-/// For how many elements room is made before they come: a header alone reserves no memory.
+/// Maximum number of list elements for which memory is reserved in advance: a header alone must not reserve much
+/// memory.
 const EXPECTED: usize = 64;
 
 // === impl Replies ===
 
 impl Replies {
-    /// The next reply, or `None` while it has not come whole. What was read is taken from `input`.
+    /// Takes the next reply from `input`; `None` while it has not arrived completely.
     pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Value>, ProtocolError> {
         loop {
             let mut value = match self.element(input)? {
@@ -121,13 +122,14 @@ fn number(digits: &[u8]) -> Result<i64, ProtocolError> {
     digits.parse().map_err(|_| ProtocolError)
 }
 
-/// Only the library can make an error, and errors are rare.
+/// Parses an error line with the library, because only the library can create an error. Errors are rare, so this need
+/// not be fast.
 fn error(line: &[u8]) -> Result<Value, ProtocolError> {
     let line = format!("-{}\r\n", String::from_utf8_lossy(line));
     parse_redis_value(line.as_bytes()).map_err(|_| ProtocolError)
 }
 
-/// A text as a server sends it.
+/// A text as a server sends it: a bulk string.
 #[cfg(test)]
 pub(crate) fn text(text: &str) -> Value {
     Value::BulkString(text.into())
@@ -137,7 +139,7 @@ pub(crate) fn text(text: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// Reads bytes that come so many at a time.
+    /// Parses bytes that arrive `at_once` at a time.
     fn read(bytes: &[u8], at_once: usize) -> Result<Vec<Value>, ProtocolError> {
         let (mut replies, mut input) = (Replies::default(), BytesMut::new());
         let mut values = Vec::new();

@@ -21,22 +21,22 @@ use super::{
     shard::Shard,
 };
 
-/// What one step has found.
+/// The result of one step of a scan.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The locks, each at least once.
+    /// Names of the locks that were found; a name may appear twice.
     pub(crate) names: Vec<LockName>,
-    /// Where the next step begins; 0: this was the last.
+    /// Cursor at which the next step begins; 0 if this step was the last.
     pub(crate) next: u64,
-    /// Which run of the server it was.
+    /// Short hash of the server's run: a cursor is valid only for the run that gave it.
     pub(crate) run: u32,
 }
 
 // === impl Dispatch ===
 
 impl Dispatch {
-    /// Looks for locks from a place on, among about as many keys as `count` says. It changes nothing,
-    /// so that asking again is safe.
+    /// Looks for locks from the cursor `from` on, among about `count` keys. It changes nothing, so it is repeated if
+    /// it fails.
     pub(crate) async fn scan(
         &self,
         shard: &Arc<Shard>,
@@ -57,7 +57,7 @@ impl Dispatch {
         let scan = Command::new("SCAN").with(from).with("MATCH").with(pattern);
         let commands = [
             Command::new("INFO").with("server"),
-            // A replica answers by its own data, and does not know who holds a lock now.
+            // A replica answers from its own data, and does not know who holds a lock now.
             Command::new("INFO").with("replication"),
             scan.with("COUNT").with(count),
         ];
@@ -83,7 +83,7 @@ fn unexpected() -> Failure {
     Failure::Unknown(Uncertainty::UnexpectedReply("no scan".to_owned()))
 }
 
-/// Refuses what a replica has answered, going by its INFO on replication.
+/// Refuses the replies of a replica, which its reply to `INFO replication` reveals.
 pub(crate) fn writable(replication: &Value) -> Result<(), Failure> {
     let Value::BulkString(info) = replication else {
         return Err(unexpected());
@@ -95,7 +95,7 @@ pub(crate) fn writable(replication: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What SCAN answered: where it goes on, and keys.
+/// Reads a reply to SCAN: the next cursor, and the names of the locks.
 fn read(found: &Value) -> Option<(u64, Vec<LockName>)> {
     let Value::Array(found) = found else {
         return None;
@@ -111,7 +111,7 @@ fn read(found: &Value) -> Option<(u64, Vec<LockName>)> {
     Some((next, names.collect()))
 }
 
-/// Enough of a run's id to tell it from another.
+/// Short hash of the id of a run, enough to tell it from another run.
 fn short(run: &str) -> u32 {
     let digest: [u8; 32] = Sha256::digest(run).into();
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
@@ -119,18 +119,18 @@ fn short(run: &str) -> u32 {
 
 // === Pages ===
 //
-// How large a step is.
+// How many keys one step of a scan looks at.
 
-/// How many keys one step looks at: where none was found yet at least as many as are worth a round trip,
-/// at most as many as keep the server from others for a fraction of a millisecond.
+/// Bounds of the keys that one step looks at. While no lock was found, at least as many as are worth a round trip;
+/// never more than keep the server busy for a fraction of a millisecond.
 const FEWEST: usize = 16;
 const MOST: usize = 512;
-/// By which part fewer keys are looked at than are expected to be needed, because what lies together is found
-/// together, and too much of it is looked for again.
+/// A step looks at 1/16 fewer keys than are expected to be needed: locks may lie close together, and if a step finds
+/// too many, part of the keys is looked at again.
 const CAUTION: usize = 16;
 
-/// How many keys to look at for as many locks as are wanted, going by those that were found among
-/// the keys so far.
+/// How many keys the next step looks at to find `wanted` locks, if `found` locks were among the `looked_at` keys so
+/// far.
 pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
     let expected = if looked_at == 0 {
         wanted
@@ -141,7 +141,7 @@ pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
     (expected - expected / CAUTION).clamp(least, MOST)
 }
 
-/// The same after so many keys have shown more than was wanted.
+/// How many keys to look at instead of `count`, which showed `found` locks and so more than `wanted`.
 pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
     let expected = count * wanted / found;
     (expected - expected / CAUTION).max(1)
@@ -149,10 +149,10 @@ pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
 
 // === Repeated reads ===
 
-/// For how long a read is repeated.
+/// How long a failed read is repeated.
 const REPEATED_FOR: Duration = Duration::from_secs(1);
 
-/// Repeats a read while that may help: a read changes nothing, so that repeating it is safe.
+/// Repeats a failed read for a while, if that may help. A read changes nothing, so repeating it is safe.
 pub(crate) async fn repeat_read<T, F>(read: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! Commands as they are sent, and scripts, which most of them call.
+//! Commands in the form in which they are sent, and the scripts that most commands call.
 
 use std::io;
 
@@ -20,35 +20,36 @@ use super::{
 pub(crate) struct Script {
     text: String,
     hash: String,
-    /// How many keys it names.
+    /// How many keys the script names.
     pub(super) keys: usize,
-    /// The keys of a lock that it names. Empty if its caller writes its keys.
+    /// The keys of a lock that the script names, in order. Empty if the caller appends the keys itself.
     pub(super) of_lock: &'static [KeyOfLock],
-    /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
+    /// Whether the script never writes. Such a script does no harm if some keys of its slot are on another server.
     pub(super) read_only: bool,
-    /// Whether it can do with its first key while its slot is being moved: the lock, which exists as long as the lease
-    /// does.
+    /// Whether the script can run with its first key alone while the slot is being moved. That key is the lock's,
+    /// which exists as long as the lease does.
     pub(super) runs_during_slot_migration: bool,
 }
 
-/// One of the keys of a lock.
+/// Returns one of the keys of a lock.
 pub(crate) type KeyOfLock = fn(&Keys) -> &str;
 
-/// [`TOMBSTONE`] as scripts take it: as an argument, or in the place of the word.
+/// [`TOMBSTONE`] in ms, as scripts take it: as an argument, or in place of the word `TOMBSTONE` in their text.
 pub(crate) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 
-/// What scripts share.
+/// Parts of text and layouts of records that several scripts share.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    /// By the name under which they import it.
+    /// Parts of text, each with the name under which scripts import it.
     pub(crate) texts: &'static [(&'static str, &'static str)],
-    /// What they name fields of.
+    /// Layouts of the records whose fields the scripts name.
     pub(crate) fields: &'static [&'static Layout],
 }
 
-/// The channel of all gateways as it stands in the scripts, which is that of the first database.
+/// The channel of all gateways, as the texts of the scripts spell it. It is that of database 0, and is replaced for
+/// any other database.
 const EVERYBODY: &str = "'lg:gw:all'";
-/// Enough for the arguments of any script without metadata.
+/// Initial size of a command that calls a script, in bytes: enough for all arguments without metadata.
 const BYTES: usize = 1_024;
 
 // === impl Script ===
@@ -63,7 +64,7 @@ impl Script {
         Self::of(text, keys)
     }
 
-    /// One that sends messages to the gateways of its database, on this channel.
+    /// A script that publishes messages to the gateways of its database, on the channel `everybody`.
     pub(crate) fn publishing(text: &str, keys: usize, parts: &Parts, everybody: &str) -> Self {
         let everybody = format!("'{everybody}'");
         Self::of(compose(text, parts).replace(EVERYBODY, &everybody), keys)
@@ -97,7 +98,8 @@ impl Script {
         self
     }
 
-    /// A call of the script as the server knows it, before its keys, which are so many, and arguments.
+    /// A call of the script by its hash (EVALSHA) with this number of keys. The caller appends the keys and
+    /// arguments.
     pub(crate) fn by_hash(&self, keys: usize) -> Command {
         Command::with_capacity(BYTES)
             .with("EVALSHA")
@@ -105,15 +107,15 @@ impl Script {
             .with(keys)
     }
 
-    /// A call that also makes the script known.
+    /// A call of the script by its full text (EVAL), which makes the script known to the server.
     pub(crate) fn in_full(&self, keys: usize) -> Command {
         let command = Command::with_capacity(BYTES + self.text.len());
         command.with("EVAL").with(&self.text).with(keys)
     }
 }
 
-/// Puts the parts in the place of the lines that import them, places in the place of the calls that name fields, and the
-/// number in the place of the word `TOMBSTONE`.
+/// Composes the text of a script: replaces the lines that import parts, the calls that name fields, and the word
+/// `TOMBSTONE` by what they stand for.
 fn compose(text: &str, parts: &Parts) -> String {
     let mut composed = String::with_capacity(4 * text.len());
     for line in text.lines() {
@@ -131,7 +133,7 @@ fn compose(text: &str, parts: &Parts) -> String {
     replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
 }
 
-/// Replaces a word where it stands alone. In a longer word it stays.
+/// Replaces a word wherever it stands alone, and not inside a longer word.
 fn replace_word(text: &str, word: &str, replacement: &str) -> String {
     let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let pieces = text.split_inclusive(|c| !is_in_word(c));
@@ -144,17 +146,17 @@ fn replace_word(text: &str, word: &str, replacement: &str) -> String {
 
 // === Command ===
 //
-// A command is packed while it is filled as it is sent: the most frequent command is written once.
+// A command is encoded for sending while its arguments are appended, so that it is written only once.
 
 /// A command whose arguments are bulk strings, in their order.
 #[derive(Clone)]
 pub(crate) struct Command {
-    /// The arguments as RESP writes them, without the line before them that says how many they are.
+    /// The arguments in RESP, without the line before them that states their number.
     packed: Vec<u8>,
     arguments: usize,
 }
 
-/// An argument that is being written; complete when this is dropped.
+/// Writer of one argument, which is appended to the command when the writer is dropped.
 struct ArgumentWriter<'a> {
     command: &'a mut Command,
     argument: Vec<u8>,
@@ -181,13 +183,13 @@ impl Command {
         self
     }
 
-    /// Appends what the value has to say, in one argument or several.
+    /// Appends a value, as one argument or several.
     pub(crate) fn arg(&mut self, value: impl ToRedisArgs) -> &mut Self {
         value.write_redis_args(self);
         self
     }
 
-    /// Appends a TTL in milliseconds, or an empty argument.
+    /// Appends a TTL in milliseconds, or an empty argument if there is no TTL.
     pub(crate) fn arg_ttl(&mut self, ttl: Option<Ttl>) -> &mut Self {
         match ttl {
             Some(ttl) => self.arg(ttl.as_millis()),
@@ -195,7 +197,7 @@ impl Command {
         }
     }
 
-    /// Appends it as it is sent.
+    /// Appends the command to a buffer, in the form in which it is sent.
     pub(crate) fn write_to(&self, unsent: &mut Vec<u8>) {
         unsent.reserve(self.packed.len() + LENGTH_LINE);
         write_length(unsent, b'*', self.arguments);
@@ -220,9 +222,9 @@ impl RedisWrite for Command {
     }
 }
 
-/// Enough for a command that is no script.
+/// Initial size of a command, in bytes: enough for one that calls no script.
 const SHORT: usize = 128;
-/// The longest line that says a length: a sign, 20 digits, and its end.
+/// Maximum size of a line that states a length: a sign, 20 digits, and the line break.
 const LENGTH_LINE: usize = 23;
 
 fn write_length(packed: &mut Vec<u8>, sign: u8, length: usize) {

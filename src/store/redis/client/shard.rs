@@ -1,6 +1,7 @@
-//! One server that has locks: the way to it, and what is known of it.
+//! One server that stores locks: its connections, its limits, and the findings of its last examination.
 //!
-//! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
+//! Each server has limits of its own for waiting callers, so that an unreachable server does not block the callers of
+//! the others.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -31,49 +32,50 @@ use super::{
     script::Command,
 };
 
-/// One server that has locks, or whichever is the master.
+/// One server that stores locks: a fixed server, a master of a cluster, or the master that the sentinels name.
 pub(crate) struct Shard {
     pub(crate) pool: Pool,
     pub(crate) replicas: Replicas,
     pub(crate) admission: Admission,
-    /// Told when it is given up.
+    /// Cancelled when the server is not used any more.
     pub(crate) disconnected: CancellationToken,
-    /// Where it is, if it is one of several.
+    /// Address of the server, if it is one of several.
     node: Option<RedisNode>,
-    /// Room for those who ask for something.
+    /// Limits how many acquires and inspections are under way.
     pub(crate) asking: AskingRoom,
-    /// Room for those who wait for it while it is away.
+    /// Limits how many acquires and inspections wait while the server is unreachable.
     waiting: Arc<Semaphore>,
-    /// The same for those who keep a lease or end it: a crowd that wants locks takes nothing from them.
+    /// Limits how many renewals and releases wait while the server is unreachable. Separate from `waiting`, so that a
+    /// crowd of acquires cannot block them.
     keeping: Arc<Semaphore>,
 }
 
-/// Room for commands that keep nobody's lease, among those that are under way.
+/// Limits how many commands are under way that neither keep nor end a lease: acquires and inspections.
 #[derive(Debug)]
 pub(crate) struct AskingRoom(Semaphore);
 
-/// What somebody wants of a server.
+/// Purpose of a command. The commands of each class have a limit of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandClass {
-    /// To get a lock, or to know something.
+    /// Acquires a lock, or only inspects.
     Ask,
-    /// To keep a lease, or to end it.
+    /// Keeps a lease, or ends it.
     Keep,
 }
 
-/// How many acquires and inspections may be under way at once. A renewal or a release waits for no
-/// more than these, however many ask: some milliseconds of the server's time.
+/// Maximum number of acquires and inspections that are under way at once at a server. A renewal or a release waits
+/// behind no more than these: some milliseconds of the server's time.
 const ASKING: usize = 1_024;
-/// How long the others wait for room at least. Nothing has been sent for them then.
+/// Minimum time that a command waits for a permit before it is refused. Nothing of it has been sent by then.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
-/// How many of one class may wait at once for one of several servers that is away. The others are
-/// told so at once: what they keep busy meanwhile is missed by those who ask the servers that are there.
+/// Maximum number of callers of one class that wait for an unreachable server, if it is one of several. Further
+/// callers are refused at once: otherwise they would take up what the callers of the other servers need.
 const WAITING: usize = 256;
 
 // === impl Shard ===
 
 impl Shard {
-    /// `node`: where the server is, if it is one of several.
+    /// Creates the state of a server. `node`: address of the server, if it is one of several.
     pub(crate) fn new(
         route: Route,
         node: Option<RedisNode>,
@@ -92,12 +94,13 @@ impl Shard {
         }
     }
 
-    /// Where it is, if it is one of several.
+    /// Address of the server, if it is one of several.
     pub(crate) fn node(&self) -> Option<&RedisNode> {
         self.node.as_ref()
     }
 
-    /// Room to wait for it, if it is one of several and away.
+    /// Permit to wait for the server. It is needed only if the server is one of several and unreachable. Fails if too
+    /// many callers wait already.
     pub(crate) fn wait_permit(
         &self,
         with: CommandClass,
@@ -118,7 +121,7 @@ impl Shard {
         }
     }
 
-    /// A connection to it. Without one nothing was sent.
+    /// A connection to the server. If this fails, nothing was sent.
     pub(crate) async fn connection(&self, limit: Instant) -> Result<Connection, Failure> {
         let connection = self.pool.connection(limit).await;
         connection.map_err(|why| match why {
@@ -130,8 +133,8 @@ impl Shard {
         })
     }
 
-    /// The connection on which it will be found out which replicas have what is done in a slot from now on; `None` if
-    /// nobody waits for that.
+    /// The connection whose markers confirm what is done in the slot from now on; `None` if replicas are not waited
+    /// for.
     pub(crate) async fn marker_connection(
         &self,
         slot: Slot,
@@ -147,13 +150,13 @@ impl Shard {
             .await
     }
 
-    /// What it is called in metrics and in the log; `None` while it is not known which server it is.
+    /// Address of the server for metrics and the log; `None` while the server is not known.
     pub(crate) fn address(&self) -> Option<String> {
         let endpoint = self.pool.route.endpoint()?;
         Some(endpoint.node().to_string())
     }
 
-    /// Says of which server something is told, if it is one of several.
+    /// Prefixes a text with the address of the server, if it is one of several.
     pub(crate) fn named(&self, what: &str) -> String {
         match &self.node {
             Some(node) => format!("{node}: {what}"),
@@ -161,7 +164,7 @@ impl Shard {
         }
     }
 
-    /// Gives it up: from now on nothing is sent to it, and every connection ends.
+    /// Stops using the server: nothing more is sent to it, and every connection ends.
     pub(crate) fn disconnect(&self) {
         self.disconnected.cancel();
         self.pool.route.disconnect();
@@ -171,12 +174,13 @@ impl Shard {
 // === impl AskingRoom ===
 
 impl AskingRoom {
-    /// Room, if there is some.
+    /// A permit, if one is free.
     pub(crate) fn at_once(&self) -> Option<SemaphorePermit<'_>> {
         self.0.try_acquire().ok()
     }
 
-    /// Room within a second, or for as long as the caller is ready to wait for what it asks for.
+    /// Waits for a permit: for a second, or for as long as the caller is willing to wait for the lock if that is
+    /// longer.
     pub(crate) async fn within(
         &self,
         ready_to_wait: Duration,
@@ -193,10 +197,10 @@ impl AskingRoom {
 
 // === Destination ===
 
-/// Where a command is sent.
+/// The server to which a command is sent.
 pub(crate) struct Destination {
     pub(crate) shard: Arc<Shard>,
-    /// Whether that server was pointed to for this command alone.
+    /// Whether an ASK redirect named the server, which counts for this command alone.
     pub(crate) asking: bool,
 }
 
@@ -210,7 +214,7 @@ impl Destination {
         }
     }
 
-    /// Sends a command on a connection to it.
+    /// Sends a command on a connection to the destination, after ASKING if the redirect requires it.
     pub(super) async fn send(
         &self,
         connection: &Connection,
@@ -220,7 +224,7 @@ impl Destination {
         if !self.asking {
             return connection.send(command, limit).await;
         }
-        // It counts for the next command of the connection, so nothing may come between the two.
+        // ASKING counts for the next command of the connection, so no other command may come between the two.
         let both = [Command::new("ASKING"), command.clone()];
         let mut replies = connection.send_all(&both, limit).await?;
         match (replies.pop(), replies.pop()) {
@@ -232,7 +236,8 @@ impl Destination {
     }
 }
 
-/// A reply to something else: whatever comes on this connection cannot be believed any more.
+/// The failure for a reply to another command. Retires the connection, because its later replies cannot be trusted
+/// either.
 pub(super) fn unexpected(connection: &Connection, what: String) -> Failure {
     connection.retire();
     Failure::Unknown(Uncertainty::UnexpectedReply(what))
@@ -240,27 +245,27 @@ pub(super) fn unexpected(connection: &Connection, what: String) -> Failure {
 
 // === Admission ===
 //
-// What is known of the server: whether locks are safe there, when it was last looked at.
+// What the last examination of a server found: whether locks are safe there, and when it was examined.
 
-/// Keeps what the last examination of a server found.
+/// The findings of the last examination of a server.
 #[derive(Default)]
 pub(crate) struct Admission {
-    /// Held while examining, so that those who ask together get one examination.
+    /// Held during an examination, so that callers that ask at the same time share one examination.
     pub(crate) turn: AsyncMutex<()>,
     pub(crate) last: Mutex<Option<Findings>>,
-    /// Whether all was well at the last examination that reached the server.
+    /// Whether the server was found safe by the last examination that reached it.
     pub(crate) is_safe: AtomicBool,
-    /// What stands since that one.
+    /// Verdict of the last examination that reached the server: safe, or the reason why not.
     pub(crate) last_verdict: Mutex<Option<Result<(), String>>>,
-    /// Somebody asked, and there are new findings.
+    /// Notified when an examination has new findings.
     pub(crate) found: Notify,
-    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    /// How many seconds the server's clock was ahead of the gateway's clock at the last examination.
     pub(crate) skew: Mutex<Option<f64>>,
-    /// What was last read of the eviction policy.
+    /// The eviction policy that was last read.
     pub(crate) policy: Mutex<Option<String>>,
 }
 
-/// What an examination found.
+/// The findings of one examination of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Findings {
     pub(crate) at: Instant,
@@ -268,24 +273,24 @@ pub(crate) struct Findings {
     pub(crate) verdict: SafetyVerdict,
 }
 
-/// Whether locks may be granted.
+/// Whether locks may be granted at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SafetyVerdict {
-    /// They may.
+    /// Locks may be granted.
     Safe,
-    /// They may not, for this reason.
+    /// Locks may not be granted, for this reason.
     Unsafe(String),
     /// The server did not answer.
     Unreachable(Unavailability),
 }
 
-/// The policy by which no key is ever evicted.
+/// The eviction policy of a server that never evicts a key.
 pub(crate) const NO_EVICTION: &str = "noeviction";
 
 // === impl Admission ===
 
 impl Admission {
-    /// Whether the server answered when it was last looked at.
+    /// Whether the server answered the last examination.
     pub(crate) fn is_reached(&self) -> bool {
         let last = self.last.lock();
         (last.as_ref()).is_some_and(|it| !matches!(it.verdict, SafetyVerdict::Unreachable(_)))
@@ -309,7 +314,7 @@ impl Findings {
         }
     }
 
-    /// Why a server could not be examined, by what came of a command that was to.
+    /// Findings for a server that could not be examined, from the failure of a command of the examination.
     pub(crate) fn of_failure(failure: Failure, acl_line: &str) -> Self {
         let why = match failure {
             Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
@@ -335,8 +340,8 @@ impl Findings {
     }
 }
 
-/// By which policy keys are evicted when the memory is full, [`NO_EVICTION`] if none ever is. Reads `INFO memory`;
-/// `None` if it does not say.
+/// Reads the eviction policy from a reply to `INFO memory`; [`NO_EVICTION`] if the memory has no limit, `None` if the
+/// reply does not say.
 pub(crate) fn eviction_policy(info: &str) -> Option<String> {
     let limit: u64 = info_field(info, "maxmemory")?.parse().ok()?;
     let policy = info_field(info, "maxmemory_policy")?;

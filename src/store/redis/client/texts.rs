@@ -8,17 +8,17 @@ use super::super::fields::Layout;
 
 // === Digits ===
 //
-// Bytes are two hexadecimal digits each, in lower case; numbers have as many decimal digits as their place. Each
-// command has several of them, so they are written without the machinery of `format!`.
+// Each byte is written as two hexadecimal digits in lower case, and each number with as many decimal digits as its
+// field has. Every command has several of them, so they are written without the machinery of `format!`.
 
-/// Writes bytes down.
+/// Writes bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     append_hex(&mut text, bytes);
     text
 }
 
-/// Writes bytes down behind a text.
+/// Appends bytes to a text, as hexadecimal digits.
 pub(crate) fn append_hex(text: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for bytes in bytes.chunks(32) {
@@ -31,7 +31,7 @@ pub(crate) fn append_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Writes a number down behind a text, in `DIGITS` digits with zeros first.
+/// Appends a number to a text, in `DIGITS` decimal digits with leading zeros.
 pub(crate) fn append_number<const DIGITS: usize>(text: &mut String, number: u64) {
     let (mut digits, mut rest) = ([b'0'; DIGITS], number);
     for digit in digits.iter_mut().rev() {
@@ -46,7 +46,7 @@ fn ascii(digits: &[u8]) -> &str {
     std::str::from_utf8(digits).expect("digits are ASCII")
 }
 
-/// Reads as many bytes as are expected; `None` if it is anything else.
+/// Reads `N` bytes from hexadecimal digits; `None` for any other text.
 pub(crate) fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -63,14 +63,14 @@ pub(crate) fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Reads what a lock holds, if it is of ours, and what a ticket is called.
+/// Reads the hash of a token: the value of a lock that a gateway wrote, or the name of a ticket.
 pub(crate) fn token_hash(text: &str) -> Option<TokenHash> {
     read_hex(text).map(TokenHash::from_bytes)
 }
 
 // === Metadata and requests ===
 
-/// Metadata as a record keeps it; empty if there is none.
+/// Metadata as a record stores it, in JSON; empty if there is none.
 pub(crate) fn metadata_json(metadata: &Metadata) -> String {
     if metadata.is_empty() {
         return String::new();
@@ -79,7 +79,7 @@ pub(crate) fn metadata_json(metadata: &Metadata) -> String {
     serde_json::to_string(&entries).expect("texts by name are JSON")
 }
 
-/// Reads the same; `None` if it is anything else.
+/// Reads the metadata of a record; `None` if the text is no valid metadata.
 pub(crate) fn metadata_from_json(json: &str) -> Option<Metadata> {
     if json.is_empty() {
         return Some(Metadata::default());
@@ -88,19 +88,21 @@ pub(crate) fn metadata_from_json(json: &str) -> Option<Metadata> {
     Metadata::from_stored(entries).ok()
 }
 
-/// When the lease must be released, in digits: an instant in µs, or of a quorum in ms. Behind it stands who asks, and why.
+/// Layout of a release request: the time by which the lease must be released, in µs, or in ms in a quorum. Behind it
+/// stand the requester and the reason.
 pub(crate) const REQUEST: Layout = Layout {
     name: "request",
     groups: &[&[("ends", 16)]],
 };
 
-/// Who asks, and why: what no script reads.
+/// Text of the requester and the reason of a release request, which no script reads.
 pub(crate) fn request_text(request: &ReleaseRequest) -> String {
     let by = request.by.as_deref();
     serde_json::to_string(&(by, request.reason.as_str())).expect("texts can be written")
 }
 
-/// Reads a number, which says how much time there is, and the same; `None` if it is anything else.
+/// Reads a release request; `None` for any other text. `within`: converts the number at its beginning to the time
+/// that is left.
 pub(crate) fn read_request(
     text: &str,
     within: impl FnOnce(u64) -> Duration,

@@ -1,4 +1,4 @@
-//! Which server a slot lives on.
+//! Which server of the store has which slot.
 
 use std::sync::Arc;
 
@@ -25,21 +25,21 @@ use super::{
     shard::{CommandClass, Destination, Shard},
 };
 
-/// The servers of the store.
+/// The servers of the store, and which of them has which slot.
 pub(crate) enum Topology {
-    /// One server has every slot: always the same one, or the master that the sentinels name.
+    /// One server has every slot: a fixed server, or the master that the sentinels name.
     One(Arc<Shard>),
-    /// Each master of a cluster has some.
+    /// Each master of a cluster has some of the slots.
     Cluster(Arc<Cluster>),
 }
 
-/// How long it may take until it is known who has what.
+/// How long the start waits until the masters of a cluster are known.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 // === impl Topology ===
 
 impl Topology {
-    /// Connects to nobody yet.
+    /// Creates the topology, without connecting to any server yet.
     pub(crate) fn new(
         url: &ServersUrl,
         config: &RedisConfig,
@@ -60,7 +60,8 @@ impl Topology {
         Self::One(Arc::new(Shard::new(route, None, config, workers)))
     }
 
-    /// Starts what keeps an eye on who has what, until the program stops or the store is closed.
+    /// Starts the task that follows the master, or the slots of a cluster, until the program stops or the store is
+    /// closed.
     pub(crate) fn start(&self, lifecycle: &Lifecycle, closing: &CancellationToken) {
         if let Some(followed) = self.followed() {
             Arc::clone(followed).start(lifecycle, closing);
@@ -70,7 +71,7 @@ impl Topology {
         }
     }
 
-    /// The master that the sentinels name, if they are asked.
+    /// The followed master, if sentinels are used.
     fn followed(&self) -> Option<&Arc<FollowedMaster>> {
         match self {
             Self::One(shard) => shard.pool.route.followed(),
@@ -95,26 +96,27 @@ impl Topology {
         }
     }
 
-    /// That which is away when the server is that has a slot.
+    /// The part of the store that is unavailable while the server with this slot is unavailable.
     pub(crate) fn partition(&self, slot: Slot) -> Partition {
         match self {
             Self::One(_) => Partition::WHOLE,
-            // Where nobody has the slot, what is sent ends soon.
+            // Commands for a slot without a server fail soon, so they hold up no other commands.
             Self::Cluster(cluster) => cluster.owner(slot).map_or(Partition::WHOLE, |shard| {
-                // While this shard is in use, no other one has the same address in memory.
+                // The address in memory identifies the shard: no other shard has it while this one is in use.
                 Partition::one_of(Arc::as_ptr(&shard).addr())
             }),
         }
     }
 
-    /// Ends when some servers are known, or when that has taken too long.
+    /// Waits until some servers are known, or until that has taken too long.
     pub(crate) async fn wait_until_known(&self) {
         if let Self::Cluster(cluster) = self {
             drop(timeout(KNOWN_WITHIN, cluster.wait_until_known()).await);
         }
     }
 
-    /// Room to wait for the server that has a slot, if it is one of several and away.
+    /// Permit to wait for the server that has this slot. It is needed only if that server is one of several and
+    /// unreachable.
     pub(crate) fn wait_permit(
         &self,
         slot: Slot,
@@ -122,14 +124,14 @@ impl Topology {
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         match self {
             Self::One(_) => Ok(None),
-            // Which server has the slot may be known in a moment.
+            // No permit is needed for a slot without a server, because its server may be known in a moment.
             Self::Cluster(cluster) => {
                 (cluster.owner(slot)).map_or(Ok(None), |owner| owner.wait_permit(with))
             }
         }
     }
 
-    /// Every server that has slots, as far as is known.
+    /// All servers that are known to have slots.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         match self {
             Self::One(shard) => vec![Arc::clone(shard)],
@@ -137,7 +139,7 @@ impl Topology {
         }
     }
 
-    /// Every server that has slots, in the order of the first slot of each. Fails if a slot has no server.
+    /// All servers that have slots, in the order of the first slot of each. Fails if a slot has no server.
     pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
         match self {
             Self::One(shard) => Ok(vec![Arc::clone(shard)]),
@@ -145,14 +147,14 @@ impl Topology {
         }
     }
 
-    /// Whether this server has a slot.
+    /// Whether this server has this slot now.
     pub(crate) fn has(&self, shard: &Arc<Shard>, slot: Slot) -> bool {
         let owner = self.shard(slot);
         owner.is_ok_and(|owner| Arc::ptr_eq(&owner, shard))
     }
 
-    /// Some slot of a server, in which it can be found out what the server lets us do; `None` for one
-    /// that takes part in no cluster, where any is as good.
+    /// A slot of this server, for a key that tests what the server permits; `None` outside a cluster, where any key
+    /// will do.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         match self {
             Self::One(_) => None,
@@ -160,8 +162,7 @@ impl Topology {
         }
     }
 
-    /// A server on which the messages of all others arrive: in a cluster all of them tell each
-    /// other.
+    /// A server at which the messages of all servers arrive: the servers of a cluster pass them on to each other.
     pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         match self {
             Self::One(shard) => Ok(Arc::clone(shard)),
@@ -169,7 +170,8 @@ impl Topology {
         }
     }
 
-    /// Tells it apart when a slot has gone to another server in between.
+    /// Counter that changes when this slot moves to another server, so that a caller notices a move between two
+    /// calls.
     pub(crate) fn moves(&self, slot: Slot) -> u32 {
         match self {
             Self::One(_) => 0,
@@ -177,7 +179,7 @@ impl Topology {
         }
     }
 
-    /// Where one goes whom a server has pointed elsewhere.
+    /// The destination that a server's redirect names.
     pub(crate) fn follow(
         &self,
         slot: Slot,
@@ -190,14 +192,14 @@ impl Topology {
         }
     }
 
-    /// Somebody got no answer: it is time to ask who has what.
+    /// Requests a refresh of the cluster's layout, because a command got no usable reply.
     pub(crate) fn request_refresh(&self) {
         if let Self::Cluster(cluster) = self {
             cluster.request_refresh();
         }
     }
 
-    /// Notifies subscribers when the set of servers changes. Of one server it never does.
+    /// Notifies subscribers when the set of servers changes. It never changes outside a cluster.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         match self {
             Self::One(_) => watch::Sender::new(0).subscribe(),
@@ -205,7 +207,7 @@ impl Topology {
         }
     }
 
-    /// What is known of who has what.
+    /// Readiness checks of the followed master, or of the slots of the cluster.
     pub(crate) fn checks(&self) -> Vec<Check> {
         match self {
             Self::One(_) => self.followed().map_or_else(Vec::new, |it| it.checks()),
@@ -213,7 +215,7 @@ impl Topology {
         }
     }
 
-    /// The same in figures.
+    /// Adds the metrics of the followed master, or of the servers of the cluster.
     pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         match self {
             Self::One(_) => self
@@ -224,7 +226,7 @@ impl Topology {
         }
     }
 
-    /// Closes every connection, whoever still has one.
+    /// Closes every connection, even those that are still in use.
     pub(crate) async fn close(&self) {
         match self {
             Self::One(shard) => shard.pool.route.close().await,

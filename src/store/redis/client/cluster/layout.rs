@@ -1,4 +1,4 @@
-//! Which server has which slot, as far as is known, and as one server of a cluster sees it.
+//! Maps each slot to the server that has it: as this gateway knows it, and as one server of a cluster reports it.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::{
 
 use super::super::{connection::answered, identity::info_field, shard::Shard};
 
-/// Which server has which slot. It is never changed but replaced.
+/// Maps each slot to the server that has it. A layout is never changed, only replaced.
 #[derive(Clone)]
 pub(super) struct Layout {
-    /// The place of each slot's server in `shards`.
+    /// Index in `shards` of each slot's server.
     owners: Box<[u16]>,
     /// The servers that have slots.
     pub(super) shards: Vec<Arc<Shard>>,
-    /// Others that take part in the cluster, and can be asked if none of those answers.
+    /// Replicas in the cluster, which can be asked if none of the masters answers.
     pub(super) replicas: Vec<RedisNode>,
-    /// How often the cluster had changed by then.
+    /// Epoch of the cluster at the time of this layout.
     pub(super) epoch: u64,
 }
 
-/// Of a slot that no server is known to have.
+/// Value in `owners` of a slot that no server is known to have.
 const UNASSIGNED: u16 = u16::MAX;
 
 // === impl Layout ===
 
 impl Layout {
-    /// Nobody is known.
+    /// A layout without any known server.
     pub(super) fn unknown() -> Self {
         Self {
             owners: vec![UNASSIGNED; Slot::COUNT].into(),
@@ -40,7 +40,7 @@ impl Layout {
         }
     }
 
-    /// As one of the servers sees it.
+    /// Creates the layout that one server of the cluster reports. `find`: returns the shard at an address.
     pub(super) fn of(view: &ClusterView, mut find: impl FnMut(&RedisNode) -> Arc<Shard>) -> Self {
         let mut layout = Self {
             replicas: view.replicas.clone(),
@@ -56,19 +56,19 @@ impl Layout {
         layout
     }
 
-    /// The same, but for one slot.
+    /// The same layout, except that `shard` has this slot.
     pub(super) fn with(&self, slot: Slot, shard: &Arc<Shard>) -> Self {
         let mut layout = self.clone();
         layout.owners[slot.index()] = layout.index_of(shard);
         layout
     }
 
-    /// The server that has a slot, if one is known to.
+    /// The server that has a slot, if one is known.
     pub(super) fn owner(&self, slot: Slot) -> Option<&Arc<Shard>> {
         self.shards.get(usize::from(self.owners[slot.index()]))
     }
 
-    /// The server at this address, if it is one that has slots and was not given up.
+    /// The server at this address, if it has slots and is still in use.
     pub(super) fn at(&self, node: &RedisNode) -> Option<&Arc<Shard>> {
         let mut used = self
             .shards
@@ -88,7 +88,7 @@ impl Layout {
         (usize::from(first.is_some()) + without.count(), first)
     }
 
-    /// The slots that have another server than there.
+    /// The slots that have another server in the other layout.
     pub(super) fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = Slot> + 'a {
         let slots = (0..Slot::COUNT).filter_map(Slot::numbered);
         slots.filter(|&slot| match (self.owner(slot), other.owner(slot)) {
@@ -109,22 +109,22 @@ impl Layout {
 
 // === View ===
 
-/// Who has which slots, as one server of a cluster sees it.
+/// The servers and slots of a cluster as one of its servers reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClusterView {
-    /// The server that sees it so, as it was asked.
+    /// Address of the server that reports this view, as the gateway asked it.
     pub(super) by: RedisNode,
-    /// How often the cluster had changed by then; the higher one is the later word.
+    /// Epoch of the cluster as this server knows it; of two views, the one with the higher epoch is later.
     pub(super) epoch: u64,
     /// Whether the server sees enough of the cluster to be a part of it.
     pub(super) sound: bool,
-    /// The masters, and what they have.
+    /// The masters with their ranges of slots.
     pub(super) ranges: Vec<SlotRange>,
-    /// Their replicas.
+    /// The replicas of the masters.
     pub(super) replicas: Vec<RedisNode>,
 }
 
-/// The slots of a master, from one to another.
+/// A range of slots that one master has, from `first` to `last`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SlotRange {
     pub(super) first: Slot,
@@ -178,7 +178,8 @@ impl ClusterView {
         let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
         let (first, last) = (slot(first)?, slot(last)?);
         let mut nodes = nodes.iter().map(|node| read_address(node, by));
-        // One without an address has slots all the same; others may know where it is.
+        // A master without an address still has its slots, but this view cannot assign them; another server may know
+        // the address.
         let master = nodes.next()??;
         (self.ranges).extend(master.map(|node| SlotRange { first, last, node }));
         for replica in nodes {
@@ -188,7 +189,8 @@ impl ClusterView {
     }
 }
 
-/// Where this server says that one is; `None` inside: by which name that one is reached is not known, not even to itself.
+/// Reads the address of a node from a reply of the server `by`; `None` inside if the server knows no address of the
+/// node.
 #[expect(clippy::option_option, reason = "without an address is an answer, too")]
 fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
     let Value::Array(node) = node else {
@@ -206,7 +208,7 @@ fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
     };
     Some(match host {
         "?" => None,
-        // The one that is asked, whatever its name is.
+        // An empty host is that of the server that was asked.
         "" => Some(RedisNode::new(by.host(), port)),
         host => Some(RedisNode::new(host, port)),
     })
@@ -242,7 +244,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What a server says that sees these masters.
+    /// The view of a server that reports these masters.
     pub(crate) fn view_of(epoch: u64, ranges: Vec<SlotRange>) -> ClusterView {
         ClusterView {
             by: ranges[0].node.clone(),
@@ -311,7 +313,7 @@ pub(super) mod tests {
                 vec![node(text("10.0.0.1"), 7), node(text("10.0.0.2"), 8)],
             ),
             told(100, 16_383, vec![node(text(""), 9), node(text("?"), 10)]),
-            // Nobody knows where it is, not even itself.
+            // No server knows the address of this master, not even the master itself.
             told(16_383, 16_383, vec![node(text("?"), 11)]),
         ]);
         let view = view.unwrap();

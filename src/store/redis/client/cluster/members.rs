@@ -1,9 +1,9 @@
-//! The servers of a cluster that have slots, and which has which.
+//! The servers of a cluster that have slots, and which server has which slot.
 //!
-//! What a server says that has a slot no more (MOVED) is believed at once, for that slot. All masters are
-//! asked once a second, and at once when somebody got no answer; the later word of two counts, as they
-//! count themselves (the epoch of the cluster). A server that has no slots any more is cut off at once: if
-//! another has taken its place, what it still answers may be forgotten.
+//! A server that redirects for good (MOVED) is believed at once, for that slot. All masters are asked for the layout
+//! once a second, and at once when a command got no usable reply. Of two answers, the one with the later epoch of the
+//! cluster counts. A server that has no slots any more is disconnected at once: if another server has taken its
+//! slots, leases that it still grants may be lost.
 
 use std::sync::{
     Arc,
@@ -40,38 +40,38 @@ use super::{
     layout::{ClusterView, Layout},
 };
 
-/// The servers of a cluster that have slots.
+/// The servers of a cluster that have slots, and the current layout.
 pub(crate) struct Cluster {
     pub(super) seeds: Vec<RedisNode>,
     credentials: Arc<Credentials>,
     pub(super) config: RedisConfig,
     workers: Workers,
     layout: Mutex<Arc<Layout>>,
-    /// Servers that somebody was pointed to, and when: they may have no slot yet.
+    /// Servers that redirects have named, and when: such a server may have no slot yet.
     redirect_targets: Mutex<Vec<(Arc<Shard>, Instant)>>,
-    /// How often each slot has gone to another server, or somebody was sent to one for it.
+    /// How often each slot has moved to another server, or a command was redirected for it.
     moves: Box<[AtomicU32]>,
-    /// How often the servers were others than before.
+    /// Counts how often the set of servers has changed, and notifies subscribers.
     changed: watch::Sender<u64>,
-    /// Told when it is time to ask who has what.
+    /// Notified when the masters should be asked for the layout at once.
     pub(super) refresh_requested: Notify,
-    /// Why nobody says who has what, if nobody does.
+    /// Why no server reports the layout; `None` if one does.
     pub(super) last_error: Mutex<Option<Unavailability>>,
-    /// Since when no master answers, and others agree on an older layout.
+    /// Since when no master answers while other servers agree on an older layout.
     pub(super) epoch_regression: EpochRegression<u64>,
-    /// Which server is listened to, counted from the first.
+    /// Index of the server to subscribe at.
     listened_to: AtomicUsize,
 }
 
-/// For how long a server is kept that somebody was pointed to, if it has no slot.
+/// How long a server without slots is kept after a redirect has named it.
 const REDIRECT_TARGET_STAYS: Duration = Duration::from_secs(3);
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// Asks nobody yet.
+    /// Creates the state of a cluster. Asks no server yet.
     pub(crate) fn new(url: &ServersUrl, config: &RedisConfig, workers: &Workers) -> Self {
-        // Not all gateways listen to the same server.
+        // A random start, so that not all gateways subscribe at the same server.
         let first = getrandom::u32().unwrap_or_default();
         Self {
             seeds: url.nodes().to_vec(),
@@ -102,10 +102,11 @@ impl Cluster {
         }
     }
 
-    /// Ends when some servers are known.
+    /// Waits until some servers of the cluster are known.
     pub(crate) async fn wait_until_known(&self) {
         let is_known = |_: &u64| !self.layout().shards.is_empty();
-        // `wait_for` uses up what tokio lets a task do in one poll, and may wait although servers are known.
+        // Checked first because `wait_for` uses up what tokio lets a task do in one poll, and may wait although
+        // servers are known.
         if !is_known(&0) {
             drop(self.changed.subscribe().wait_for(is_known).await);
         }
@@ -116,7 +117,7 @@ impl Cluster {
         self.layout().shards.clone()
     }
 
-    /// The servers in the order of the first slot that each has: every slot has one of them.
+    /// The servers in the order of the first slot of each. Fails if a slot has no server.
     pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
         let mut found: Vec<Arc<Shard>> = Vec::new();
         for slot in (0..Slot::COUNT).filter_map(Slot::numbered) {
@@ -128,7 +129,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Some slot of a server, another one each time.
+    /// A random slot of this server.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         let layout = self.layout();
         let from = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
@@ -140,7 +141,7 @@ impl Cluster {
         })
     }
 
-    /// The server that is listened to: always the same one, as long as it can be reached.
+    /// The server to subscribe at: always the same one, as long as it can be reached.
     pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         let layout = self.layout();
         let count = layout.shards.len();
@@ -155,12 +156,13 @@ impl Cluster {
         Ok(Arc::clone(&layout.shards[chosen]))
     }
 
-    /// Tells it apart when a slot has gone to another server in between.
+    /// Counter that changes when this slot moves to another server, so that a caller notices a move between two
+    /// calls.
     pub(crate) fn moves(&self, slot: Slot) -> u32 {
         self.moves[slot.index()].load(Ordering::Acquire)
     }
 
-    /// Where one goes whom a server has pointed elsewhere.
+    /// Follows a redirect of the server `by`: records what it says about the slot, and returns the destination.
     pub(crate) fn follow(&self, slot: Slot, redirect: &Redirect, by: &Shard) -> Destination {
         let by = by.node().expect("a server of a cluster has an address");
         let node = redirect.node(by);
@@ -183,17 +185,17 @@ impl Cluster {
         }
     }
 
-    /// It is time to ask who has what.
+    /// Requests that the masters are asked for the layout at once.
     pub(crate) fn request_refresh(&self) {
         self.refresh_requested.notify_one();
     }
 
-    /// Word of it when the servers are others than before.
+    /// Notifies subscribers when the set of servers changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Goes by what one of the servers has said.
+    /// Replaces the layout by what one of the servers reports. Servers that have no slots any more are disconnected.
     pub(super) fn apply_view(&self, view: &ClusterView) {
         let mut now = self.layout.lock();
         let next = Layout::of(view, |node| self.known_or_new(&now, node));
@@ -221,14 +223,14 @@ impl Cluster {
         self.drop_redirect_targets(&next);
     }
 
-    /// A server at this address that is not known yet.
+    /// Creates the state of a server that is not known yet, at this address.
     pub(super) fn shard_at(&self, node: &RedisNode) -> Arc<Shard> {
         let route = Route::to(self.endpoint(node));
         let node = Some(node.clone());
         Arc::new(Shard::new(route, node, &self.config, &self.workers))
     }
 
-    /// What it takes to connect to a server.
+    /// Creates an endpoint that connects to the server at this address.
     pub(super) fn endpoint(&self, node: &RedisNode) -> Endpoint {
         let timeout = self.config.connect_timeout_ms.duration();
         Endpoint::new(node.clone(), Arc::clone(&self.credentials), timeout)
@@ -247,7 +249,7 @@ impl Cluster {
         }
     }
 
-    /// Why it is not known who has a slot.
+    /// The error when no server of the cluster is known to have slots.
     fn no_owner_error(&self) -> Unavailability {
         let last_error = self.last_error.lock();
         let unasked =
@@ -255,7 +257,7 @@ impl Cluster {
         last_error.clone().unwrap_or_else(unasked)
     }
 
-    /// The server at an address to which somebody is pointed now.
+    /// The server at an address that a redirect names now. It is kept for a while, even without slots.
     fn redirect_target(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
         let shard = self.known_or_new(layout, node);
         let mut targets = self.redirect_targets.lock();
@@ -264,7 +266,7 @@ impl Cluster {
         shard
     }
 
-    /// The server at an address, if it is known and was not given up; else a new one.
+    /// The server at an address, if it is known and still in use; otherwise a new one.
     fn known_or_new(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
         let targets = self.redirect_targets.lock();
         let mut targets = targets.iter().map(|(shard, _)| shard);
@@ -279,7 +281,7 @@ impl Cluster {
             .any(|(it, at)| Arc::ptr_eq(it, shard) && at.elapsed() < REDIRECT_TARGET_STAYS)
     }
 
-    /// Cuts off servers to which nobody was pointed for a while, and which have no slots.
+    /// Disconnects servers that have no slots and that no redirect has named for a while.
     fn drop_redirect_targets(&self, layout: &Layout) {
         self.redirect_targets.lock().retain(|(shard, at)| {
             let is_kept = at.elapsed() < REDIRECT_TARGET_STAYS;
@@ -295,12 +297,12 @@ impl Cluster {
 
 // === Report ===
 //
-// What there is to see of the cluster.
+// Reports the state of the cluster.
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// What readiness says.
+    /// Readiness check of the cluster: whether its servers answer, and have all slots.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let layout = self.layout();
         let last_error = self.last_error.lock();
@@ -326,7 +328,7 @@ impl Cluster {
         }]
     }
 
-    /// What metrics say.
+    /// Adds the metrics of the masters: whether each can be reached.
     pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         let shards = self.shards();
         let reached = shards.iter().filter_map(|shard| {

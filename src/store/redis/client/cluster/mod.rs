@@ -1,12 +1,13 @@
-//! Which master of a cluster has a slot: the masters are asked, and the later word counts.
+//! Finds the master of a cluster that has a slot: asks the masters, and follows the answer with the latest epoch.
 //!
-//! Each master with slots is a `Shard` with connections, limits, rounds and examinations of its own, so a master that is away does
-//! not affect the others: at most 256 callers wait for it, and 256 that renew or release. A master without slots is cut off like a
-//! deposed master.
+//! Each master with slots is a `Shard` with connections, limits, sweeps and examinations of its own, so a master that
+//! is unreachable does not affect the others: at most 256 callers that acquire or inspect wait for it, and 256 that
+//! renew or release. A master without slots is disconnected like a deposed master.
 //!
-//! Renew, release and confirm must work while a slot moves. They then name the keys of the leases and nothing else: `:lock`, and of
-//! a shared lock its other three keys. Such a release sees no queue, so it hands the lock to nobody and leaves no letter: the rounds
-//! hand the lock over when the slot is at rest. An adoption, which needs the letters, waits until then.
+//! Renew, release and confirm must work while a slot is being moved. They then name only the keys of the leases:
+//! `:lock`, and for a shared lock its other three keys. Such a release sees no queue, so it hands the lock to no
+//! waiter and leaves no letter: the periodic sweep hands the lock over once the slot is at rest. An adoption needs
+//! the letters, so it waits until then.
 
 mod layout;
 mod members;

@@ -1,4 +1,4 @@
-//! Keeps asking servers of a cluster, several at once, who has which slots.
+//! Asks several servers of a cluster at once, and repeatedly, which server has which slots.
 
 use std::sync::Arc;
 
@@ -18,25 +18,26 @@ use super::{
     members::Cluster,
 };
 
-/// How often the servers are asked although nothing seems to be wrong: who has given a slot away says
-/// so to whoever asks for it, and for those of a server that is gone somebody asks at once.
+/// How often the servers are asked while nothing seems to be wrong. A server that has given a slot away redirects the
+/// commands for it, and a command that fails causes a question at once.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How often while somebody does not answer, or nobody has a slot.
+/// How often the servers are asked while one of them does not answer, or a slot has no server.
 const RECHECK_WHILE_FAILING: Duration = Duration::from_millis(100);
-/// They must not be asked for each of many who get no answer.
+/// Minimum pause between two refreshes, so that many commands without a reply do not cause one each.
 const SOONEST: Duration = Duration::from_millis(25);
-/// How long their answer is waited for: no longer than it takes to ask others.
+/// How long the answers of the servers are waited for: no longer than it takes to ask other servers.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// How many are asked: enough that one of them knows what has changed.
+/// Maximum number of masters that are asked at once: enough that one of them knows of a change.
 const ASKED: usize = 16;
-/// After how long without an answer of any master the servers in the URL are believed an older layout: longer than a server takes that is
-/// cut off to notice it (`cluster-node-timeout`, 15 seconds by default). The cluster was made anew then.
+/// How long no master must have answered before the servers in the URL are believed with an older epoch: such a
+/// cluster was created again. The time is longer than a server that is cut off needs to notice it
+/// (`cluster-node-timeout`, 15 seconds by default).
 const MUST_PERSIST: Duration = Duration::from_secs(30);
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// Keeps an eye on who has which slots, until the program stops or the store is closed.
+    /// Starts the task that follows the layout of the cluster, until the program stops or the store is closed.
     pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
         lifecycle.spawn_until(closing, async move { self.watch().await });
     }
@@ -56,12 +57,12 @@ impl Cluster {
         }
     }
 
-    /// Asks who has which slots, and goes by it. Whether all is well.
+    /// Asks the servers for the layout, and applies the latest answer. Returns whether all is well.
     async fn refresh(&self) -> bool {
         let layout = self.layout();
         let mut asked = layout.shards.clone();
         if asked.len() > ASKED {
-            // Others each time.
+            // Other servers are asked each time, so that each of them is asked now and then.
             let from = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
             let count = asked.len();
             asked.rotate_left(from % count);
@@ -73,7 +74,8 @@ impl Cluster {
             ask(shard.pool.connection(limit), node, limit).await
         });
         let (mut views, mut errors) = ask_most(questions, limit).await;
-        // Of the masters: others may all have missed the same change.
+        // Whether more than half of the asked masters have answered. Only masters count: the other servers may all
+        // have missed the same change.
         let most = views.len() > asked.len() / 2;
         let silent = views.is_empty();
         if silent {
@@ -90,7 +92,8 @@ impl Cluster {
         };
         // A server that returns from a partition must not revert the topology to an older epoch.
         if view.epoch < layout.epoch && !most {
-            // Of the servers in the URL: a single server that answers is not most of those that were asked.
+            // Most of all servers in the URL must report this view. If only those that answered were counted, a
+            // single server could decide.
             let named = self.seeds.iter().filter(|seed| {
                 let mut views = views.iter().filter(|it| it.by == **seed);
                 views.any(|it| rank(it) == rank(view))
@@ -108,8 +111,7 @@ impl Cluster {
         all && view.sound && self.layout().unassigned().0 == 0
     }
 
-    /// Asks those that are named in the URL, and all that were a part of the cluster when it was last
-    /// asked.
+    /// Asks the servers in the URL, and all replicas that were part of the cluster when it last answered.
     async fn ask_any_known(&self) -> (Vec<ClusterView>, Vec<Unavailability>) {
         let layout = self.layout();
         let mut nodes = self.seeds.clone();
@@ -128,12 +130,13 @@ impl Cluster {
     }
 }
 
-/// Whose word counts: of those that see enough of the cluster, the latest.
+/// Rank of a view; the highest counts. A view of a server that sees enough of the cluster ranks first, then the
+/// latest epoch.
 fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
 }
 
-/// Asks a server who has which slots, as it sees it.
+/// Asks one server which servers have which slots, as it sees the cluster.
 async fn ask(
     connecting: impl Future<Output = Result<Connection, Unavailability>>,
     node: &RedisNode,
@@ -165,7 +168,7 @@ mod tests {
         store::redis::Slot,
     };
 
-    /// Answers as a server of a cluster does that has missed the last changes.
+    /// Answers on a connection like a server of a cluster that has missed the last changes.
     async fn answer(mut client: TcpStream, port: u16) -> std::io::Result<()> {
         let info = "cluster_state:ok\r\ncluster_current_epoch:3\r\n";
         let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
@@ -183,8 +186,9 @@ mod tests {
         }
     }
 
-    /// A cluster whose only master does not answer, which was followed at epoch 6. The one in the URL answers at epoch 3.
-    /// `away`: servers in the URL that do not answer; of port `AGAIN`, the one that answers.
+    /// A cluster that was followed at epoch 6, and whose only master does not answer. The server in the URL answers
+    /// at epoch 3. `away`: further servers in the URL, which do not answer; port `AGAIN` names the server that
+    /// answers.
     async fn with_silent_master(lifecycle: &Lifecycle, away: &str) -> (Cluster, RedisNode) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -212,7 +216,7 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
         let lifecycle = Lifecycle::new();
-        // Half of the servers in the URL are not most of them, however often one is named.
+        // Half of the servers in the URL are not most of them, no matter how often one is named.
         for (away, believed) in [
             ("", 3),
             (",127.0.0.1:AGAIN,127.0.0.1:1", 6),

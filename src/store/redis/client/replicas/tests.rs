@@ -1,4 +1,4 @@
-//! Waits for the replicas of servers that a test makes up.
+//! Tests `Replicas` with fake servers.
 
 use std::sync::{
     Arc,
@@ -15,14 +15,14 @@ use crate::{lifecycle::Lifecycle, store::redis::keys::Keys};
 
 use super::{super::pool::tests::pool_at, *};
 
-/// A server with one replica.
+/// A fake server with one replica.
 #[derive(Default)]
 struct Server {
-    /// Told when all its connections end.
+    /// Notified when the server closes all its connections.
     hang_up: Notify,
-    /// How often it was started.
+    /// Number of the server's run, which is its run id.
     run: AtomicU32,
-    /// How many connections it takes and says nothing on.
+    /// How many connections the server accepts at first without ever answering on them.
     silent: AtomicU32,
     connections: AtomicU32,
 }
@@ -85,7 +85,7 @@ fn config() -> RedisConfig {
     }
 }
 
-/// A server that takes `silent` connections and says nothing on them, and how its replicas are waited for.
+/// Starts a server that never answers on its first `silent` connections, and creates its pool and its `Replicas`.
 async fn start(silent: u32, config: &RedisConfig) -> (Lifecycle, Arc<Server>, Pool, Replicas) {
     let lifecycle = Lifecycle::new();
     let (server, port) = Server::start(&lifecycle).await;
@@ -109,7 +109,8 @@ async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_
     while replicas.open_markers().is_some() {
         tokio::task::yield_now().await;
     }
-    // Between the two the server may have lost the grant, or have been replaced.
+    // Without an open connection between the grant and the marker, the server may have lost the grant or been
+    // replaced.
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
     let after = markers_on(&pool, &replicas).await;
     assert!(!Arc::ptr_eq(&before, &after));
@@ -130,7 +131,7 @@ async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
         Err(None)
     );
 
-    // The name leads to another server from now on, as whoever connects next finds out.
+    // From now on the address leads to another server, which the next new connection finds out.
     server.run.store(1, Ordering::SeqCst);
     pool.route.connect().await.map(drop).unwrap();
     let after = markers_on(&pool, &replicas).await;
@@ -141,7 +142,7 @@ async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
 #[tokio::test]
 async fn those_who_wait_for_a_connection_that_cannot_be_made_hear_so_together() {
     let (_lifecycle, server, pool, replicas) = start(u32::MAX, &config()).await;
-    // Those of the pool itself.
+    // Waits for the connections of the pool itself.
     while server.connections.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
     }
@@ -150,7 +151,7 @@ async fn those_who_wait_for_a_connection_that_cannot_be_made_hear_so_together() 
     for refused in futures_util::future::join_all(all).await {
         assert!(matches!(refused, Err(Unavailability::Connect(_))));
     }
-    // The pool goes on trying meanwhile.
+    // The pool itself goes on connecting meanwhile, so the number may be larger than one.
     let tried = server.connections.load(Ordering::SeqCst) - before;
     assert!(
         tried < 10,

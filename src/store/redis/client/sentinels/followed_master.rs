@@ -1,11 +1,10 @@
 //! Follows the master through failovers.
 //!
-//! A new connection is made only to a server that a sentinel has just named and that says itself that
-//! it is a master. When another one takes over, everything that was connected to the one before is
-//! cut off at once. The later word of two sentinels counts, as they count themselves (the
-//! configuration epoch), and an earlier word than the latest that counted is believed only of more than
-//! half of them, and only when they insist on it (`ask_many.rs`): so a master that was deposed, and sentinels
-//! that have missed it, lead nobody back.
+//! A new connection is made only to a server that a sentinel has just named and that itself says that it is a master.
+//! When another server becomes the master, all connections to the previous one are closed at once. Of two sentinels
+//! the answer with the later configuration epoch counts. An answer with an earlier epoch than the latest that counted
+//! is followed only if more than half of the sentinels give it, and keep giving it for a while (`ask_many.rs`). So
+//! neither a deposed master nor sentinels that have missed its end can lead the gateway back to it.
 
 use std::{
     sync::{
@@ -50,7 +49,7 @@ use super::{
     sentinel::{Candidate, Sentinel, ask},
 };
 
-/// The master that the sentinels name, whichever it is.
+/// Finds and follows the master that the sentinels name.
 pub(crate) struct FollowedMaster {
     service: String,
     sentinels: Vec<Sentinel>,
@@ -58,40 +57,40 @@ pub(crate) struct FollowedMaster {
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
     timeout: Duration,
-    /// Held while the sentinels are asked, so that those who ask together get one answer.
+    /// Held while the sentinels are asked, so that callers that ask at the same time share one answer.
     turn: AsyncMutex<()>,
-    /// The last answer of the sentinels, and what came of it.
+    /// The last result of asking the sentinels, and when it was known.
     last: Mutex<Option<(Instant, MasterLookup)>>,
     master: Mutex<Option<Arc<Master>>>,
-    /// The latest word that was followed, or that more than half have given.
+    /// The latest configuration epoch that was followed, or that more than half of the sentinels have given.
     epoch: AtomicU64,
     epoch_regression: EpochRegression<RedisNode>,
-    /// How often another master was followed than before.
+    /// How often the followed master has changed.
     changes: AtomicU64,
-    /// Told when the master may have changed: the sentinels are then asked at once.
+    /// Notified when the master may have changed: the sentinels are then asked at once.
     switched: Notify,
 }
 
-/// The master, and whether a sentinel has named it; or why there is none.
+/// The master, and whether a sentinel has just named it; or the reason why there is no master.
 type MasterLookup = Result<(Arc<Master>, bool), Unavailability>;
 
-/// For how long most sentinels must name a server by an earlier word: after so long they do not learn any more, and
-/// their state was made anew. For a moment they do so in every failover, because the one that leads it knows of the new
-/// master first, and tells the others within two seconds. Believed at once, they would lead back to a master that still
-/// takes writes.
+/// How long most sentinels must name a server with an earlier epoch before it is followed: after this time they learn
+/// nothing newer, so their state was reset. For a moment they do so in every failover, because the sentinel that
+/// leads it knows the new master first, and tells the others within two seconds. If they were believed at once, they
+/// would lead back to a master that still accepts writes.
 const MUST_PERSIST: Duration = Duration::from_secs(5);
-/// How old the answers of the sentinels may be for those who connect: they must not be asked for each of
-/// many tries.
+/// Maximum age of the sentinels' answer for a new connection, so that they are not asked for each of many connects.
 const FRESH: Duration = Duration::from_millis(50);
-/// How often they are asked although nothing seems to be wrong. A hint that was lost costs so much.
+/// How often the sentinels are asked while nothing seems to be wrong. If an announcement is lost, a failover is
+/// noticed this much later.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How often while there is no master.
+/// How often the sentinels are asked while there is no master.
 const RECHECK_WITHOUT: Duration = Duration::from_millis(200);
 
 // === impl FollowedMaster ===
 
 impl FollowedMaster {
-    /// Asks nobody yet.
+    /// Creates the state of following a master. Asks no sentinel yet.
     pub(crate) fn new(url: &ServersUrl, config: &RedisConfig, clock: Arc<dyn Clock>) -> Self {
         let login = url.login();
         let timeout = config.sentinel.timeout_ms.duration();
@@ -115,18 +114,19 @@ impl FollowedMaster {
         }
     }
 
-    /// The sentinels are asked, a new master is met, and connected to once more.
+    /// Maximum time of a connect: the sentinels are asked, a new master is verified on one connection, and another
+    /// connection is opened.
     pub(crate) fn longest_connect(&self) -> Duration {
         self.timeout + 2 * self.connect_timeout
     }
 
-    /// A new connection to the master.
+    /// Opens a new connection to the master.
     pub(crate) async fn connect(&self) -> Result<Connection, Unavailability> {
         let (master, named) = self.ask(FRESH).await?;
         master.connect(named).await
     }
 
-    /// A connection to the master that listens to channels.
+    /// Opens a connection to the master that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
@@ -140,7 +140,7 @@ impl FollowedMaster {
         Some(Arc::clone(&master.endpoint))
     }
 
-    /// Keeps following the master, until the program stops or the store is closed.
+    /// Starts the tasks that follow the master, until the program stops or the store is closed.
     pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
         lifecycle.spawn_until(closing, async move {
             let listening = self.sentinels.iter();
@@ -149,7 +149,7 @@ impl FollowedMaster {
         });
     }
 
-    /// Asks for the master again and again.
+    /// Asks the sentinels for the master repeatedly, and at once when it may have changed.
     async fn watch(&self) {
         loop {
             let pause = match self.ask(Duration::ZERO).await {
@@ -172,7 +172,8 @@ impl FollowedMaster {
         }
     }
 
-    /// The master, by a word that is no older than `age`, and whether a sentinel has named it.
+    /// Returns the master and whether a sentinel has named it, by an answer of the sentinels that is no older than
+    /// `age`.
     async fn ask(&self, age: Duration) -> MasterLookup {
         let now = Instant::now();
         let since = now.checked_sub(age).unwrap_or(now);
@@ -219,7 +220,8 @@ impl FollowedMaster {
                 }
                 Err(why) => {
                     if most && candidate.epoch > latest {
-                        // The one before is none any more, whoever is, and nobody leads back to it.
+                        // Most sentinels name another server, so the previous master is deposed even if the new one
+                        // cannot be reached. The stored epoch prevents a return to it.
                         self.epoch.store(candidate.epoch, Ordering::Relaxed);
                         self.unfollow(&candidate);
                     }
@@ -227,7 +229,7 @@ impl FollowedMaster {
                 }
             }
         }
-        // Nobody says anything that can be believed against the one that is followed.
+        // No sentinel's answer overrules the followed master, so the gateway keeps it.
         match (self.current_master(), last_error) {
             (Some(master), _) => Ok((master, false)),
             (None, Some(why)) => Err(why),
@@ -244,13 +246,13 @@ impl FollowedMaster {
         let endpoint = Endpoint::new(node, credentials, self.connect_timeout);
         let verified = Master::verify(endpoint, self.clock.wall()).await;
         verified.map_err(|why| match why {
-            // What readiness explains begins with what is missing.
+            // A wrong configuration stays without a prefix, because its text begins with what is missing.
             Unavailability::Misconfigured(_) => why,
             why => why.at(format_args!("{}, which the sentinels name", candidate.node)),
         })
     }
 
-    /// Follows another master. What is connected to the one before is cut off first.
+    /// Follows another master. The connections to the previous one are closed first.
     fn follow(&self, master: Master) -> Arc<Master> {
         let master = Arc::new(master);
         let mut now = self.master.lock();
@@ -265,7 +267,7 @@ impl FollowedMaster {
         master
     }
 
-    /// Stops following a master that is none any more.
+    /// Stops following the master, because it was deposed.
     fn unfollow(&self, candidate: &Candidate) {
         let before = self.master.lock().take();
         if let Some(before) = before {
@@ -287,9 +289,9 @@ impl FollowedMaster {
 /// A server that was a master when it was last asked.
 struct Master {
     endpoint: Arc<Endpoint>,
-    /// Since when it is followed.
+    /// Since when the master is followed.
     since: SystemTime,
-    /// By which it tells its runs apart, if it says.
+    /// Id of the run of the master that was verified last, if the server names its run.
     run: Mutex<Option<RunId>>,
 }
 
@@ -306,8 +308,9 @@ impl Master {
         })
     }
 
-    /// A new connection to it. `named`: a sentinel has just named it. If none has, only to the run
-    /// that is known to be the master: one that was started anew may have been replaced meanwhile.
+    /// Opens a new connection to the master. `named`: whether a sentinel has just named it. If none has, the
+    /// connection must reach the known run of the master: a server that was restarted may have been replaced
+    /// meanwhile.
     async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
         let connection = verify(&self.endpoint).await?;
         let run = connection.run().cloned();
@@ -321,7 +324,7 @@ impl Master {
     }
 }
 
-/// A connection to a server that says on it that it is a master.
+/// Opens a connection to a server, and verifies with ROLE on this connection that the server is a master.
 async fn verify(endpoint: &Endpoint) -> Result<Connection, Unavailability> {
     let limit = Instant::now() + endpoint.connect_timeout();
     let connection = endpoint.connect().await?;
@@ -350,12 +353,13 @@ fn judge_role(role: &Value) -> Result<(), Unavailability> {
 
 // === Report ===
 //
-// What there is to see of the master and of the sentinels.
+// Reports the state of the master and of the sentinels.
 
 // === impl FollowedMaster ===
 
 impl FollowedMaster {
-    /// What readiness says. No address: everybody may ask, and the log names each.
+    /// Readiness checks of the master and the sentinels. They name no address, because any caller may read them; the
+    /// log names each server.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let master = if let Some(master) = self.current_master() {
             let since = format_rfc3339_seconds(master.since);
@@ -391,7 +395,7 @@ impl FollowedMaster {
         Check::new("sentinels", Health::Warning(format!("{told}; {why}")))
     }
 
-    /// What metrics say.
+    /// Adds the metrics of the master and the sentinels.
     pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         if let Some(master) = self.current_master() {
             let since = master.since.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One sentinel, whom it names, and whom all sentinels name together.
+//! Asks each sentinel for the master, and ranks the servers that the sentinels name.
 
 use std::{pin::pin, sync::Arc};
 
@@ -22,18 +22,18 @@ use super::super::{
     script::Command,
 };
 
-/// One sentinel.
+/// The connections to one sentinel, and its last errors.
 pub(super) struct Sentinel {
     endpoint: Endpoint,
-    /// On which it is asked.
+    /// The connection on which the sentinel is asked, once it is open.
     connection: AsyncMutex<Option<Connection>>,
     errors: Mutex<SentinelErrors>,
 }
 
-/// Why nothing comes from a sentinel, if nothing does.
+/// The current errors of a sentinel: of its answers, and of its subscription.
 #[derive(Default)]
 struct SentinelErrors {
-    /// What it has answered instead of naming a master.
+    /// The reply of the sentinel, if it named no master.
     refusal: Option<String>,
     subscription_error: Option<String>,
 }
@@ -42,15 +42,15 @@ struct SentinelErrors {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: RedisNode,
-    /// How often the master had changed by then; the higher one is the later word.
+    /// Configuration epoch of the sentinel's answer; of two answers, the one with the higher epoch is later.
     pub(super) epoch: u64,
-    /// How many name it.
+    /// How many sentinels name this server.
     pub(super) by: usize,
 }
 
-/// On which a sentinel announces a new master, when the sentinels agree that a failover is over.
+/// The channel on which a sentinel announces a new master, once the sentinels agree that a failover is over.
 const SWITCHES: &str = "+switch-master";
-/// How soon a sentinel is listened to again that could not be, or not any more.
+/// Pause before the gateway subscribes to a sentinel again after the subscription failed or was lost.
 const PAUSE: Duration = Duration::from_secs(1);
 
 // === impl Sentinel ===
@@ -72,7 +72,7 @@ impl Sentinel {
         self.endpoint.node()
     }
 
-    /// Asks for the master of a service.
+    /// Asks the sentinel for the master of a service.
     async fn ask(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
         let asked = timeout_at(limit, self.ask_once(service, limit)).await;
         let answer = asked.unwrap_or_else(|_elapsed| {
@@ -80,7 +80,8 @@ impl Sentinel {
         });
         match &answer {
             Ok(_) => self.note(|now| now.refusal = None),
-            // Its subscription tells within seconds whether the sentinel can be reached, slow or not.
+            // A slow sentinel counts as no error here: its subscription shows within seconds whether it can be
+            // reached.
             Err(Unavailability::Connect(_)) => {}
             Err(why) => self.note(|now| now.refusal = Some(why.to_string())),
         }
@@ -111,14 +112,14 @@ impl Sentinel {
         Ok(new)
     }
 
-    /// Listens for ever, and notifies `switched` when the sentinel announces another master of the service. An
-    /// announcement proves nothing: it causes the sentinels to be asked at once.
+    /// Stays subscribed for ever, and notifies `switched` when the sentinel announces another master of the service.
+    /// An announcement proves nothing; it only causes the sentinels to be asked at once.
     pub(super) async fn await_switches(&self, service: &str, switched: &Notify) {
         loop {
             match self.endpoint.subscribe(&[SWITCHES]).await {
                 Ok(pubsub) => {
                     self.note(|now| now.subscription_error = None);
-                    // Something may have been missed before.
+                    // An announcement may have been missed before the subscription.
                     switched.notify_one();
                     let mut messages = pin!(pubsub.messages());
                     while let Some(message) = messages.next().await {
@@ -135,12 +136,12 @@ impl Sentinel {
         }
     }
 
-    /// Why nothing comes from it, if nothing does.
+    /// Why the sentinel does not answer or its subscription fails; `None` if all is well.
     pub(super) fn last_error(&self) -> Option<String> {
         self.errors.lock().why().cloned()
     }
 
-    /// Takes note of how it is, and says so when that changes: readiness names nobody.
+    /// Changes the errors of the sentinel, and logs when it begins to fail or recovers: readiness names no sentinel.
     fn note(&self, change: impl FnOnce(&mut SentinelErrors)) {
         let mut errors = self.errors.lock();
         let was_well = errors.why().is_none();
@@ -168,7 +169,7 @@ impl SentinelErrors {
     }
 }
 
-/// Whom the replies to a question name.
+/// Reads the master from the sentinel's replies to both commands.
 fn read(replies: &[Value], service: &str) -> Result<Candidate, Unavailability> {
     let odd = || Unavailability::Refused("it answers what no sentinel would".to_owned());
     let [address, state] = replies else {
@@ -187,7 +188,7 @@ fn read(replies: &[Value], service: &str) -> Result<Candidate, Unavailability> {
         return Err(odd());
     };
     let port = port.parse().map_err(|_| odd())?;
-    // Without it a word that is out of date could not be told from the latest.
+    // Without the epoch, an outdated answer could not be told from the latest.
     let epoch = match state {
         Value::Array(state) => field(state, "config-epoch"),
         Value::ServerError(error) => return Err(answered(error).reason()),
@@ -215,8 +216,8 @@ fn text(value: &Value) -> Option<&str> {
 
 // === All sentinels ===
 
-/// Asks all sentinels at once. Returns whom they name, the latest word first, and of equals the server that more sentinels
-/// name; and why a sentinel named none, if one did.
+/// Asks all sentinels at once. Returns the servers that they name, the latest epoch first, and of equal epochs the
+/// server that more sentinels name first; and the error of a sentinel that named none, if there is one.
 pub(super) async fn ask(
     sentinels: &[Sentinel],
     service: &str,
@@ -247,8 +248,8 @@ fn rank(named: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// What is told if there is more than one reason. While one of them may be about to pass, it is not the
-/// configuration that is wrong.
+/// Selects the error to report. A temporary error takes precedence over a wrong configuration, which is not the cause
+/// as long as something else may pass.
 fn worse(before: Unavailability, now: Unavailability) -> Unavailability {
     match before {
         Unavailability::Misconfigured(_) => now,
@@ -318,7 +319,7 @@ mod tests {
             let ranked = rank(named).into_iter();
             ranked.map(|candidate| candidate.node.port()).collect()
         };
-        // One sentinel has seen the failover, the others not yet.
+        // Only one sentinel has seen the failover so far.
         assert_eq!(ports(vec![named(1, 4), named(1, 4), named(2, 5)]), [2, 1]);
         assert_eq!(ports(vec![named(1, 0), named(2, 0), named(2, 0)]), [2, 1]);
         let by = |named: Vec<Candidate>| rank(named)[0].by;
