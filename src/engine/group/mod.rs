@@ -18,7 +18,8 @@
 //! one. A request with a key first tries all names without waiting, the last name first. A group that is superseded
 //! at its last name leaves the other leases to their short TTL, because the newer request may continue with them.
 //!
-//! The names of the group are stored with the metadata of each lease under the empty name, which no entry of a caller has.
+//! The names of the group are stored with the metadata of each lease under the empty name, which no metadata entry of
+//! a caller has.
 
 mod collect;
 mod collection;
