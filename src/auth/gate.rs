@@ -358,8 +358,8 @@ impl Access {
         Some(authenticated.tally.rate_reading(rate))
     }
 
-    /// Makes a charge for a request that is not counted if its token is right. A caller that sends wrong tokens again
-    /// and again pays with its rate of other requests.
+    /// Makes the charge for a request with a token: a right token costs nothing, and a wrong one counts against the
+    /// rate of the key, so that a caller that guesses has fewer other requests.
     pub fn charge(&self) -> Charge {
         Charge(self.0.clone().map(Payer::Key))
     }
@@ -442,7 +442,7 @@ enum Payer {
 // === impl Charge ===
 
 impl Charge {
-    /// Ends the charge: a guess is charged. A right token costs nothing, nor does a token of which it is unknown.
+    /// Ends the charge: a guess is charged. A token that was right, or may have been right, costs nothing.
     pub fn settle(mut self, is_guess: bool) {
         if !is_guess && let Some(Payer::Address(gate, from)) = self.0.take() {
             gate.limiter.refund(from, Instant::now());

@@ -76,7 +76,7 @@ pub struct Granted {
     pub lease: Lease,
     /// The hash of the lease's token.
     pub hash: TokenHash,
-    /// Must be told when the lease has reached its holder.
+    /// The delivery guard, which must be told when the lease has reached its holder.
     pub delivery: Delivery,
     /// The keeper of the lease, if its holder leaves the renewals to a hold.
     pub(super) keeper: KeeperId,
@@ -136,7 +136,7 @@ pub(super) enum AttemptProgress<F> {
     Queued(QueuePosition, TokenHash, F),
 }
 
-/// An attempt that is about to be sent.
+/// An attempt that is about to be sent to the store.
 struct PreparedAttempt {
     token: TokenHash,
     /// Receives the position when the store has queued the attempt; `None` if the request does not wait.

@@ -404,7 +404,7 @@ impl HoldTask {
                         None => self.send_renewed(managed, held),
                     }
                 }
-                // The outcome is unknown; the renewal is retried for as long as the lease is certainly ours.
+                // The outcome is unknown; the renewal is retried for as long as the lease is certainly valid.
                 None => Ok(()),
             };
             match sent {

@@ -95,7 +95,7 @@ pub(super) struct RunOutLease {
     pub(super) fence: FencingToken,
 }
 
-/// What happened to the lease of a stream without an action of the stream.
+/// What another client did to the lease that a stream keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
     /// The lease was released, with its token.
@@ -691,7 +691,7 @@ mod tests {
         leases.insert(again, &name(), &lasting(10));
         advance(Duration::from_secs(5)).await;
         let heard_since = Some(Instant::now());
-        // Enough leases for a sweep, which must not remove those that have run out.
+        // Enough leases for a sweep, which must not remove the leases that have run out.
         let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
         for token in [late, renewed, broken].into_iter().chain(others) {
             leases.insert(token, &name(), &lasting(3));

@@ -51,7 +51,7 @@ pub(super) struct AbandonedLease {
     pub(super) may_come_back: bool,
     /// The other locks of the group, whose leases have the same token.
     pub(super) others: Vec<LockName>,
-    /// Present if a caller waits until all of these leases are released.
+    /// The sender of a caller that waits until all of these leases are released; `None` if no caller waits.
     pub(super) awaited: Option<GivenBack>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct AbandonedLease {
 /// dropped: until the store was asked once to end each of these leases.
 pub(super) type GivenBack = mpsc::Sender<Infallible>;
 
-/// How a lease was abandoned, and by which party.
+/// Which party abandoned a lease. The reaper chooses the command for the release by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbandonedBy {
     /// An attempt whose answer was not delivered.

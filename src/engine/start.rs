@@ -226,7 +226,7 @@ struct ReservedPosition {
     parked: Option<(Parked, Instant)>,
 }
 
-/// One waiter, with its slot of its API key's limit.
+/// One waiter, with the slot that it takes in the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
     #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
@@ -251,7 +251,7 @@ impl ReservedPositions {
     /// Keeps an attempt parked until the given time, even if its request is repeated: a lease that is granted to the
     /// attempt in between belongs to the repeated request.
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
-        // The attempt counts as a waiter here, if at all, and not in the parking.
+        // The position counts as a waiter in this list, if at all, so the parked attempt must not count again.
         parked.keep();
         self.0.lock().position(key, until).parked = Some((parked, until));
     }

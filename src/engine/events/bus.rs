@@ -37,7 +37,7 @@ use super::{
 #[derive(Clone)]
 pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
 
-/// How many events may wait for the publisher. If more come, listeners are told of a gap.
+/// How many events may wait for the publisher. Events beyond that are dropped, and listeners are told of a gap.
 const BACKLOG: usize = 16_384;
 
 // === impl Bus ===

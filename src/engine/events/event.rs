@@ -169,7 +169,7 @@ impl From<Event> for EventMessage {
 }
 
 impl EventMessage {
-    /// The event as one line.
+    /// The event as one line of JSON, for other gateways.
     pub(super) fn to_line(&self) -> String {
         let event = &self.event;
         let since = event.at.duration_since(SystemTime::UNIX_EPOCH);

@@ -39,16 +39,17 @@ struct KnownLease {
     until: Instant,
 }
 
-/// How much of a lease listeners were told.
+/// What listeners were told about a lease so far.
 #[derive(Debug)]
 enum Stage {
-    /// Not the grant: it came before there was a listener, or its event is on its way.
+    /// Listeners were not told of the grant: it came before there was a listener, or its event is on its way.
     Granted,
-    /// Not the grant: it is withheld until this time, or until the lease before it has ended.
+    /// Listeners were not told of the grant, which is withheld until this time, or until the lease before it has
+    /// ended.
     Withheld(Instant, Box<EventMessage>),
-    /// The grant.
+    /// Listeners were told of the grant.
     Announced,
-    /// The end of the lease.
+    /// Listeners were told of the end of the lease.
     Ended,
 }
 

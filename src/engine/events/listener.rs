@@ -24,7 +24,7 @@ pub struct Listener {
     drained: bool,
 }
 
-/// What a listener receives. All items except `Events` are the end.
+/// What a listener receives. Any item except `Events` is the last.
 #[derive(Debug)]
 pub enum ListenerItem {
     /// Events with their numbers, the oldest first, of the names that the listener wants.

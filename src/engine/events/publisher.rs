@@ -294,7 +294,7 @@ impl Publisher {
 
     /// Processes an event of this or another gateway, and passes it on to listeners.
     fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
-        // The event is sent as it was published, because each gateway completes it from what it knows.
+        // The event is sent as it was published, because each gateway completes it from its own data.
         if origin == EventOrigin::Here && self.interest_until.is_some() {
             self.state.outbox.put(&news);
         }

@@ -114,8 +114,8 @@ impl Collection {
         }
     }
 
-    /// Adds other locks whose leases with this token are released, too: other requests may have acquired them, or may
-    /// still.
+    /// Adds lock names to the delivery guard: another request may have acquired these locks with the same token, or
+    /// may yet, so a group that is not delivered releases them, too.
     pub(super) fn watch_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         if let Some(delivery) = &mut self.delivery {
             delivery.join_names(names);

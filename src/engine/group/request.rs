@@ -29,7 +29,7 @@ pub struct GrantedGroup {
     pub hash: TokenHash,
     /// How long the caller waited for all of the locks.
     pub waited: Duration,
-    /// Must be told when the leases have reached their holder.
+    /// The delivery guard, which must be told when the leases have reached their holder.
     pub delivery: Delivery,
 }
 
