@@ -249,8 +249,8 @@ impl LeaseRegistry {
         }
     }
 
-    /// Tells the stream that keeps the lease, if there is one, that the lease may have been broken or asked to end
-    /// early.
+    /// Tells the stream that keeps the lease, if there is one, that the lease may have been broken, or that its
+    /// release was requested.
     pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
         let stream = self.with_lease(name, token, |lease| lease.stream.take());
         if let Some(stream) = stream.flatten() {
@@ -276,8 +276,9 @@ impl LeaseRegistry {
         Some(removed)
     }
 
-    /// Ends a lease that is lost, or that the reaper releases, for this gateway. Returns since when the lease was
-    /// held. While ends are reported the lease stays listed as run out, so that the store is asked what became of it.
+    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. Returns since
+    /// when the lease was held. While ends are reported the lease stays listed as run out, so that the store is asked
+    /// what became of it.
     pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<Instant> {
         let key = key(name, token);
         let mut shard = self.shard(&key);

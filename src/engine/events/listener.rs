@@ -135,7 +135,7 @@ impl Listener {
         let draining = self.shared.lifecycle.drained();
         let mut draining = std::pin::pin!(draining);
         loop {
-            // Before reading: an event that is written meanwhile then wakes this listener.
+            // Marked before reading: an event that is written meanwhile then wakes this listener.
             self.written.mark_unchanged();
             let drains = self.shared.lifecycle.is_draining();
             let read = self.shared.subscribers.lock().read(self.next, AT_ONCE);
