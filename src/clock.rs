@@ -1,4 +1,4 @@
-//! Where the program reads time that outlives the process.
+//! The clocks for time that outlives the process.
 //!
 //! Waits and time-outs use [`tokio::time::Instant`], which tests can pause. This module is for the
 //! two other kinds: wall time, which is only ever displayed, and time since boot, by which the
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Identifies one boot of the machine; time since boot is comparable only within it.
+/// The identity of one boot of the machine; times since boot are comparable only within one boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootId(String);
 
@@ -33,12 +33,12 @@ pub struct SystemClock;
 // === impl BootId ===
 
 impl BootId {
-    /// Takes the identifier as the operating system gives it.
+    /// Makes a boot id from the identifier that the operating system reports.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The identifier as text.
+    /// The boot id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,8 +68,8 @@ impl Clock for SystemClock {
     }
 
     fn boot_id(&self) -> BootId {
-        // Without it (not Linux, or /proc hidden) every start counts as a new boot: leases then get
-        // their full TTL again, which is the safe direction.
+        // Without the file (not Linux, or /proc hidden) every start counts as a new boot: leases then get their full
+        // TTL again, which is the safe direction.
         fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(
             |_| {
                 BootId::new(format!(

@@ -1,4 +1,4 @@
-//! How often somebody may come with a key that is not known.
+//! Limits: how many unknown keys an address may send, and how much of its limits an API key has used.
 
 use std::{
     collections::HashMap,
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use super::{Excess, Rate, leases::LeaseAccount};
 
-/// Counts refused keys, and releases with wrong tokens, by the address that they come from.
+/// Limits refused keys, and releases with wrong tokens, by the address that sends them.
 ///
-/// A valid key is let in however many others were refused: behind a proxy all callers have one
-/// address, and nobody must be able to shut the others out. Nor does that help to guess one: a key
-/// is 256 random bits. What is saved is the log, and the work of answering.
+/// A valid key is admitted however many keys of its address were refused: behind a proxy all callers have one
+/// address, and no caller must be able to lock the others out. That does not help to guess a key, which has 256
+/// random bits. The limit protects the log, and saves the work of answering.
 #[derive(Debug)]
 pub(super) struct AddressLimiter {
     rate: Rate,
@@ -29,15 +29,15 @@ pub(super) struct AddressLimiter {
 #[derive(Debug)]
 struct Buckets {
     by_address: HashMap<IpAddr, Bucket>,
-    /// When buckets that are full again are dropped next.
+    /// When buckets that are full again are removed next.
     sweep_at: Instant,
 }
 
-/// For how many addresses there is a bucket of their own. About a megabyte; those beyond share one.
+/// How many addresses have their own bucket, about a megabyte. All further addresses share a bucket.
 const MOST: usize = 10_000;
-/// The bucket of all others.
+/// The address that stands for all further addresses.
 const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-/// How long it takes until an empty bucket is full.
+/// How long an empty bucket takes to fill up.
 const FILLS_IN: Duration = Duration::from_mins(1);
 
 // === impl AddressLimiter ===
@@ -57,12 +57,12 @@ impl AddressLimiter {
         }
     }
 
-    /// Counts one more, or says when the next may come.
+    /// Counts one refusal of an address, or returns how long the address must wait.
     pub(super) fn count(&self, from: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
         self.use_bucket(from, now, Bucket::take)
     }
 
-    /// Counts one less.
+    /// Takes back one counted refusal of an address.
     pub(super) fn refund(&self, from: Option<IpAddr>, now: Instant) {
         self.use_bucket(from, now, Bucket::refund);
     }
@@ -79,7 +79,7 @@ impl AddressLimiter {
             sweep_at,
         } = &mut *buckets;
         if now >= *sweep_at {
-            // A bucket that has not been used since is full, and so tells nothing.
+            // A bucket that has not been used for `FILLS_IN` is full, like a new bucket.
             by_address.retain(|_, bucket| now < bucket.at + FILLS_IN);
             *sweep_at = now + FILLS_IN;
         }
@@ -93,7 +93,7 @@ impl AddressLimiter {
     }
 }
 
-/// Somebody who has one IPv6 address has the 2^64 others of the same network too.
+/// The network of an address: a caller with one IPv6 address usually has the 2^64 others of its network, too.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -106,12 +106,12 @@ fn network(address: IpAddr) -> IpAddr {
 
 // === Bucket ===
 //
-// How often something may happen: a bucket that fills up steadily.
+// Limits how often something may happen: a bucket that fills up steadily.
 
-/// A bucket that is full at first. It stores its level at the last access.
+/// A token bucket, full at first. It stores its level at the last access.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
-    /// Below zero after something that happened all the same.
+    /// The level. Below zero after requests that were counted although the bucket was empty.
     left: f64,
     at: Instant,
 }
@@ -124,12 +124,12 @@ impl Bucket {
         Self { left, at: now }
     }
 
-    /// Takes one out, or says after how long there will be one.
+    /// Takes one request out of the bucket, or returns how long it takes until one is there.
     pub(super) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         self.fill(rate, now);
         if self.left < 1.0 {
             let wait = Duration::from_secs_f64((1.0 - self.left) / rate.per_second);
-            // Never a moment too early: whoever comes back then is let in.
+            // Rounded up, so that a caller that comes back at that time is not refused again.
             return Err(Duration::from_millis(
                 u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) + 1,
             ));
@@ -138,13 +138,13 @@ impl Bucket {
         Ok(())
     }
 
-    /// Takes one out although there may be none. The debt does not grow for ever.
+    /// Takes one request out although the bucket may be empty. The debt is at most one burst.
     pub(super) fn force_take(&mut self, rate: Rate, now: Instant) {
         self.fill(rate, now);
         self.left = (self.left - 1.0).max(-rate.burst);
     }
 
-    /// Puts one back that was taken for nothing.
+    /// Puts one request back that need not have been counted.
     pub(super) fn refund(&mut self, rate: Rate, now: Instant) {
         self.fill(rate, now);
         self.left = (self.left + 1.0).min(rate.burst);
@@ -159,9 +159,9 @@ impl Bucket {
 
 // === Tally ===
 //
-// What a key has used of its limits at this gateway.
+// How much of its limits an API key has used at this gateway.
 
-/// What a key has used of its limits: it belongs to the name, and outlives a change of the file.
+/// How much of its limits an API key has used. A tally belongs to the key's name, and outlives a change of the file.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     requests: Mutex<Option<Bucket>>,
@@ -170,21 +170,21 @@ pub(super) struct Tally {
     streams: Arc<AtomicUsize>,
 }
 
-/// One of those that a limit counts; dropped, there is one less.
+/// One waiter or stream that a limit counts, until the slot is dropped.
 #[derive(Debug)]
 pub struct LimitSlot(Arc<AtomicUsize>);
 
 // === impl Tally ===
 
 impl Tally {
-    /// Counts a request.
+    /// Counts a request, or returns when the next request may come.
     pub(super) fn request(&self, rate: Option<Rate>, now: Instant) -> Result<(), Excess> {
         self.bucket(rate, now, Bucket::take)
             .unwrap_or(Ok(()))
             .map_err(|retry_after| Excess::Requests { retry_after })
     }
 
-    /// Counts a request that was carried out without being counted.
+    /// Counts a request that was carried out before it could be refused.
     pub(super) fn force_take(&self, rate: Option<Rate>, now: Instant) {
         self.bucket(rate, now, Bucket::force_take);
     }
@@ -197,7 +197,7 @@ impl Tally {
         LimitSlot::take(&self.streams, most).ok_or(Excess::Streams)
     }
 
-    /// How much of a rate is used now.
+    /// How much of a rate is left now.
     pub(super) fn rate_reading(&self, rate: Rate) -> RateReading {
         RateReading::of(rate, self.left(rate, Instant::now()))
     }
@@ -225,18 +225,18 @@ impl Tally {
 
 // === Rate reading ===
 //
-// What a key with a rate is told of it.
+// The state of its rate that a key is told in the answers.
 
-/// How many requests a key may send. All is in whole requests and seconds, and never says too much.
+/// How many requests a key may send, in whole requests and seconds, rounded so that it never says too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateReading {
-    /// How many at once, after a pause.
+    /// How many requests the key may send at once, after a pause.
     pub quota: u64,
-    /// After how many seconds without a request it may send that many again, if it has sent all.
+    /// After how many seconds without a request a key that has sent `quota` requests may send as many again.
     pub window: u64,
-    /// How many now.
+    /// How many requests the key may send now.
     pub left: u64,
-    /// After how many seconds it may send as many as after a pause.
+    /// After how many seconds the key may send `quota` requests.
     pub reset: u64,
 }
 
@@ -264,7 +264,7 @@ impl RateReading {
 impl LimitSlot {
     fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // Dropped at once if there is no room.
+        // If there is no room, the slot is dropped here, which counts it down again.
         let slot = Self(Arc::clone(count));
         (before < most).then_some(slot)
     }
@@ -304,12 +304,12 @@ mod tests {
     fn the_memory_is_bounded_and_forgets_who_stayed_away() {
         let now = Instant::now();
         let limiter = AddressLimiter::new(1, now);
-        // With a look at all others for each of them these would be 2 * 10^9 looks.
+        // If each call went through all other addresses, there would be 2 * 10^9 visits.
         for number in 0..200_000 {
             let _ = limiter.count(address(number), now);
         }
         assert!(now.elapsed() < Duration::from_secs(10));
-        // The others share one.
+        // All further addresses share one bucket.
         let known = || limiter.buckets.lock().by_address.len();
         assert_eq!(known(), MOST + 1);
         assert!(limiter.count(address(300_000), now).is_err());
@@ -326,7 +326,7 @@ mod tests {
         for _ in 0..60 {
             assert_eq!(limiter.count(address(1), late), Ok(()));
         }
-        // After a sweep, and two seconds' worth.
+        // After a sweep, the bucket has two seconds' worth of requests.
         let next = now + FILLS_IN + Duration::from_secs(1);
         let counted = [0; 3].map(|_| limiter.count(address(1), next).is_ok());
         assert_eq!(counted, [true, true, false]);
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(read(9.0), (10, 20, 9, 2));
         assert_eq!(read(8.9), (10, 20, 8, 3));
         assert_eq!(read(0.2), (10, 20, 0, 20));
-        // After renewals that were charged.
+        // Renewals that were charged have taken the level below zero.
         assert_eq!(read(-4.0), (10, 20, 0, 28));
     }
 
@@ -417,7 +417,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(tally.waiter(1).unwrap_err(), Excess::Waiters);
         }
-        // Streams are others.
+        // Streams have a limit of their own.
         assert!(tally.stream(1).is_ok());
         drop(first);
         assert!(tally.waiter(1).is_ok());

@@ -1,4 +1,4 @@
-//! The secret by which a gateway knows its caller, as text and as what a gateway keeps of it.
+//! API keys: the secret by which a gateway recognises its caller, and the hash that the gateway keeps of it.
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use subtle::ConstantTimeEq;
 
 /// An API key: `lgk_ID_SECRET` with a checksum behind it, 64 characters in all.
 ///
-/// The id is public and says which key it is. The secret is 256 random bits. The checksum tells a
-/// paste that lost a character from a key that nobody knows. It never prints itself.
+/// The id is public and says which key it is. The secret is 256 random bits. The checksum distinguishes a key that
+/// lost a character when it was pasted from an unknown key. `Debug` never shows the secret.
 #[derive(Clone)]
 pub struct ApiKey {
     id: ApiKeyId,
     text: Box<str>,
 }
 
-/// The public part of a key: 10 characters of lower-case base32.
+/// The public part of an API key: 10 characters of lower-case base32.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiKeyId([u8; ApiKeyId::LEN]);
 
-/// The SHA-256 of a key's text: all that a gateway keeps of it.
+/// The SHA-256 of an API key's text: all that a gateway keeps of the key.
 ///
-/// Not a slow hash: those make the guessing of passwords expensive, and 256 random bits cannot be
-/// guessed. A slow one would only be a way to overload the gateway.
+/// A fast hash suffices: slow hashes make the guessing of passwords expensive, but 256 random bits cannot be guessed.
+/// A slow hash would only be a way to overload the gateway.
 #[derive(Clone, Copy)]
 pub struct ApiKeyHash([u8; 32]);
 
-/// Why a text is no API key. The text is not repeated: it may be most of a secret.
+/// Why a text is no API key. The error does not repeat the text, which may be most of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApiKeyError {
-    /// It does not look like one.
+    /// The text does not look like an API key.
     #[error("is no API key; a key begins with lgk_ and has 64 characters")]
     NotAKey,
-    /// It looks like one, and has lost, gained or changed characters.
+    /// The text looks like an API key, and has lost, gained or changed characters.
     #[error("is an API key that was cut off or mistyped; copy all 64 characters of it")]
     Damaged,
 }
@@ -41,17 +41,17 @@ pub enum ApiKeyError {
 const PREFIX: &str = "lgk_";
 const SECRET_LEN: usize = 43;
 const CHECKSUM_LEN: usize = 6;
-/// Where the checksum begins.
+/// The length of a key without its checksum.
 const BODY_LEN: usize = PREFIX.len() + ApiKeyId::LEN + 1 + SECRET_LEN;
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 // === impl ApiKey ===
 
 impl ApiKey {
-    /// How many characters a key has.
+    /// How many characters an API key has.
     pub const LEN: usize = BODY_LEN + CHECKSUM_LEN;
 
-    /// A key that nobody can guess.
+    /// A new API key, which cannot be guessed.
     pub fn random() -> Self {
         let id = ApiKeyId(base32(random()));
         let secret = URL_SAFE_NO_PAD.encode(random::<32>());
@@ -60,12 +60,12 @@ impl ApiKey {
         Self { id, text }
     }
 
-    /// Whether a text may be a key, whole or damaged: then it is no name to write down.
+    /// Whether a text may be an API key, whole or damaged, and so must not be written down as a name.
     pub fn resembles(text: &str) -> bool {
         text.starts_with(PREFIX)
     }
 
-    /// Reads a key from its text.
+    /// Reads an API key from its text.
     pub fn parse(text: &str) -> Result<Self, ApiKeyError> {
         let rest = text.strip_prefix(PREFIX).ok_or(ApiKeyError::NotAKey)?;
         if !text.is_ascii() || text.len() != Self::LEN {
@@ -84,17 +84,18 @@ impl ApiKey {
         Ok(Self { id, text })
     }
 
-    /// Which key it is.
+    /// The public id of the key.
     pub fn id(&self) -> ApiKeyId {
         self.id
     }
 
-    /// What a gateway keeps of it: `printf %s "$KEY" | sha256sum` gives the same.
+    /// The hash that a gateway keeps of the key: `printf %s "$KEY"
+    /// sha256sum` gives the same.
     pub fn hash(&self) -> ApiKeyHash {
         ApiKeyHash(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// The secret as text, for the one who is to have it.
+    /// The whole key as text, secret included, for its owner.
     pub fn expose(&self) -> &str {
         &self.text
     }
@@ -109,16 +110,16 @@ impl fmt::Debug for ApiKey {
 // === impl ApiKeyId ===
 
 impl ApiKeyId {
-    /// How many characters an id has.
+    /// How many characters the id of an API key has.
     pub const LEN: usize = 10;
 
-    /// Reads an id.
+    /// Reads the id of an API key; `None` if the text is no id.
     pub fn parse(text: &str) -> Option<Self> {
         let id: [u8; Self::LEN] = text.as_bytes().try_into().ok()?;
         id.iter().all(|c| BASE32.contains(c)).then_some(Self(id))
     }
 
-    /// The id as text.
+    /// The id of an API key as text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("base32 is ASCII")
     }
@@ -139,10 +140,11 @@ impl fmt::Debug for ApiKeyId {
 // === impl ApiKeyHash ===
 
 impl ApiKeyHash {
-    /// The hash that no key has, to compare with where there is none.
+    /// A hash that no API key has. An unknown id is compared with it, so that the comparison takes as long as for a
+    /// known id.
     pub(super) const OF_NOBODY: Self = Self([0; 32]);
 
-    /// Reads 64 hexadecimal digits.
+    /// Reads a hash from 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |c: u8| char::from(c).to_digit(16);
         if text.len() != 64 {
@@ -155,7 +157,8 @@ impl ApiKeyHash {
         Some(Self(bytes))
     }
 
-    /// Whether both are of the same key. How long that takes does not say how much of it is equal.
+    /// Whether both hashes are of the same key. The comparison takes the same time however much of the hashes is
+    /// equal.
     pub fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -180,12 +183,12 @@ pub(super) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// As many characters as there are bytes; of each byte five bits count.
+/// Turns each byte into one base32 character, using five bits of it.
 fn base32<const N: usize>(bytes: [u8; N]) -> [u8; N] {
     bytes.map(|byte| BASE32[usize::from(byte & 31)])
 }
 
-/// The beginning of a hash of everything before it: six characters, 30 bits.
+/// The checksum of a key: six characters (30 bits) of a hash of everything before it.
 fn checksum(body: &str) -> String {
     let hash = Sha256::new()
         .chain_update("latchgate api key checksum v1")

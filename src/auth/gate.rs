@@ -1,4 +1,4 @@
-//! Lets callers in by their keys.
+//! The gate: admits callers by their API keys or sessions.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use super::{
     session::Session,
 };
 
-/// Lets callers in by their keys, or everybody if there are none. Cheap to clone.
+/// Admits callers by their API keys, or all callers if there are no keys. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Option<Arc<GateInner>>);
 
@@ -38,22 +38,22 @@ struct GateInner {
     limiter: AddressLimiter,
     seal: SessionSeal,
     session_ttl: Duration,
-    /// By the name of the key.
+    /// The use of limits, by the name of the key.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
-    /// Whether the keys are those of a file that has become invalid since.
+    /// Whether the keys file has become invalid since the keys were read.
     is_outdated: watch::Sender<bool>,
 }
 
 // === impl Gate ===
 
 impl Gate {
-    /// A gate that lets everybody in.
+    /// A gate that admits all callers.
     pub fn open() -> Self {
         Self(None)
     }
 
-    /// A gate that lets in who has one of these keys, or a session under this seal. `clock` decides
-    /// which of them have expired.
+    /// A gate that admits callers with one of these keys, or with a session under this seal. `clock` decides which
+    /// keys and sessions have expired.
     pub fn guarded(
         ring: KeyRing,
         seal: SessionSeal,
@@ -71,12 +71,12 @@ impl Gate {
         })))
     }
 
-    /// Whether it lets everybody in.
+    /// Whether the gate admits all callers.
     pub fn is_open(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Lets somebody in who shows this, from this address.
+    /// Admits a caller by the API key it has sent, or counts the refusal for its address.
     pub fn admit(&self, presented: Option<&str>, from: Option<IpAddr>) -> Result<Access, Refusal> {
         let Some(guarded) = &self.0 else {
             return Ok(Access::ANYBODY);
@@ -86,9 +86,9 @@ impl Gate {
         found.map_err(|refusal| guarded.count(refusal, from))
     }
 
-    /// Lets somebody in who has shown this key before, from this address. One that was never sealed
-    /// here is a guess, and counted like a key that is not known; one that is over is not, because the
-    /// page of an honest browser asks with it until it knows.
+    /// Admits a caller by its sealed session. A session that was never sealed with this secret is a guess, and
+    /// counted like an unknown key. An expired session is not counted, because the page of an honest browser sends it
+    /// until it learns of the end.
     pub fn resume(&self, sealed: &str, from: Option<IpAddr>) -> Result<Access, Refusal> {
         let Some(guarded) = &self.0 else {
             return Ok(Access::ANYBODY);
@@ -104,8 +104,8 @@ impl Gate {
         }
     }
 
-    /// Begins a session for somebody who was let in with a key. `None` for anybody at an open gate, and
-    /// for who has only a session: it is not made longer.
+    /// Begins a session for a caller that was admitted with a key. `None` at an open gate, and for a caller that has
+    /// only a session, because a session is not prolonged.
     pub fn begin_session(&self, access: Access) -> Option<(Access, SealedSession)> {
         let guarded = self.0.as_ref()?;
         let mut authenticated = access.0.filter(|it| it.session_until.is_none())?;
@@ -117,14 +117,14 @@ impl Gate {
         Some((Access(Some(authenticated)), guarded.seal.seal(&session)))
     }
 
-    /// Somebody who shows this, if they would be let in. Nothing is counted.
+    /// The access that a caller with this API key would get, if any. No refusal is counted.
     pub fn recognize(&self, presented: &str) -> Option<Access> {
         let guarded = self.0.as_ref()?;
         guarded.find(presented).ok()
     }
 
-    /// Charges something to an address from which somebody has sent a token without a key. The limit
-    /// is that of keys that are refused: both are guesses.
+    /// Charges the address of a caller that has sent a token without a key. The limit is shared with refused keys,
+    /// because both are guesses.
     pub fn charge(&self, from: Option<IpAddr>) -> Result<Charge, Refusal> {
         let Some(guarded) = &self.0 else {
             return Ok(Charge::default());
@@ -136,13 +136,13 @@ impl Gate {
         Ok(Charge(Some(Payer::Address(Arc::clone(guarded), from))))
     }
 
-    /// What would be new if these keys were let in from now on.
+    /// The changes if these keys replaced the current keys.
     pub fn changes_from(&self, ring: &KeyRing) -> ReloadedKeys {
         let before = self.0.as_ref().map(|it| Arc::clone(&it.ring.borrow()));
         ring.changes_since(&before.unwrap_or_default())
     }
 
-    /// From now on these keys are let in, and no others.
+    /// Replaces the keys: from now on only callers with the new keys are admitted.
     pub fn replace(&self, ring: KeyRing) {
         let Some(guarded) = &self.0 else { return };
         let is_named = |name: &Arc<str>| ring.keys().iter().any(|key| key.name == *name);
@@ -151,21 +151,21 @@ impl Gate {
         guarded.is_outdated.send_replace(false);
     }
 
-    /// The file has changed and cannot be used: the keys that were read before go on.
+    /// Records that the keys file has changed and cannot be used: the gate keeps the keys that were read before.
     pub fn mark_outdated(&self) {
         if let Some(guarded) = &self.0 {
             guarded.is_outdated.send_replace(true);
         }
     }
 
-    /// Whether the keys are those of a file that has become invalid since.
+    /// Whether the keys file has become invalid since the keys were read.
     pub fn is_outdated(&self) -> bool {
         let guarded = self.0.as_ref();
         guarded.is_some_and(|guarded| *guarded.is_outdated.borrow())
     }
 
-    /// Lets those who wait for a change look again if a key has expired since a time. Answers the
-    /// time until which it has looked.
+    /// Notifies streams and waiters if a key has expired after `since`, so that they check their permissions. Returns
+    /// the time up to which expired keys were announced.
     pub(super) fn announce_expired(&self, since: SystemTime) -> SystemTime {
         let Some(guarded) = &self.0 else { return since };
         let now = guarded.clock.wall();
@@ -188,7 +188,7 @@ impl GateInner {
         key.is_expired(self.clock.wall())
     }
 
-    /// What is left until a time; `None` once it is over.
+    /// The time left until `until`; `None` once that time has come.
     fn left(&self, until: SystemTime) -> Option<Duration> {
         let left = until.duration_since(self.clock.wall()).ok()?;
         (!left.is_zero()).then_some(left)
@@ -222,7 +222,7 @@ impl GateInner {
         }))
     }
 
-    /// Counts somebody who is refused. Who was refused too often learns only that.
+    /// Counts a refusal for an address. If the address has too many refusals, the answer says only that.
     fn count(&self, refusal: Refusal, from: Option<IpAddr>) -> Refusal {
         match self.limiter.count(from, Instant::now()) {
             Ok(()) => refusal,
@@ -233,9 +233,9 @@ impl GateInner {
 
 // === Access ===
 //
-// Somebody who was let in, and what they may do.
+// A caller that was admitted, and its permissions.
 
-/// Somebody who was let in: with a key, or, at a gateway without keys, anybody. Cheap to clone.
+/// A caller that was admitted: with a key, or, at a gateway without keys, any caller. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Access(Option<Authenticated>);
 
@@ -245,30 +245,30 @@ struct Authenticated {
     secret: ApiKeyId,
     gate: Arc<GateInner>,
     tally: Arc<Tally>,
-    /// When the session ends, if it is one.
+    /// When the session ends, if the caller was admitted with a session.
     session_until: Option<SystemTime>,
 }
 
 // === impl Access ===
 
 impl Access {
-    /// Anybody, at a gateway without keys: everything is permitted.
+    /// Any caller of a gateway without keys: everything is permitted.
     pub const ANYBODY: Self = Self(None);
 
-    /// Whether it was let in with a session and not with a key.
+    /// Whether the caller was admitted with a session and not with a key.
     pub fn is_session(&self) -> bool {
         let authenticated = self.0.as_ref();
         authenticated.is_some_and(|authenticated| authenticated.session_until.is_some())
     }
 
-    /// When it ends, if it does: with its session or with its key, whichever is sooner.
+    /// When the access ends, if it does: with its session or with its key, whichever is sooner.
     pub fn ends_at(&self) -> Option<SystemTime> {
         let authenticated = self.0.as_ref()?;
         let ends = [authenticated.session_until, authenticated.key.expires_at];
         ends.into_iter().flatten().min()
     }
 
-    /// The scope of idempotency keys: the name of the key, so that a new secret changes nothing.
+    /// The scope of the caller's idempotency keys: the name of its API key, so that a new secret changes nothing.
     pub fn id(&self) -> CallerId {
         match &self.0 {
             None => CallerId::ANONYMOUS,
@@ -276,42 +276,42 @@ impl Access {
         }
     }
 
-    /// The name of the key.
+    /// The name of the caller's API key; `None` at a gateway without keys.
     pub fn name(&self) -> Option<&Arc<str>> {
         self.key().map(|key| &key.name)
     }
 
-    /// The key, as it was when it was shown.
+    /// The caller's API key, as it was when the caller was admitted.
     pub fn key(&self) -> Option<&Arc<KeyEntry>> {
         self.0.as_ref().map(|authenticated| &authenticated.key)
     }
 
-    /// Whether something is permitted on a name; without a name, whether it is on any.
+    /// Whether a permission is granted on a lock name; without a name, whether it is granted on any name.
     pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
         self.key()
             .is_none_or(|key| key.permissions.permits(permission, name))
     }
 
-    /// Whether it may see a lock, as the key was when it was shown: for a list.
+    /// Whether the caller may see a lock in a list, by its key as it was when the caller was admitted.
     pub fn views(&self, name: &LockName) -> bool {
         self.permits(Permission::View, Some(name))
     }
 
-    /// Whether something is permitted on every lock whose name begins so.
+    /// Whether a permission is granted on every lock whose name begins with `begin`.
     pub fn permits_all(&self, permission: Permission, begin: &NamePrefix) -> bool {
         let names = |key: &Arc<KeyEntry>| key.permissions.names(permission).contains_all(begin);
         self.key().is_none_or(names)
     }
 
-    /// Whether something is permitted now: for a stream, which outlives changes of the keys file. False for every name
-    /// once the key is gone.
+    /// Whether a permission is granted now: for a stream, which outlives changes of the keys file. False for every
+    /// name once the key is gone.
     pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
         let authenticated = self.0.as_ref();
         authenticated.is_none_or(|it| it.still_permits(permission, name))
     }
 
-    /// Ends when it may be that less is permitted than before: for a stream, which must then look
-    /// at [`Access::still_permits`]. Never ends for anybody.
+    /// Ends when the permissions may have been reduced: a stream must then check [`Access::still_permits`]. Never
+    /// ends at a gateway without keys.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let changed = self.0.as_ref().map(Authenticated::changed);
         async move {
@@ -322,13 +322,13 @@ impl Access {
         }
     }
 
-    /// For how long a lock may be waited for or kept.
+    /// How long the caller is authorized to wait for a lock or to keep it.
     pub fn authorization(&self, name: &LockName) -> Authorization {
         let authenticated = self.0.clone();
         Authorization(authenticated.map(|authenticated| (authenticated, name.clone())))
     }
 
-    /// The longest TTL that it may ask for, if there is one.
+    /// The longest TTL that the caller may ask for, if there is a limit.
     pub fn max_ttl(&self) -> Option<Ttl> {
         self.key().and_then(|key| key.limits.max_ttl)
     }
@@ -343,28 +343,28 @@ impl Access {
             .request(authenticated.key.limits.rate, Instant::now())
     }
 
-    /// Counts so many more with a request that was let in: one that asks for several things. What the rate has not
-    /// left for it later requests wait for.
+    /// Counts `count` more requests for a request that asks for several locks. The request was admitted already, so a
+    /// rate that is exceeded delays only later requests.
     pub fn count_further_requests(&self, count: usize) {
         if let Some(authenticated) = &self.0 {
             (0..count).for_each(|_| authenticated.force_count_request());
         }
     }
 
-    /// How much of its rate the key has used, if it has one.
+    /// How much of its rate the key has left, if the key has a rate.
     pub fn rate(&self) -> Option<RateReading> {
         let authenticated = self.0.as_ref()?;
         let rate = authenticated.key.limits.rate?;
         Some(authenticated.tally.rate_reading(rate))
     }
 
-    /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
-    /// ones over and over pays for it with other requests.
+    /// Makes the charge for a request with a token: a right token costs nothing, and a wrong one counts against the
+    /// rate of the key, so that a caller that guesses has fewer other requests.
     pub fn charge(&self) -> Charge {
         Charge(self.0.clone().map(Payer::Key))
     }
 
-    /// Counts a request that may wait, for as long as the slot lives.
+    /// Counts a request that may wait, until its slot is dropped.
     pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
         let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
@@ -373,7 +373,7 @@ impl Access {
         tally.waiter(most).map(Some)
     }
 
-    /// Counts a stream, for as long as the slot lives.
+    /// Counts a stream, until its slot is dropped.
     pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
         let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
@@ -386,13 +386,13 @@ impl Access {
 // === impl Authenticated ===
 
 impl Authenticated {
-    /// What is left of the session, if it is one. Nothing: it is over.
+    /// The time left of the session, if the caller has one; zero once the session is over.
     fn session_left(&self) -> Option<Duration> {
         let until = self.session_until?;
         Some(self.gate.left(until).unwrap_or_default())
     }
 
-    /// Whether the secret that was shown still permits something on a name; without a name, on any.
+    /// Whether the secret that was sent still grants a permission on a name; without a name, on any name.
     fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
         let ring = Arc::clone(&self.gate.ring.borrow());
         let key = ring.with_secret(self.secret);
@@ -402,11 +402,11 @@ impl Authenticated {
             })
     }
 
-    /// Ends when the keys have changed, one of them has expired, or the session is over.
+    /// Ends when the keys have changed, one of the keys has expired, or the session is over.
     fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let (left, mut ring) = (self.session_left(), self.gate.ring.subscribe());
         async move {
-            // No error: the sender lives as long as anybody who asks.
+            // No error can occur: the gate owns the sender, and lives as long as this caller.
             match left {
                 None => drop(ring.changed().await),
                 Some(left) => drop(timeout(left, ring.changed()).await),
@@ -414,7 +414,7 @@ impl Authenticated {
         }
     }
 
-    /// Counts a request that was carried out although it was not counted before.
+    /// Counts a request that was carried out before it could be refused.
     fn force_count_request(&self) {
         let rate = self.key.limits.rate;
         self.tally.force_take(rate, Instant::now());
@@ -423,26 +423,26 @@ impl Authenticated {
 
 // === Charge ===
 //
-// A request that is charged to somebody, unless it turns out to be right.
+// The charge for a request with a token that may be a guess.
 
-/// A request with a token that may be wrong: charged to whoever sent it unless it was no guess, also
-/// when its sender hangs up before the answer.
+/// The charge for a request with a token that may be wrong. The sender pays unless the token was no guess, also if
+/// the sender hangs up before the answer.
 #[derive(Debug, Default)]
 #[must_use = "dropped at once, it is charged at once"]
 pub struct Charge(Option<Payer>);
 
 #[derive(Debug)]
 enum Payer {
-    /// A key. It pays at the end: a renewal that is right must not cost it anything meanwhile.
+    /// The API key pays at the end, so that a renewal with a right token never uses up its rate.
     Key(Authenticated),
-    /// An address. It has paid, so that it cannot have more under way than it may have wrong.
+    /// The address has paid in advance, so that it cannot send more guesses at once than its limit allows.
     Address(Arc<GateInner>, Option<IpAddr>),
 }
 
 // === impl Charge ===
 
 impl Charge {
-    /// Charges a token that was a guess. A token that was right, or of which that is unknown, costs nothing.
+    /// Ends the charge: a guess is charged. A token that was right, or may have been right, costs nothing.
     pub fn settle(mut self, is_guess: bool) {
         if !is_guess && let Some(Payer::Address(gate, from)) = self.0.take() {
             gate.limiter.refund(from, Instant::now());
@@ -460,28 +460,29 @@ impl Drop for Charge {
 
 // === Authorization ===
 //
-// For how long somebody may have what was asked for.
+// How long a caller may wait for a lock or keep it.
 
-/// For how long somebody may wait for a lock, or have it kept: until the key is gone, its secret is
-/// taken out of it, it has expired, or it may no longer acquire that lock.
+/// The caller's right to wait for a lock, or to have its lease kept. The right ends when the API key is gone or has
+/// expired, the secret is removed from the key, or the key may no longer acquire that lock.
 #[derive(Debug, Clone, Default)]
 pub struct Authorization(Option<(Authenticated, LockName)>);
 
 // === impl Authorization ===
 
 impl Authorization {
-    /// Whether it still stands.
+    /// Whether the caller is still authorized.
     pub fn is_valid(&self) -> bool {
         let authorized = self.0.as_ref();
         authorized.is_none_or(|(it, name)| it.still_permits(Permission::Acquire, Some(name)))
     }
 
-    /// The longest TTL that goes with it, if there is one.
+    /// The longest TTL that the caller may ask for, if there is a limit.
     pub fn max_ttl(&self) -> Option<Ttl> {
         self.0.as_ref()?.0.key.limits.max_ttl
     }
 
-    /// A slot for a lease that is asked for under this idempotency key; `None` if the API key may have any number.
+    /// Takes a slot for a lease that is requested under this idempotency key; `None` if the API key has no limit of
+    /// leases.
     pub fn lease_slot(
         &self,
         idempotency: Option<IdempotencyHash>,
@@ -497,23 +498,23 @@ impl Authorization {
         account.take(most, request, Instant::now()).map(Some)
     }
 
-    /// A slot for a lease that the caller has already and goes on with here. There always is one: nobody loses a
-    /// lock to a limit.
+    /// Takes a slot for a lease that the caller has already and keeps here. There is always a slot, because a limit
+    /// must not cost a holder its lock.
     pub fn adopted_slot(&self) -> Option<LeaseSlot> {
         let (authenticated, _) = self.0.as_ref()?;
         authenticated.key.limits.max_leases?;
         Some(authenticated.tally.leases.adopt())
     }
 
-    /// Ends when it no longer stands; within seconds of an expiry, at once after a change of the
-    /// keys. Safe to drop and call again.
+    /// Ends when the caller is no longer authorized: within seconds of an expiry, at once after a change of the keys.
+    /// The future may be dropped and the method called again.
     pub async fn revoked(&self) {
         let Some((authenticated, _)) = &self.0 else {
             return std::future::pending().await;
         };
         loop {
-            // Before the look at it: a change in between is not missed. Boxed, so that callers without a key
-            // do not pay for its size.
+            // Subscribed before the check, so that a change in between is not missed. Boxed, so that callers without
+            // a key do not pay for the size.
             let changed = Box::pin(authenticated.changed());
             if !self.is_valid() {
                 return;

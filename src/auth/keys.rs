@@ -1,4 +1,4 @@
-//! The keys of a gateway: what each permits and how much, and which of them was shown.
+//! The API keys of a gateway: their permissions and limits, and the search for the key that a caller has sent.
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -6,61 +6,60 @@ use crate::{audit::ReloadedKeys, lock::Ttl};
 
 use super::{ApiKey, ApiKeyHash, ApiKeyId, Permissions};
 
-/// One key of a keys file. It holds hashes, never a secret.
+/// One API key of a keys file. The entry holds hashes, never a secret.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyEntry {
-    /// What it is called, in logs and as the scope of idempotency keys.
+    /// The name of the key, for logs and as the scope of idempotency keys.
     pub name: Arc<str>,
-    /// The secrets that are this key: two while one takes over from the other.
+    /// The secrets of the key: two while one replaces the other.
     pub secrets: Vec<KeySecret>,
-    /// What it permits.
+    /// The permissions of the key.
     pub permissions: Permissions,
-    /// When it ends, if it does.
+    /// When the key expires; `None` for never.
     pub expires_at: Option<SystemTime>,
-    /// How much it may have.
+    /// The limits of the key.
     pub limits: KeyLimits,
 }
 
-/// One secret of a key.
+/// One secret of an API key.
 #[derive(Debug, Clone, Copy)]
 pub struct KeySecret {
-    /// Its public id.
+    /// The public id of the secret.
     pub id: ApiKeyId,
-    /// Its hash.
+    /// The hash of the secret.
     pub hash: ApiKeyHash,
 }
 
-/// How much a key may have; `None` is no limit of its own, or, for what takes a connection, the
-/// default. All are counted per gateway.
+/// The limits of an API key, each counted per gateway. `None` means no limit, or, for waiters and streams, the
+/// default.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KeyLimits {
-    /// The longest TTL that it may ask for.
+    /// The longest TTL that the key may ask for.
     pub max_ttl: Option<Ttl>,
-    /// How often it may ask. Renew and release are not counted.
+    /// How often the key may send requests. Renew and release are not counted.
     pub rate: Option<Rate>,
-    /// How many leases it may have, with those that it is just asking or waiting for.
+    /// How many leases the key may have, including requests that ask or wait for a lease.
     pub max_leases: Option<usize>,
-    /// How many of its requests may wait.
+    /// How many requests with the key may wait at once.
     pub max_waiters: Option<usize>,
-    /// How many streams it may have.
+    /// How many streams the key may have open at once.
     pub max_streams: Option<usize>,
 }
 
-/// How often something may happen.
+/// A rate of requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// In the long run.
+    /// Requests per second in the long run.
     pub per_second: f64,
-    /// At once, after a pause.
+    /// Requests at once, after a pause.
     pub burst: f64,
 }
 
 // === impl KeyLimits ===
 
 impl KeyLimits {
-    /// How many of its requests may wait, and how many streams it may have, if its entry does not say:
-    /// a quarter each of the connections that a gateway takes by default, so that no key alone takes
-    /// all of them.
+    /// How many requests with a key may wait, and how many streams the key may have, if its entry does not say: a
+    /// quarter each of the connections that a gateway takes by default, so that no key alone takes all of them.
     pub const DEFAULT_LASTING: usize = 4_000;
 }
 
@@ -75,7 +74,7 @@ impl PartialEq for KeySecret {
 // === impl KeyEntry ===
 
 impl KeyEntry {
-    /// Whether it has ended by then.
+    /// Whether the key has expired at `now`.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -92,13 +91,13 @@ pub struct KeyRing {
     by_id: HashMap<ApiKeyId, (ApiKeyHash, Arc<KeyEntry>)>,
 }
 
-/// How many names of a kind are told: a line of the audit log stays a line that can be read.
+/// How many added, removed or changed keys an audit entry names at most, so that its line stays readable.
 const MOST_NAMED: usize = 1_000;
 
 // === impl KeyRing ===
 
 impl KeyRing {
-    /// A ring of keys with different names and different ids.
+    /// Makes a ring of keys, whose names and secret ids must be different.
     pub fn new(keys: impl IntoIterator<Item = KeyEntry>) -> Self {
         let keys: Vec<_> = keys.into_iter().map(Arc::new).collect();
         let secrets = |key: &Arc<KeyEntry>| {
@@ -117,7 +116,7 @@ impl KeyRing {
         &self.keys
     }
 
-    /// What is new since another ring, by name.
+    /// The names of keys that were added, removed or changed since another ring.
     pub(super) fn changes_since(&self, before: &Self) -> ReloadedKeys {
         let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
             let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
@@ -140,7 +139,7 @@ impl KeyRing {
         }
     }
 
-    /// The key that somebody has shown. An id that nobody has takes the same work as a wrong secret.
+    /// Finds the key that a caller has sent. An unknown id takes as much work as a wrong secret.
     pub(super) fn find(&self, presented: &ApiKey) -> Option<&Arc<KeyEntry>> {
         let found = self.by_id.get(&presented.id());
         let kept = found.map_or(&ApiKeyHash::OF_NOBODY, |(hash, _)| hash);

@@ -1,4 +1,4 @@
-//! The file that says which keys there are, and why it cannot be used.
+//! The keys file, which lists the API keys, and the reasons why it cannot be used.
 
 use std::{
     collections::HashSet,
@@ -18,50 +18,51 @@ use super::{
     PrefixError, Prefixes, Rate,
 };
 
-/// A TOML file of `[[key]]` tables. It holds hashes only, so it is no secret; whoever can write it
-/// can do everything.
+/// A TOML file of `[[key]]` tables. The file holds hashes only, so it is no secret; but a user who can write it can
+/// do everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeysFile(PathBuf);
 
-/// What is wrong with a keys file. Its text says what to change, and never shows a key or a hash.
+/// Why a keys file cannot be used. The text says what to change, and never shows a key or a hash.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct KeysFileError(String);
 
-/// One `[[key]]`. A field that nobody reads is unknown, and refused.
+/// One `[[key]]` table while it is read. A field that is not read is unknown, and refused.
 struct Table<'a> {
     file: &'a Path,
-    /// Counted from 1.
+    /// The number of the table in the file, counted from 1.
     number: usize,
-    /// By their names in the table. Of a table without any there is one without a name.
+    /// The fields of the table, by their names. An empty table has one field with an empty name.
     fields: &'a [TomlEntry],
     known: Vec<&'static str>,
 }
 
-/// The longest name of a key.
+/// The longest name of a key, in characters.
 const MAX_NAME: usize = 64;
-/// Two: one takes over from the other. More are secrets that nobody has taken away.
+/// How many secrets a key may have: two, so that one can replace the other. More would be secrets that were
+/// forgotten.
 const MAX_SECRETS: usize = 2;
-/// The most that a limit may say: more is a slip of the finger.
+/// The largest value of a limit: a larger number is a typing mistake.
 const MOST: u64 = 1_000_000;
 
 // === impl KeysFile ===
 
 impl KeysFile {
-    /// The longest file that is read: some ten thousand keys.
+    /// The longest keys file that is read, in bytes: some ten thousand keys.
     pub const MAX_LEN: u64 = 4 * 1024 * 1024;
 
-    /// The file at a path.
+    /// The keys file at a path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Where it is.
+    /// The path of the keys file.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Reads all keys.
+    /// Reads all keys from the file.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
         let text = bounded_file::read_text(&self.0, Self::MAX_LEN).map_err(|error| {
             KeysFileError(format!(
@@ -72,12 +73,12 @@ impl KeysFile {
         self.parse(&text)
     }
 
-    /// Reads all keys of a text as if the file had it.
+    /// Reads all keys from a text, as if the text were in the file.
     pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
         let mut tables: Vec<Vec<TomlEntry>> = Vec::new();
         let found = entries(&self.0, text).map_err(|error| KeysFileError(error.to_string()))?;
         for mut found in found {
-            // An empty list of tables holds none.
+            // An empty list of tables has no keys.
             if found.path == "key" && found.value.as_array().is_some_and(Vec::is_empty) {
                 continue;
             }
@@ -117,7 +118,7 @@ impl KeysFile {
             keys.push(entry);
         }
         if keys.is_empty() {
-            // A file that is empty for a moment must not shut everybody out.
+            // A file that is empty for a moment must not lock all callers out.
             let path = self.0.display();
             return Err(KeysFileError(format!(
                 "there is no [[key]] in {path}; `latchgate key new` makes one"
@@ -188,7 +189,7 @@ impl<'a> Table<'a> {
             max_ttl: ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
             rate: per_second.map(|rate| Rate {
                 per_second: rate as f64,
-                // A second's worth.
+                // The default burst is the rate of one second.
                 burst: burst.unwrap_or(rate) as f64,
             }),
             max_leases: count("max_leases", 1)?,
@@ -197,7 +198,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     fn number(
         &mut self,
         field: &'static str,
@@ -211,7 +212,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The value of a field, if it is there.
+    /// Reads the value of a field, if the table has the field.
     fn read<T>(
         &mut self,
         field: &'static str,
@@ -228,7 +229,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// No two keys may be one in the log, or answer to one secret.
+    /// Checks that the key's name and secret ids are unique in the file. Otherwise the log could not tell two keys
+    /// apart, or one secret would belong to two keys.
     fn check_unique(&self, entry: &KeyEntry, others: &[KeyEntry]) -> Result<(), KeysFileError> {
         if others.iter().any(|other| other.name == entry.name) {
             return Err(self.refuse("name", "a name that no other key has"));
@@ -242,7 +244,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// All fields have been read that there should be.
+    /// Refuses a field that is unknown, when all known fields have been read.
     fn finish(self) -> Result<(), KeysFileError> {
         let unknown = |field: &&TomlEntry| !self.known.contains(&field.path.as_str());
         let Some(TomlEntry { path, line, .. }) = self.fields.iter().find(unknown) else {
@@ -258,7 +260,7 @@ impl<'a> Table<'a> {
         )))
     }
 
-    /// Says that a field is wrong.
+    /// The error for a field that is missing or has a value that is not allowed.
     fn refuse(&self, field: &str, allowed: &str) -> KeysFileError {
         let found = self.field(field);
         // A missing field has no line: the message names the line of the first field of its table.
@@ -280,7 +282,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Something at a line of the file is not allowed.
+/// The error for a value at a line of the file that is not allowed.
 fn refused(path: &Path, line: usize, key: String, value: String, allowed: &str) -> KeysFileError {
     let path = path.to_owned();
     let refused = RefusedValue {
@@ -293,7 +295,7 @@ fn refused(path: &Path, line: usize, key: String, value: String, allowed: &str) 
     KeysFileError(refused.to_string())
 }
 
-/// Whether a text may be the name of a key: harmless in a log, and no key that was put there.
+/// Whether a text may be the name of a key: harmless in a log, and not an API key put there by mistake.
 fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._:@~-".contains(c);
     (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with("lgk_")
@@ -318,7 +320,7 @@ fn secrets(value: &Value) -> Option<Vec<KeySecret>> {
         .then_some(secrets)
 }
 
-/// A value as it may be shown: somebody may have put a key where its hash should be.
+/// A value as an error message may show it: the file may have an API key where its hash should be.
 fn displayed(field: &str, value: &Value) -> String {
     let text = value.to_string();
     match value {

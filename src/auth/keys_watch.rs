@@ -1,4 +1,4 @@
-//! Keeps the keys of a gate as its file has them.
+//! Watches the keys file, and keeps the keys of a gate up to date.
 
 use std::{os::unix::fs::MetadataExt, sync::Arc, time::Duration};
 
@@ -13,28 +13,29 @@ use crate::{audit::Audit, clock::Clock, file_stamp::FileStamp, lifecycle::Lifecy
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
-/// Reads the file again when it has changed, and when it is told to.
+/// Reads the keys file again when it has changed, or when asked to.
 #[derive(Debug)]
 pub struct KeysWatch {
     file: KeysFile,
-    /// The file that was read last, whether or not it could be used.
+    /// The stamp of the file when it was last read, whether or not the file could be used.
     read: FileStamp,
-    /// A change that may still go on.
+    /// The stamp of the last check. A file is read when two checks find the same stamp, because the writing may still
+    /// go on.
     changing: Option<FileStamp>,
-    /// Who is told of what was read.
+    /// The audit log, which records every reload.
     audit: Audit,
 }
 
-/// How often the file is looked at. What has changed is read when it has not changed again by the
-/// next look: half of a file is not read.
+/// How often the keys file is checked. A changed file is read when the next check finds no further change, so that
+/// half of a file is not read.
 const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl KeysWatch ===
 
 impl KeysWatch {
-    /// Reads a file for the first time.
+    /// Reads a keys file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
-        // Before it is read: a change in between is seen.
+        // Before the file is read, so that a change in between is noticed.
         let read = FileStamp::of(file.path());
         let ring = read_file(&file)?;
         let watch = Self {
@@ -46,13 +47,13 @@ impl KeysWatch {
         Ok((watch, ring))
     }
 
-    /// The same, with an audit log that is told of every reload.
+    /// Adds an audit log, which records every reload.
     #[must_use]
     pub fn with_audit(self, audit: Audit) -> Self {
         Self { audit, ..self }
     }
 
-    /// Keeps the keys of a gate up to date until the gateway stops. `asked` wakes it at once.
+    /// Keeps the keys of a gate up to date until the gateway stops. `asked` makes it read the file at once.
     pub async fn keep_current(
         mut self,
         gate: Gate,
@@ -76,7 +77,7 @@ impl KeysWatch {
                 (self, outcome)
             });
             let Ok((watch, outcome)) = work.await else {
-                // Only the end of the runtime, or a bug, gets here: the keys stay as they are.
+                // Only the end of the runtime, or a bug, leads here: the gate keeps its keys.
                 error!("the keys file is no longer looked at");
                 return gate.mark_outdated();
             };
@@ -97,7 +98,7 @@ impl KeysWatch {
         }
     }
 
-    /// The keys, if the file has changed or somebody asked for it.
+    /// Checks the file. Returns its keys if the file has changed, or if a reload was asked for.
     fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
         let now = FileStamp::of(self.file.path());
         let is_settled = self.changing.replace(now) == Some(now);
@@ -109,7 +110,7 @@ impl KeysWatch {
     }
 }
 
-/// Reads a file, and says so if it is open to everybody's changes.
+/// Reads the keys file, and logs a warning if every user of the machine can write the file.
 fn read_file(file: &KeysFile) -> Result<KeyRing, KeysFileError> {
     const OTHERS_WRITE: u32 = 0o002;
     let ring = file.read()?;

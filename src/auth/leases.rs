@@ -1,4 +1,4 @@
-//! How many leases an API key has at this gateway.
+//! Counts the leases that an API key has at this gateway.
 
 use std::{
     collections::HashMap,
@@ -13,29 +13,30 @@ use crate::lock::{IdempotencyHash, LockName};
 
 use super::Excess;
 
-/// The leases of one API key, and its requests that may yet get one.
+/// The leases of one API key, and its requests that may yet get a lease.
 ///
-/// The gateway knows of a lease from its grant to its release here, or to the end of its TTL as it was last renewed
-/// here. What happens at other gateways is not seen.
+/// The gateway knows of a lease from its grant to its release here, or to the end of its TTL as last renewed here.
+/// Renewals and releases at other gateways are not seen.
 #[derive(Debug, Default)]
 pub(super) struct LeaseAccount(Mutex<Slots>);
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// The slots that are taken, each with the end of its lease; `None` while the lease is only asked for. A slot whose
-    /// lease is over is free, and is removed when there is no other room.
+    /// The slots that are taken, each with the end of its lease; `None` while the lease is only requested. A slot
+    /// whose lease is over is free, and is removed when no other room is left.
     taken: HashMap<u64, Option<Instant>>,
-    /// The slots of requests with an idempotency key.
+    /// The slots of requests with an idempotency key, so that a repeated request shares the slot.
     of_requests: HashMap<SlotRequest, (u64, Weak<SlotInner>)>,
     /// The number of the last slot that was taken.
     last: u64,
 }
 
-/// The idempotency key of a request, and the lock that the slot is for: a request for a group has a slot for each of its locks.
+/// The idempotency key of a request, and the lock of the slot: a request for a group has a slot for each of its
+/// locks.
 type SlotRequest = (IdempotencyHash, LockName);
 
-/// A slot for one of the leases that an API key may have. The slot is free when its last clone is dropped, or when the
-/// time is over for which it was extended.
+/// A slot for one of the leases that an API key may have. The slot is free when its last clone is dropped, or when
+/// the end set by `extend_until` has come.
 #[derive(Debug, Clone)]
 pub struct LeaseSlot(Arc<SlotInner>);
 
@@ -46,13 +47,14 @@ struct SlotInner {
     request: Option<SlotRequest>,
 }
 
-/// The longest time after which to retry: a lease may be released at any moment.
+/// The longest time after which a refused request should retry, because a lease may be released at any moment.
 const LONGEST: Duration = Duration::from_mins(1);
 
 // === impl LeaseAccount ===
 
 impl LeaseAccount {
-    /// Takes a slot for a request. A request that is repeated under its idempotency key shares the slot of the first.
+    /// Takes a slot for a request. A request that is repeated under its idempotency key shares the slot of the first
+    /// request.
     pub(super) fn take(
         self: &Arc<Self>,
         most: usize,
@@ -62,7 +64,8 @@ impl LeaseAccount {
         let lives = |end: &Option<Instant>| end.is_none_or(|end| end > now);
         let mut slots = self.0.lock();
         if let Some((number, slot)) = request.as_ref().and_then(|it| slots.of_requests.get(it))
-            // Checked first: dropping a slot here would lock the account once more.
+            // The number is checked before `upgrade`: dropping a slot here would lock the account once more, a
+            // deadlock.
             && slots.taken.get(number).is_some_and(lives)
             && let Some(shared) = slot.upgrade()
         {
@@ -80,7 +83,7 @@ impl LeaseAccount {
         Ok(self.open(&mut slots, request))
     }
 
-    /// Takes a slot for a lease that somebody has already, also beyond the limit.
+    /// Takes a slot for a lease that the caller already has, even beyond the limit.
     pub(super) fn adopt(self: &Arc<Self>) -> LeaseSlot {
         self.open(&mut self.0.lock(), None)
     }
@@ -105,17 +108,17 @@ impl LeaseAccount {
 // === impl LeaseSlot ===
 
 impl LeaseSlot {
-    /// The lease was granted or renewed, and lasts until then.
+    /// Sets the end of the slot's lease, which was granted or renewed.
     pub fn extend_until(&self, end: Instant) {
         self.0.set_end(Some(end));
     }
 
-    /// The lease is lost, and its request asks for another one.
+    /// Makes the slot count without an end: its lease is lost, and its request asks for another lease.
     pub fn ask_again(&self) {
         self.0.set_end(None);
     }
 
-    /// Whether both are slots of one API key.
+    /// Whether both slots belong to one API key.
     pub fn has_same_account(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0.account, &other.0.account)
     }
@@ -133,7 +136,7 @@ impl Drop for SlotInner {
     fn drop(&mut self) {
         let mut slots = self.account.0.lock();
         slots.taken.remove(&self.number);
-        // A later request may have its slot under the same key.
+        // A later request under the same idempotency key may have a slot of its own.
         if let Some(request) = &self.request
             && let Some((number, _)) = slots.of_requests.get(request)
             && *number == self.number
@@ -237,7 +240,7 @@ mod tests {
         assert!(rig.is_full());
         drop(again);
         assert!(!rig.is_full());
-        // The lease of the first request is over, and the gateway has not forgotten it.
+        // The lease of the first request is over, and the gateway still lists it.
         let old = rig.lease(Some(1), TTL);
         rig.1 += TTL;
         let new = rig.lease(Some(1), TTL);

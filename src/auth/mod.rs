@@ -1,4 +1,4 @@
-//! Who may do what: API keys, what each permits, and how much of it.
+//! Authentication and permissions: API keys, what each key permits, and how much of it.
 
 mod address_limiter;
 mod api_key;

@@ -1,4 +1,4 @@
-//! Permissions of keys, and the lock names on which a key has them.
+//! Permissions of API keys, and the lock names on which a key has them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::lock::{LockName, NamePrefix};
 
-/// A permission of a key. A new one is a variant, an entry of [`Permission::ALL`] and a row of
+/// A permission of an API key. A new permission needs a variant, an entry of [`Permission::ALL`] and a row of
 /// [`Permission::row`]: keys file, command line and session read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
@@ -20,25 +20,25 @@ pub enum Permission {
     Metrics,
 }
 
-/// What a permission is called, and what it allows.
+/// The name of a permission, and what it allows.
 #[derive(Debug, Clone, Copy)]
 pub struct PermissionRow {
-    /// Its name in a keys file.
+    /// The name of the permission in a keys file.
     pub name: &'static str,
-    /// Whether it is granted for lock names. If not, it is granted or not.
+    /// Whether the permission is granted for lock names; if not, it is granted as a whole or not.
     pub is_per_name: bool,
-    /// What a key with it may do, to be read after "may".
+    /// What a key with the permission may do, to be read after "may".
     pub allows: &'static str,
 }
 
-/// What a key is permitted: for each permission the lock names. A permission that is not per name is
-/// granted for all names or for none.
+/// The permissions of an API key: for each permission the lock names on which it is granted. A permission that is not
+/// per name is granted for all names or for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions([Prefixes; Permission::ALL.len()]);
 
-/// A permission as a type: what a handler asks of its caller stands in its signature.
+/// A permission as a type, so that the signature of a handler shows which permission its caller needs.
 pub trait Scope: Send + Sync + 'static {
-    /// The permission; `None` if any key will do.
+    /// The permission that the caller needs; `None` if any key suffices.
     const PERMISSION: Option<Permission>;
     /// Whether each request is counted against the rate of the key.
     const IS_COUNTED: bool = true;
@@ -48,23 +48,23 @@ pub trait Scope: Send + Sync + 'static {
 pub mod scope {
     use super::{Permission, Scope};
 
-    /// [`Permission::Acquire`].
+    /// The caller needs [`Permission::Acquire`].
     #[derive(Debug)]
     pub enum Acquire {}
-    /// [`Permission::Acquire`], for calls that may be about a lease that somebody has: not counted,
+    /// The caller needs [`Permission::Acquire`] for a lease that it may already have. These calls are not counted,
     /// because a limit must never cost a holder its lock.
     #[derive(Debug)]
     pub enum Keep {}
-    /// [`Permission::View`].
+    /// The caller needs [`Permission::View`].
     #[derive(Debug)]
     pub enum View {}
-    /// [`Permission::Break`].
+    /// The caller needs [`Permission::Break`].
     #[derive(Debug)]
     pub enum Break {}
-    /// [`Permission::Metrics`].
+    /// The caller needs [`Permission::Metrics`].
     #[derive(Debug)]
     pub enum Metrics {}
-    /// None: whoever has a key. The handler decides what that key may see.
+    /// The caller needs any API key. The handler decides what the key may see.
     #[derive(Debug)]
     pub enum AnyKey {}
 
@@ -92,10 +92,10 @@ pub mod scope {
 // === impl Permission ===
 
 impl Permission {
-    /// All of them, in the order in which they are shown.
+    /// All permissions, in the order in which they are shown.
     pub const ALL: [Self; 4] = [Self::Acquire, Self::View, Self::Break, Self::Metrics];
 
-    /// What it is called, and what it allows.
+    /// The name of the permission, and what it allows.
     pub fn row(self) -> PermissionRow {
         let (name, is_per_name, allows) = match self {
             Self::Acquire => ("acquire", true, "acquire, hold and renew"),
@@ -140,7 +140,7 @@ impl Permissions {
     }
 }
 
-/// As a keys file has them: a list of prefixes, or `true` or `false`.
+/// Writes the permissions as a keys file has them: a list of prefixes, or `true` or `false`.
 impl Serialize for Permissions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -163,32 +163,31 @@ impl Serialize for Permissions {
 
 // === Prefixes ===
 //
-// The names on which a key may do something.
+// The lock names on which a key has a permission.
 
-/// A set of lock names, as prefixes: a name is in it if it begins with one of them.
+/// A set of lock names, as prefixes: a name is in the set if it begins with one of the prefixes.
 ///
-/// The text of a prefix decides, so `team` has `team2` in it: a prefix should end in `:`. `*` has
-/// every name in it.
+/// Prefixes are compared as texts, so `team` also covers `team2`: a prefix should end in `:`. `*` covers every name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefixes(Vec<NamePrefix>);
 
-/// Why a text is no prefix, to be read after it.
+/// Why a text is no prefix of lock names, to be read after that text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the beginning of a lock name, such as deploy: with the colon, or * alone for every name")]
 pub struct PrefixError;
 
-/// How the beginning of every name is written: an empty text may be a mistake.
+/// The text that covers every lock name. An empty text is refused, because it may be a mistake.
 const ALL: &str = "*";
 
 // === impl Prefixes ===
 
 impl Prefixes {
-    /// Every name.
+    /// The set of all lock names.
     pub fn all() -> Self {
         Self(vec![NamePrefix::default()])
     }
 
-    /// Checks texts and takes them as prefixes.
+    /// Makes a set of lock names from the texts of its prefixes.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, PrefixError> {
         let prefix = |text: &'a str| match text {
             ALL => Ok(NamePrefix::default()),
@@ -202,22 +201,22 @@ impl Prefixes {
             .map(Self)
     }
 
-    /// Whether a name is in it.
+    /// Whether a lock name is in the set.
     pub fn contains(&self, name: &LockName) -> bool {
         self.0.iter().any(|prefix| prefix.covers(name))
     }
 
-    /// Whether every name that begins so is in it.
+    /// Whether every lock name that begins with `begin` is in the set.
     pub fn contains_all(&self, begin: &NamePrefix) -> bool {
         self.0.iter().any(|prefix| prefix.covers_all(begin))
     }
 
-    /// Whether no name is in it.
+    /// Whether the set has no lock names.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Its prefixes, as they were given.
+    /// The prefixes of the set, as they were given.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|prefix| match prefix.as_str() {
             "" => ALL,
@@ -248,7 +247,7 @@ mod tests {
             (&["team:"], "team", false),
             (&["team:"], "TEAM:a", false),
             (&["team:"], "x:team:a", false),
-            // Why a prefix should end in a colon.
+            // This is why a prefix should end in a colon.
             (&["team"], "team2:a", true),
             (&["a:", "b:"], "b:x", true),
             (&["*"], "anything", true),

@@ -1,64 +1,63 @@
-//! Why somebody is not let in.
+//! Why a caller is not admitted, or has reached a limit.
 
 use std::time::Duration;
 
-/// Why somebody is not let in.
+/// Why a caller is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No key was sent.
+    /// The caller sent no API key.
     #[error("no API key was sent")]
     NoKey,
-    /// What was sent does not look like a key.
+    /// The text sent does not look like an API key.
     #[error("what was sent is no API key")]
     NotAKey,
-    /// What was sent has lost or changed characters.
+    /// The text sent is an API key that has lost or changed characters.
     #[error("an API key was sent that is cut off or mistyped")]
     Damaged,
-    /// There is no such key, or its secret is another, or it has expired. Which of these is told to
-    /// nobody who does not have the key.
+    /// The API key is unknown, has another secret, or has expired. A caller that does not have the key is not told
+    /// which of these is true.
     #[error("the API key is not known, or has expired")]
     Unknown,
-    /// The session is over, or its key or the secret that was shown for it is gone, or it is none of
-    /// ours.
+    /// The session is over, its key or secret is gone, or no gateway with this secret has sealed the session.
     #[error("the session has ended")]
     NoSession,
-    /// Too many keys were refused that came from this address.
+    /// Too many API keys from this address were refused.
     #[error("too many API keys from this address were refused")]
     TooMany {
-        /// When the next is looked at.
+        /// How long until the next API key from the address is checked.
         retry_after: Duration,
     },
-    /// Too many releases without a key came from this address whose tokens held nothing.
+    /// Too many releases without an API key from this address had a token that held nothing.
     #[error("too many tokens from this address were wrong")]
     TooManyTokens {
-        /// When the next is looked at.
+        /// How long until the next token from the address is checked.
         retry_after: Duration,
     },
 }
 
 // === Excess ===
 //
-// More than a key may have.
+// The limits of an API key that a request can exceed.
 
-/// More than a key may have.
+/// The limit of an API key that a request exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
-    /// Too many requests.
+    /// The API key has sent too many requests.
     #[error("the API key has sent too many requests")]
     Requests {
-        /// When the next is taken.
+        /// How long until the next request is accepted.
         retry_after: Duration,
     },
-    /// Too many leases.
+    /// The API key has too many leases.
     #[error("the API key has too many leases")]
     Leases {
-        /// When one of them ends at the earliest, if none is released.
+        /// How long until the first of the leases ends, if none is released before.
         retry_after: Duration,
     },
-    /// Too many requests that wait.
+    /// Too many requests with the API key wait.
     #[error("too many requests with the API key are waiting")]
     Waiters,
-    /// Too many streams.
+    /// The API key has too many streams.
     #[error("the API key has too many streams")]
     Streams,
 }

@@ -1,11 +1,13 @@
-//! What somebody has who has shown a key in a browser: the id of its secret, for a time.
+//! Sessions of browsers: the id of the secret that was sent, sealed with an end time.
 //!
-//! No API key may lie where a script of the page could read it. `POST /session` admits a caller by key and sets a cookie: the id of
-//! the secret and an end, sealed with ChaCha20-Poly1305 under `auth.session_secret_file` or a random key. Gateways keep no sessions,
-//! so any gateway with the same secret accepts the cookie, and only removing the secret from its key ends a copy early.
+//! No API key may be where a script of the page could read it. `POST /session` admits a caller by key and sets a
+//! cookie: the id of the secret and an end, sealed with ChaCha20-Poly1305 under `auth.session_secret_file` or a
+//! random key. Gateways keep no sessions, so any gateway with the same secret accepts the cookie, and only removing
+//! the secret from its key ends a copied cookie early.
 //!
-//! Browsers attach cookies on their own. So a session counts only for requests that the browser marks as coming from our pages, and
-//! an API key in the request takes precedence. Streams and waits ask again whether the session still permits them when keys change.
+//! Browsers attach cookies without being asked. So a session counts only for requests that the browser marks as
+//! coming from our pages, and an API key in the request takes precedence. When keys change, streams and waiters check
+//! again whether the session still permits them.
 
 use std::{
     fmt,
@@ -25,33 +27,34 @@ use crate::{
 
 use super::{ApiKeyId, api_key::random};
 
-/// Somebody has shown a key, and need not do so again for a while.
+/// A caller that has sent an API key, and need not send it again until the session ends.
 ///
-/// It is of one secret of the key: without that one it is over, also if the key has another.
+/// A session belongs to one secret of the key: the session ends when that secret is removed, even if the key has
+/// another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Session {
-    /// The secret that was shown.
+    /// The id of the secret that was sent.
     pub(super) secret: ApiKeyId,
-    /// When it is over, in whole milliseconds.
+    /// When the session ends, in whole milliseconds.
     pub(super) until: SystemTime,
 }
 
-/// A session as its browser keeps it. As good as the key while it lasts, so it never prints itself.
+/// A session as its browser keeps it. While it lasts it is as good as the key, so `Debug` never shows it.
 #[derive(Clone)]
 pub struct SealedSession(Box<str>);
 
 // === impl SealedSession ===
 
 impl SealedSession {
-    /// How each of them begins, so that it is known as a secret wherever it turns up.
+    /// The first characters of every sealed session, by which it is recognised as a secret in any text.
     pub(super) const PREFIX: &str = "lgs_";
 
-    /// Whether there may be a session in a text: then it is nothing to write down.
+    /// Whether a text may contain a session, and so must not be written down.
     pub fn is_in(text: &str) -> bool {
         text.contains(Self::PREFIX)
     }
 
-    /// The text, for the one who has shown the key.
+    /// The sealed session as text, for the caller that has sent the key.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -65,27 +68,28 @@ impl fmt::Debug for SealedSession {
 
 // === Session seal ===
 //
-// Seals sessions, so that nobody makes one, changes one or reads what is in it.
+// Seals sessions, so that no client can make, change or read a session.
 
-/// Seals and opens sessions. Those of another gateway too, if both were given the same secret.
+/// Seals and opens sessions, including those of another gateway that has the same secret.
 pub struct SessionSeal(LessSafeKey);
 
-/// The form of what is sealed. Another form has another purpose, and does not open with this one.
+/// The purpose and format of a sealed session, bound into the seal: a text that was sealed for another purpose does
+/// not open.
 const PURPOSE: &[u8] = b"latchgate session v1";
-/// What a sealed session holds: the id of the secret, and the end in milliseconds since 1970.
+/// The length of a session before sealing: the id of the secret, and the end in milliseconds since 1970.
 const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
 
 // === impl SessionSeal ===
 
 impl SessionSeal {
-    /// One that nobody else has, and that is gone with the process.
+    /// A seal with a random key, which no other gateway has and which is lost with the process.
     pub fn random() -> Self {
         Self::of(&random::<32>())
     }
 
-    /// That of everybody who has this secret.
+    /// The seal of all gateways that have this secret.
     pub(super) fn of(secret: &[u8]) -> Self {
-        // Not the secret itself: what else it may once be used for must not open this.
+        // The key is derived from the secret and the purpose, so that another use of the secret cannot open sessions.
         let mut mac =
             Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
         mac.update(PURPOSE);
@@ -109,7 +113,7 @@ impl SessionSeal {
         SealedSession(format!("{}{content}", SealedSession::PREFIX).into())
     }
 
-    /// The session that was sealed with this secret, over or not.
+    /// Opens a session that was sealed with this secret, whether or not it has expired.
     pub(super) fn open(&self, sealed: &str) -> Option<Session> {
         let sealed = sealed.strip_prefix(SealedSession::PREFIX)?;
         let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
@@ -138,27 +142,27 @@ fn milliseconds(time: SystemTime) -> u64 {
 
 // === Session secret ===
 //
-// The secret that gateways share, so that one lets in whom another has let sign in.
+// The secret that gateways share, so that each of them accepts the sessions of the others.
 
-/// Why a file is no secret. Shows nothing of what is in it.
+/// Why a file is no session secret. The error shows nothing of its content.
 #[derive(Debug, thiserror::Error)]
 #[error("auth.session_secret_file cannot be used: {} {reason}", path.display())]
 pub struct SessionSecretError {
-    /// The file.
+    /// The path of the file.
     path: PathBuf,
-    /// Why.
+    /// Why the file cannot be used.
     reason: String,
 }
 
-/// As much as 128 random bits in hexadecimal digits.
+/// The shortest secret, in bytes: 128 random bits in hexadecimal digits.
 const LEAST: usize = 32;
-/// No secret is longer; a longer file is another file.
+/// The longest secret, in bytes; a longer file must be another file by mistake.
 const MOST: u64 = 4_096;
 
 // === impl SessionSeal ===
 
 impl SessionSeal {
-    /// The seal that is configured: shared with others by a file, or of this process alone.
+    /// The configured seal: shared with other gateways by a file, or random for this process alone.
     pub fn open_configured(config: &AuthConfig) -> Result<Self, SessionSecretError> {
         if config.session_secret_file.is_empty() {
             return Ok(Self::random());
@@ -172,7 +176,7 @@ impl SessionSeal {
     }
 }
 
-/// All of a file but the white space at its ends: an editor, or `kubectl`, may have added some.
+/// Reads a secret without the white space at its ends, which an editor or `kubectl` may have added.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
         FileError::TooLong(_) => format!("is longer than {MOST} bytes, and so another file"),

@@ -30,28 +30,28 @@ use crate::{
 
 use super::{Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, start::EngineShared};
 
-/// What a caller asks for.
+/// One request to acquire a lock.
 #[derive(Debug, Clone)]
 pub struct AcquireRequest {
-    /// The lock that is wanted.
+    /// The name of the lock.
     pub name: LockName,
-    /// How long the grant lasts.
+    /// The TTL of the lease.
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
-    /// How the caller wants to share the lock; `None`: alone.
+    /// How the caller wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
-    /// What of this the caller asked for.
+    /// The terms that the caller set explicitly, without defaults.
     pub explicit: ExplicitTerms,
-    /// How long the caller wants to stand in the queue; zero for not at all.
+    /// How long the caller is willing to wait in the queue; zero for no wait.
     pub wait: Duration,
-    /// Who asks.
+    /// Owner text shown to other callers, if the caller gave one.
     pub owner: Option<Owner>,
-    /// What to attach.
+    /// The metadata to attach to the lease.
     pub metadata: Metadata,
-    /// Whose idempotency key it is.
+    /// The caller to which the idempotency key belongs.
     pub caller: CallerId,
-    /// For how long the caller may wait for the lock, or have it kept.
+    /// How long the caller may wait for the lock, or have its lease kept.
     pub authorization: Authorization,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -61,7 +61,7 @@ pub struct AcquireRequest {
 /// idempotency key must have the same ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExplicitTerms {
-    /// How long the grant is to last.
+    /// The TTL of the lease.
     pub ttl: Option<Ttl>,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
@@ -69,77 +69,77 @@ pub struct ExplicitTerms {
 
 /// A lease on its way to its holder.
 ///
-/// Dropped before [`Delivery::delivered`], at whatever point, a new lease is given back.
+/// If this value is dropped before [`Delivery::delivered`], at whatever point, a new lease is released.
 #[derive(Debug)]
 pub struct Granted {
     /// The lease.
     pub lease: Lease,
-    /// The hash of its token.
+    /// The hash of the lease's token.
     pub hash: TokenHash,
-    /// To be told when the lease has reached its holder.
+    /// The delivery guard, which must be told when the lease has reached its holder.
     pub delivery: Delivery,
-    /// Who keeps it, if its holder leaves that to a hold.
+    /// The keeper of the lease, if its holder leaves the renewals to a hold.
     pub(super) keeper: KeeperId,
 }
 
 /// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum AcquireError {
-    /// Somebody else holds it, and went on holding it while the caller waited.
+    /// Another caller holds the lock, and still held it when the wait of this caller was over.
     #[error("the lock is held")]
     Held {
-        /// Who, and how many are queued.
+        /// The holder, and how many waiters are queued.
         contention: Contention,
         /// How long the caller stood in the queue.
         waited: Duration,
-        /// How it wanted to share the lock; `None`: alone.
+        /// How the caller wanted to share the lock; `None` for an exclusive lease.
         sharing: Option<Sharing>,
     },
-    /// As many attempts wait for this name, or at this gateway, as are allowed.
+    /// The queue of this lock, or this gateway, has as many waiters as are allowed.
     #[error("too many attempts are waiting")]
     TooManyWaiters,
-    /// The API key has as many leases as it may.
+    /// The API key has as many leases as its limit allows.
     #[error(transparent)]
     TooManyLeases(#[from] Excess),
-    /// A newer request with the same idempotency key has taken this one's place in the queue.
+    /// A newer request with the same idempotency key has taken over the position of this request.
     #[error("a newer request with the same idempotency key took over")]
     Superseded,
-    /// A lease, or a place in the queue, was asked for under this idempotency key in other words.
+    /// The idempotency key was used before for a different request, whose lease or position still exists.
     #[error("the idempotency key was used for a different request")]
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
     #[error("the lease under this idempotency key has ended")]
     IdempotencyExpired,
-    /// The caller may not have the lock any more: the API key is gone, or permits less.
+    /// The caller is no longer authorized for the lock: the API key is gone, or permits less.
     #[error("the caller may not have the lock any more")]
     Revoked,
-    /// The store cannot share a lock.
+    /// The store does not support shared leases.
     #[error("the store cannot share a lock")]
     CannotShare,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
-    /// The store gave no answer.
+    /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// An attempt that is decided, or that stands in the queue.
+/// The state of an attempt: decided, or waiting in the queue.
 #[expect(
     clippy::large_enum_variant,
     reason = "most attempts are decided at once, and a box would be an allocation for each"
 )]
 pub(super) enum AttemptProgress<F> {
-    /// It holds the lock.
+    /// The attempt holds the lock.
     Done(Granted),
-    /// The attempt with this token waits; dropping the future leaves the queue.
+    /// The attempt with this token waits; dropping the future takes the attempt out of the queue.
     Queued(QueuePosition, TokenHash, F),
 }
 
-/// An attempt that is about to be sent.
+/// An attempt that is about to be sent to the store.
 struct PreparedAttempt {
     token: TokenHash,
-    /// Its place, if it comes to stand in the queue; none if it does not wait.
+    /// Receives the position when the store has queued the attempt; `None` if the request does not wait.
     place: Option<oneshot::Receiver<QueuePosition>>,
     outcome: DetachOnDrop<AcquireResult>,
 }
@@ -149,21 +149,21 @@ struct PreparedAttempt {
 impl Engine {
     /// Acquires a lock, and waits for it in the queue if the request says so.
     ///
-    /// If the caller drops this future, a task of its own leaves the queue and gives back whatever
-    /// it was granted; with an idempotency key, after the reconnect grace.
+    /// If the caller drops this future, a separate task takes the attempt out of the queue and releases an
+    /// undelivered lease; with an idempotency key, only after the reconnect grace.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Granted, AcquireError> {
         self.acquire_with_queued_hook(request, || {}).await
     }
 
-    /// The same, and says when it is known that there is a wait. Whether it may begin is decided by this call,
-    /// and the wait counts from here: await it at once.
+    /// Acquires a lock like `acquire`, and calls `queued` when the attempt stands in the queue. This call decides
+    /// whether the attempt may begin, and the wait counts from here: await the future at once.
     pub fn acquire_with_queued_hook<Q: FnOnce() + Send>(
         &self,
         request: AcquireRequest,
         queued: Q,
     ) -> impl Future<Output = Result<Granted, AcquireError>> + Send + use<Q> {
-        // No `async fn`: that would keep the request for as long as the wait, beside the attempt that is made
-        // of it. So it is with `attempt`.
+        // No `async fn`: its future would keep the request for the whole wait, beside the attempt that is made from
+        // the request. The same holds for `attempt`.
         let prepared = self.prepare(request);
         async move {
             let PreparedAttempt {
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// The same, but comes back as soon as it is known whether there is a wait.
+    /// Starts an attempt, and returns as soon as the attempt is decided or stands in the queue.
     pub(super) fn attempt(
         &self,
         request: AcquireRequest,
@@ -259,47 +259,49 @@ impl Engine {
 //
 // One attempt to acquire, from its token to its outcome.
 
-/// One attempt, with what is needed to tell its caller about it and to give it back.
+/// One attempt to acquire a lock, with the data needed to answer its caller and to release an undelivered lease.
 pub(super) struct AcquireAttempt {
     pub(super) engine: Arc<EngineShared>,
     pub(super) attempt: Attempt,
     pub(super) token: Token,
-    /// The key under which the attempt may be repeated, and whose it is.
+    /// The idempotency key under which the attempt may be repeated, and the caller to which the key belongs.
     pub(super) repeatable: Option<(CallerId, IdempotencyKey)>,
-    /// How long the caller wants to stand in the queue.
+    /// How long the caller is willing to wait in the queue.
     pub(super) wait: Duration,
     authorization: Authorization,
-    /// The slot of its lease among those of the API key, if the key may have only so many.
+    /// The lease's slot among the leases of the API key, if the key has a limit.
     pub(super) slot: Option<LeaseSlot>,
     started: Instant,
-    /// Since when it has waited: a place that it took over under its idempotency key was queued before it was sent.
+    /// When the wait began. An attempt that took over a position under its idempotency key has waited since the
+    /// earlier request.
     pub(super) waits_since: Instant,
-    /// Whether it goes on with the wait of an earlier request.
+    /// Whether the attempt continues the wait of an earlier request.
     goes_on: bool,
-    /// Told once, when the attempt has been queued; none if it does not wait.
+    /// Sends the position once, when the store has queued the attempt; `None` if the attempt does not wait.
     queued_sender: Option<oneshot::Sender<QueuePosition>>,
-    /// Whether it has been queued once: it may be so still, or hold the lock.
+    /// Whether the store has queued the attempt before: the attempt may still be queued, or hold the lock.
     pub(super) was_queued: bool,
-    /// Whether it is for a part of a group: it keeps no place, and its lease is not answered before all others are there.
+    /// Whether the attempt is for a part of a group: its position is not kept, and its lease is answered only with
+    /// all others.
     pub(super) is_part: bool,
 }
 
-/// By what the store recognises an attempt.
+/// The token and the idempotency data by which the store recognises an attempt.
 #[derive(Clone)]
 pub(super) struct AttemptIdentity {
     pub(super) token: Token,
     pub(super) idempotency: Option<Idempotency>,
 }
 
-/// Why an attempt stops standing in the queue without having been granted the lock.
+/// Why an attempt leaves the queue without having been granted the lock.
 enum WaitEnd {
-    /// Its wait ran out.
+    /// The time that the caller was willing to wait is over.
     WaitOver,
-    /// Its caller has hung up, so the answer cannot be delivered.
+    /// The caller has hung up, so no answer can be delivered.
     HungUp,
     /// The gateway drains.
     Draining,
-    /// Its caller may not have the lock any more.
+    /// The caller is no longer authorized for the lock.
     Revoked,
 }
 
@@ -321,7 +323,7 @@ impl AcquireAttempt {
         Ok(attempt)
     }
 
-    /// The same with an identity that was made before, and without a slot.
+    /// Creates an attempt with an identity that was made before, and without a slot of the API key.
     pub(super) fn identified(
         engine: &Arc<EngineShared>,
         request: AcquireRequest,
@@ -376,7 +378,7 @@ impl AcquireAttempt {
         self.record_outcome(outcome)
     }
 
-    /// The outcome of an attempt that waits. `hung_up` ends when nobody waits for it any more.
+    /// Waits for the lock and returns the outcome. `hung_up` ends when the caller has gone.
     ///
     /// Many attempts may wait at once, so the future must stay small while it waits: the commands of the
     /// store are boxed and freed before the wait.
@@ -388,7 +390,8 @@ impl AcquireAttempt {
         loop {
             let answer = Box::pin(self.engine.store.acquire(&self.attempt)).await;
             let decided = match answer {
-                // It may have held the lock for a while before it asked again.
+                // The attempt may have held the lock for a while before it was sent again, so little of the TTL may
+                // be left.
                 Ok(Acquisition::Granted(held)) if self.was_queued => {
                     let outcome = Box::pin(self.granted_after_wait(held)).await;
                     match Box::pin(self.or_resent(outcome, &mut parked)).await {
@@ -416,17 +419,17 @@ impl AcquireAttempt {
         }
     }
 
-    /// What the caller is told, and what is counted.
+    /// Turns a grant that is no longer valid into an error, and counts the outcome.
     fn record_outcome(&self, outcome: AcquireResult) -> AcquireResult {
-        // Dropping a grant gives the lease back.
+        // Dropping a grant releases the lease.
         let outcome = outcome.and_then(|granted| {
             if self.is_part {
-                // What becomes of a part is decided with all others.
+                // The group decides about the leases of all its parts together.
                 Ok(granted)
             } else if !self.authorization.is_valid() {
                 Err(AcquireError::Revoked)
             } else if granted.lease.held.left_at(Instant::now()).is_zero() {
-                // The answer took so long that nothing is left of the lease.
+                // The answer took so long that the lease has expired.
                 Err(AcquireError::Store(Uncertainty::TimedOut.into()))
             } else {
                 Ok(granted)
@@ -444,15 +447,16 @@ impl AcquireAttempt {
         outcome
     }
 
-    /// Whether it ends as the earlier request did with whose wait it went on: that one is counted.
+    /// Whether the attempt continued the wait of an earlier request and was refused like it: that request was counted
+    /// already.
     fn is_refused_again(&self, outcome: &AcquireResult) -> bool {
         self.goes_on && matches!(outcome, Err(AcquireError::Held { .. }))
     }
 
     fn queued(&mut self, place: QueuePosition, parked: &mut Parked) {
         self.was_queued = true;
-        // Only a request with an idempotency key goes on with a wait. A group keeps no place: a part of it waits for as
-        // long as it is asked for.
+        // Only a request with an idempotency key can continue an earlier wait. A part of a group cannot, because a
+        // group keeps no positions.
         let may_go_on = self.repeatable.is_some() && !self.is_part;
         if may_go_on && place.waited > self.started.elapsed() {
             self.goes_on = true;
@@ -470,7 +474,7 @@ impl AcquireAttempt {
                 let events = &self.engine.events;
                 events.queued(name, owner.as_ref(), *sharing, &place);
             }
-            // Only a hold listens to it.
+            // Sending fails if the caller has gone, and then no task needs the position.
             drop(queued_sender.send(place));
         }
     }
@@ -483,8 +487,8 @@ impl AcquireAttempt {
         let _waited = trace::child("wait in the queue", SpanKind::Internal);
         Err(tokio::select! {
             biased;
-            // First: nothing must be asked for, or confirmed, for a caller that has gone. A grant that it has been
-            // told of is found by leaving.
+            // First, so that no grant is confirmed for a caller that has gone. The `leave` command finds a grant that
+            // arrived before.
             () = hung_up => {
                 self.engine.metrics.wait_abandoned();
                 WaitEnd::HungUp
@@ -496,7 +500,8 @@ impl AcquireAttempt {
         })
     }
 
-    /// `None`: the queue has forgotten the attempt, which must be sent again.
+    /// Handles news or the end of the wait. `None`: the store has no position of the attempt, which must be sent
+    /// again.
     async fn handle_interruption(
         &mut self,
         interruption: Result<News, WaitEnd>,
@@ -515,14 +520,13 @@ impl AcquireAttempt {
         self.or_resent(outcome, parked).await
     }
 
-    /// When its wait is over.
+    /// When the wait of the attempt is over.
     fn wait_deadline(&self) -> Instant {
         self.started + self.wait
     }
 
-    /// Keeps the position here if the store could not be asked to keep it: a caller that repeats its request
-    /// within the reconnect grace finds the position, or the lease that was granted to it, which is not given
-    /// back until then.
+    /// Keeps the position at this gateway if the store did not answer. A caller that repeats its request within the
+    /// reconnect grace finds the position, or the lease that was granted to it: until then the lease is not released.
     fn reserve_position(&self, outcome: &AcquireResult, parked: Parked) {
         let idempotency = self.attempt.idempotency.as_ref();
         let idempotency = idempotency.filter(|_| !self.is_part);
@@ -542,7 +546,7 @@ impl AcquireAttempt {
         });
     }
 
-    /// Makes a provisional grant our own; `None` if it came too late.
+    /// Confirms a provisional grant; `None` if the confirmation came too late.
     async fn confirm(&self) -> Option<AcquireResult> {
         let Attempt { name, token, .. } = &self.attempt;
         match Box::pin(self.engine.store.confirm(name, token)).await {
@@ -556,7 +560,8 @@ impl AcquireAttempt {
         }
     }
 
-    /// The outcome, if there is one. Without one the attempt has lost its place: `None` if it must be sent again.
+    /// Returns the outcome, if there is one. Without an outcome the attempt has lost its position: `None` if the
+    /// attempt must be sent again.
     async fn or_resent(
         &mut self,
         outcome: Option<AcquireResult>,
@@ -574,7 +579,8 @@ impl AcquireAttempt {
                 parked.rearm();
                 None
             }
-            // Leaving returns the current state from the store, which may have queued the attempt after all.
+            // The `leave` command returns the current state from the store, which may have queued the attempt after
+            // all.
             _ => Some(Box::pin(self.leave(&WaitEnd::WaitOver, parked)).await),
         }
     }
@@ -588,10 +594,10 @@ impl AcquireAttempt {
             .map(|_| self.engine.reconnect_grace);
         let Attempt { name, token, .. } = &self.attempt;
         let mut left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;
-        // Granted before it left the queue.
+        // The attempt was granted the lock before it left the queue.
         if let Ok(Leaving::Granted(held)) = left {
             if matches!(end, WaitEnd::HungUp) {
-                // The delivery gives the lease back.
+                // The caller has gone, so the delivery guard releases the lease.
                 return Ok(self.granted(held));
             }
             if let Some(outcome) = Box::pin(self.granted_after_wait(held)).await {
@@ -600,10 +606,11 @@ impl AcquireAttempt {
             left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;
         }
         match left {
-            // That grant was lost, and so is this one: `record_outcome` looks at what is left of it.
+            // The lease found first was lost, and this lease may be lost, too: `record_outcome` checks how much time
+            // is left.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
-            // A newer request took over its position at the same time, and may have left the queue since.
+            // A newer request took over this attempt's position at the same time, and may have left the queue since.
             Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Superseded) => {
                 Err(AcquireError::Superseded)
             }
@@ -614,7 +621,7 @@ impl AcquireAttempt {
             },
             Err(error) => {
                 if matches!(end, WaitEnd::HungUp) {
-                    // There is no answer with which it would be logged.
+                    // The caller has gone, so no answer to a request logs this error.
                     info!(%name, %error, "a caller that hung up could not be taken out of the queue yet");
                 }
                 Err(self.failed(error))
@@ -626,7 +633,7 @@ impl AcquireAttempt {
 // === impl AttemptIdentity ===
 
 impl AttemptIdentity {
-    /// A new one of a request: each time it is made it has another token.
+    /// Makes the identity of a new attempt. Each call makes another token.
     pub(super) fn of(request: &AcquireRequest) -> Self {
         let Some(key) = &request.idempotency_key else {
             return Self {
@@ -653,7 +660,7 @@ impl AttemptIdentity {
     }
 }
 
-/// The instant that was so long ago.
+/// The instant that lies `elapsed` before now.
 fn before(elapsed: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(elapsed).unwrap_or(now)
@@ -661,9 +668,9 @@ fn before(elapsed: Duration) -> Instant {
 
 // === Metric outcomes ===
 //
-// How operations end, in the words in which they are counted.
+// Maps the results of operations to the outcomes that the metrics count.
 
-/// In which way a renewal or a release ended.
+/// The metrics outcome of a renewal or a release.
 pub(super) fn lease_outcome<'a, T>(answer: &'a Result<T, StoreError>) -> LeaseOutcome
 where
     LeaseOutcome: From<&'a T>,
@@ -676,7 +683,7 @@ where
     }
 }
 
-/// In which way an acquire ended.
+/// The metrics outcome of an acquire.
 fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
     match answer {
         Ok(granted) if granted.delivery.is_replay() => AcquireOutcome::Again,
@@ -685,7 +692,7 @@ fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
     }
 }
 
-/// In which way an acquire ended that got no lock.
+/// The metrics outcome of an acquire that did not get the lock.
 pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
     match error {
         AcquireError::Held { .. } => AcquireOutcome::Held,

@@ -13,26 +13,27 @@ use crate::{
 
 use super::Engine;
 
-/// A backup that is handed out in parts. It has ended early if fewer bytes have come than there are.
+/// A backup that is handed out in parts. If the parts have fewer bytes than `len`, the backup ended early.
 #[derive(Debug)]
 pub struct BackupParts {
-    /// How many bytes it has.
+    /// The size of the backup in bytes.
     pub len: usize,
-    /// These bytes.
+    /// The content of the backup, part by part.
     pub parts: mpsc::Receiver<Bytes>,
 }
 
-/// How much is handed out at once.
+/// The size of one part of a backup in bytes.
 const PART: usize = 64 * 1024;
-/// How slowly a backup may be read, in bytes per second: a line of one megabit per second does better.
+/// The slowest rate at which a backup may be read, in bytes per second: a line of one megabit per second is faster.
 const SLOWEST: usize = 100_000;
-/// How long reading one may take besides.
+/// How long reading a backup may take in addition to its size divided by `SLOWEST`.
 const AT_LEAST: Duration = Duration::from_secs(30);
 
 // === impl Engine ===
 
 impl Engine {
-    /// Everything that lives, with all that was acknowledged before; none if the store has a way of its own.
+    /// Makes a backup of all living leases and all acknowledged commands; `None` if the store is backed up in another
+    /// way.
     pub async fn backup(&self) -> Option<Result<BackupParts, StoreError>> {
         let made = self.0.store.backup().await?;
         Some(made.map(|made| BackupParts::of(made, &self.0.lifecycle)))
@@ -42,7 +43,8 @@ impl Engine {
 // === impl BackupParts ===
 
 impl BackupParts {
-    /// A task holds the file and its room: whoever reads slowly, or no more, keeps them only for so long.
+    /// Starts a task that hands out the backup. A reader that is slow, or gone, keeps the file and its room only for
+    /// a limited time.
     fn of(made: StoreBackup, lifecycle: &Lifecycle) -> Self {
         let StoreBackup { bytes, room } = made;
         let len = bytes.len();
@@ -53,7 +55,7 @@ impl BackupParts {
             let within = AT_LEAST.saturating_add(Duration::from_secs(seconds));
             let handing_out = async {
                 for part in bytes.chunks(PART) {
-                    // Copied, because a part that is still to be sent would keep all of the file.
+                    // Copied, because a slice that is still to be sent would keep the whole file in memory.
                     if sender.send(Bytes::copy_from_slice(part)).await.is_err() {
                         break;
                     }
@@ -85,7 +87,7 @@ mod tests {
         (0..=250).cycle().take(LEN).collect()
     }
 
-    /// A backup, and the room that it has taken.
+    /// A backup, and the semaphore of which the backup has taken the only permit.
     fn made() -> (BackupParts, Arc<Semaphore>) {
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(rooms.available_permits(), 0);
         sleep(Duration::from_secs(10)).await;
         assert_eq!(rooms.available_permits(), 1);
-        // What was handed out already.
+        // The part that was handed out before the time was over.
         assert!(made.parts.recv().await.is_some());
         assert_eq!(made.parts.recv().await, None);
     }

@@ -1,12 +1,13 @@
-//! Break: take a lock away from whoever holds it, at once or after the holder was asked to release it.
+//! Break: take a lock away from its holder, at once or after the holder was asked to release it.
 //!
-//! The store reads what holds the lock, then breaks exactly that: a lease by its fence, a foreign value by its hash. So a late copy
-//! of the command hits nobody else, and a break whose reply was lost can be repeated.
+//! The store reads which lease or foreign value holds the lock, then breaks exactly that holder: a lease by its
+//! fence, a foreign value by its hash. So a late copy of the command cannot break a later holder, and a break whose
+//! reply was lost can be repeated.
 //!
-//! With `grace_ms` the deadline is written into the lease, which from then on is renewed at most until
-//! `ReleaseRequest::BACKSTOP` after it, and every answer about the lease tells of the request. The gateway that was asked waits for
-//! the deadline in a background task, breaks the lease if it is still there, and writes a second audit entry. If that gateway has
-//! stopped, the lease ends with the backstop.
+//! With `grace_ms` the deadline is written into the lease. From then on the lease is renewed at most until
+//! `ReleaseRequest::BACKSTOP` after the deadline, and every answer about the lease shows the request. The gateway
+//! that received the request waits for the deadline in a background task, breaks the lease if it still lives, and
+//! writes a second audit entry. If that gateway has stopped, the lease ends with the backstop.
 
 use std::sync::Arc;
 
@@ -24,25 +25,25 @@ use crate::{
 
 use super::{Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
 
-/// How many leases are broken together when the time for their release is over.
+/// How many leases of one release request are broken at the same time after its deadline.
 const TOGETHER: usize = 64;
 
 /// Why a lock was not broken.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BreakError {
-    /// Something else holds the lock than what was to be broken.
+    /// The lock has another holder than the one that the request names.
     #[error("somebody else holds the lock")]
     HolderChanged(Holder),
-    /// Several may hold the lock, and the request did not say which of them is meant.
+    /// The lock may be shared by several leases, and the request does not name one of them.
     #[error("the lock is shared")]
     Ambiguous(SharedHolders),
-    /// A client holds the lock that uses no gateway, and so cannot be asked to release it.
+    /// A foreign client holds the lock. It uses no gateway, so it cannot be asked to release the lock.
     #[error("a foreign client holds the lock")]
     Foreign(Holder),
-    /// Nobody holds the lock.
+    /// The lock has no holder.
     #[error("nobody holds the lock")]
     NotHeld,
-    /// The store gave no answer.
+    /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -50,11 +51,12 @@ pub enum BreakError {
 // === impl Engine ===
 
 impl Engine {
-    /// Takes a lock away and passes it on; answers who held it. With `target`, only if that is what
-    /// holds it. Works while the gateway drains. `by` is the API key that breaks it.
+    /// Takes a lock away from its holder and passes it to the next waiter; returns the old holder. With `target`,
+    /// breaks the lock only if the target holds it. Works while the gateway drains. `by` is the API key that breaks
+    /// the lock.
     ///
-    /// The command runs to its end even if the caller hangs up. `record` is part of it, and comes before the
-    /// answer: what it records is recorded even if the answer cannot be delivered.
+    /// The command runs to its end even if the caller hangs up. `record` is part of the command and runs before the
+    /// answer, so the outcome is recorded even if the answer cannot be delivered.
     pub async fn break_lock<F>(
         &self,
         name: LockName,
@@ -75,11 +77,11 @@ impl Engine {
         .await
     }
 
-    /// Asks whoever holds the lock to release it; answers who was asked. What they have not released when the time
-    /// is over is broken then, by this gateway; if it has stopped, the store ends it soon after.
+    /// Asks the holders of a lock to release it, and returns the holders. When the time is over, this gateway breaks
+    /// the leases that were not released; if the gateway has stopped, the store ends these leases soon after.
     ///
-    /// The command runs to its end even if the caller hangs up. `record` is part of it, and comes before the answer.
-    /// It is called again with each lease that is broken in the end.
+    /// The command runs to its end even if the caller hangs up. `record` is part of the command and runs before the
+    /// answer. It runs again for each lease that is broken in the end.
     pub async fn request_release<F>(
         &self,
         name: LockName,
@@ -106,11 +108,12 @@ impl Engine {
                 Ok(Requesting::NotHeld) => Err(BreakError::NotHeld),
                 Err(error) => Err(error.into()),
             };
-            // The store counts the time from no later than this, so nobody has less of it than was said.
+            // The store counts the time from this instant or earlier, so this gateway breaks no lease too early.
             let told = Instant::now();
             record(ReleaseRecord::Requested(outcome.clone())).await;
             if let Ok(holder) = &outcome {
-                // Whoever was asked sooner is seen to by who has asked. Clocks and answers are not quite exact.
+                // A lease with an earlier deadline is left to the gateway that set that deadline. The comparison has
+                // a margin, because clocks and answers are not quite exact.
                 let at_least = request.within.saturating_sub(ReleaseRequest::BACKSTOP);
                 let leases = holder.leases().iter();
                 let asked = leases.filter(|lease| {
@@ -126,10 +129,11 @@ impl Engine {
                 engine.lifecycle.clone().spawn_background(async move {
                     tokio::select! {
                         () = sleep_until(until) => {}
-                        // The store ends the leases.
+                        // The gateway stops; the store ends the leases.
                         () = stopped => return,
                     }
-                    // The store ends them soon, and then nobody tells that they were broken.
+                    // At the same time, because the store soon ends these leases, and then no event reports that they
+                    // were broken.
                     let broken = stream::iter(fences).for_each_concurrent(TOGETHER, |fence| {
                         engine.break_kept(&name, fence, &request, &record)
                     });
@@ -142,10 +146,10 @@ impl Engine {
     }
 }
 
-/// What is written down of a request to release.
+/// An entry of the audit log about a release request.
 #[derive(Debug, Clone)]
 pub enum ReleaseRecord {
-    /// What became of the request: who was asked.
+    /// The outcome of the request: the holders that were asked, or why the request was refused.
     Requested(Result<Holder, BreakError>),
     /// A lease was broken because it was not released in time.
     Broken(Holder),
@@ -179,7 +183,7 @@ impl EngineShared {
         }
     }
 
-    /// Breaks a lease that was asked for and is still kept. Most were released by now.
+    /// Breaks a lease whose release was requested, if the lease still lives. Most leases were released by now.
     async fn break_kept<F: Future<Output = ()>>(
         &self,
         name: &LockName,
@@ -193,7 +197,7 @@ impl EngineShared {
             Err(BreakError::Store(error)) => {
                 warn!(%name, %error, "a lease that was not released in time is left to its end, which is near");
             }
-            // The lease has ended.
+            // The lease ended before it could be broken.
             Err(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a lease reached its holder.
+//! Delivery guard: releases a lease that did not reach its holder.
 
 use std::{fmt, sync::Arc};
 
@@ -11,35 +11,36 @@ use super::{
     start::EngineShared,
 };
 
-/// Gives a lease back unless it is told that the lease was delivered.
+/// Releases a lease when dropped, unless [`Delivery::delivered`] was called.
 #[must_use = "dropping it gives the lease back"]
 pub struct Delivery {
     engine: Arc<EngineShared>,
-    /// The lease, until the answer has arrived.
+    /// The lease, until its answer has left for the caller.
     pending: Option<AbandonedLease>,
     answer: ReplyKind,
 }
 
-/// Which of the answers of a lease this is.
+/// Which of the answers about a lease the guard watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplyKind {
-    /// The only one there will be.
+    /// The only answer: the request has no idempotency key.
     Once,
-    /// The first one under an idempotency key, which was made then: there may be others.
+    /// The first answer under an idempotency key, with its time. Other answers may follow.
     First(Instant),
-    /// The first one of a lease that was granted under an idempotency key while its caller was away.
+    /// The first answer about a lease that was granted under an idempotency key while its caller was away, with the
+    /// time of the answer.
     Collected(Instant),
-    /// One of a lease that was answered under its idempotency key before. If this answer is lost the lease is kept, because the
-    /// caller may have received the one before.
+    /// A repeated answer about a lease that was answered under its idempotency key before. If this answer is lost the
+    /// lease is kept, because the caller may have received the earlier answer.
     Again,
-    /// None yet: the keeper of the lease collects its group, and nobody else can finish it.
+    /// No answer yet: the keeper of the lease still collects its group, and no other request can complete the group.
     Unfinished,
 }
 
 // === impl Delivery ===
 
 impl Delivery {
-    /// Watches over an answer.
+    /// Creates the guard for an answer about `lease`.
     pub(super) fn of(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
         Self {
             engine,
@@ -48,18 +49,18 @@ impl Delivery {
         }
     }
 
-    /// Whether the lease lived already, under the same idempotency key.
+    /// Whether the lease already lived under the same idempotency key before this request.
     pub fn is_replay(&self) -> bool {
         matches!(self.answer, ReplyKind::Again | ReplyKind::Collected(_))
     }
 
-    /// Whether the lease decides about the others of its group, because it has an idempotency key.
+    /// Whether this lease decides about the other leases of its group, because its request has an idempotency key.
     pub(super) fn decides(&self) -> bool {
         self.answer != ReplyKind::Once
     }
 
-    /// Watches over another lease of the same token and answer, too. Whether all of them are given back is
-    /// decided by the one that has an idempotency key, if one has.
+    /// Adds the lease of another guard, which has the same token and answer. If one of the two has an idempotency
+    /// key, its guard decides whether all leases are released.
     pub(super) fn join(&mut self, mut other: Self) {
         if self.answer == ReplyKind::Once {
             std::mem::swap(self, &mut other);
@@ -70,21 +71,21 @@ impl Delivery {
         }
     }
 
-    /// Watches over leases with the same token, too.
+    /// Adds leases of other locks with the same token to this guard.
     pub(super) fn join_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         if let Some(lease) = &mut self.pending {
             lease.add_names(names);
         }
     }
 
-    /// Somebody waits until the leases are given back, if that is what becomes of them.
+    /// Makes the receiver of `awaited` wait until the leases are released, if this guard releases them.
     pub(super) fn await_with(&mut self, awaited: &GivenBack) {
         if let Some(lease) = &mut self.pending {
             lease.awaited = Some(awaited.clone());
         }
     }
 
-    /// The group is complete, and about to be answered for the first time.
+    /// Marks the group as complete and about to be answered for the first time.
     pub(super) fn finished(&mut self) {
         if let (ReplyKind::Unfinished, Some(lease)) = (self.answer, &mut self.pending)
             && let AbandonedBy::UnansweredAttempt(keeper) = lease.by
@@ -100,7 +101,7 @@ impl Delivery {
         }
     }
 
-    /// The answer has left for the caller: the lease is theirs.
+    /// Ends the guard: the answer has left for the caller, who has the lease now.
     pub fn delivered(mut self) {
         self.pending = None;
     }
@@ -114,7 +115,7 @@ impl Drop for Delivery {
         let EngineShared { leases, reaper, .. } = &*self.engine;
         let is_theirs = match self.answer {
             ReplyKind::Once | ReplyKind::Unfinished => false,
-            // A later answer under the key decides. Of one at another gateway the store knows.
+            // A later answer under the idempotency key decides. The store knows of a later answer at another gateway.
             ReplyKind::First(since) | ReplyKind::Collected(since) => {
                 leases.was_answered_since(&lease.name, &lease.token, since)
             }

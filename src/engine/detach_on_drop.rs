@@ -17,27 +17,27 @@ use crate::{
     store::{StoreError, Uncertainty},
 };
 
-/// A command that its caller polls, and that continues in a task of its own when the caller drops it. Its
-/// outcome is then discarded.
+/// A command that its caller polls. If the caller drops the command, it continues in a separate task and its outcome
+/// is discarded.
 ///
-/// A task of its own from the beginning would do the same, and costs every command two ways between
-/// tasks for the sake of the few whose callers hang up.
+/// Running every command in a task from the beginning would do the same, but would cost each of them two task
+/// switches for the few callers that hang up.
 pub(super) struct DetachOnDrop<O: 'static> {
-    /// None once it has ended.
+    /// `None` once the command has ended.
     command: Option<Pin<Box<dyn Future<Output = O> + Send>>>,
     begun: bool,
     lifecycle: Lifecycle,
-    /// Dropped with this, which is how a command that waits learns that its caller has gone.
+    /// Dropped together with the command, which tells a waiting command that its caller has gone.
     caller: Option<oneshot::Sender<()>>,
 }
 
-/// Ends when the caller of a command has gone.
+/// A future that ends when the caller of a command has gone.
 pub(super) struct CallerGone(oneshot::Receiver<()>);
 
 // === impl DetachOnDrop ===
 
 impl<O: 'static> DetachOnDrop<O> {
-    /// A command that nothing is known to yet.
+    /// Wraps a command that need not know whether its caller has gone.
     pub(super) fn new(
         lifecycle: &Lifecycle,
         command: impl Future<Output = O> + Send + 'static,
@@ -50,7 +50,7 @@ impl<O: 'static> DetachOnDrop<O> {
         }
     }
 
-    /// The same for a command that waits, and is told when its caller has gone.
+    /// Wraps a command that waits, and that is told when its caller has gone.
     pub(super) fn waiting<F>(lifecycle: &Lifecycle, command: impl FnOnce(CallerGone) -> F) -> Self
     where
         F: Future<Output = O> + Send + 'static,
@@ -70,7 +70,7 @@ impl<T: 'static, E: From<StoreError> + 'static> Future for DetachOnDrop<Result<T
         let command = self.command.as_mut();
         let command = command.expect("not polled after completion");
         let polled = catch_unwind(AssertUnwindSafe(|| command.as_mut().poll(cx)));
-        // What panicked may have been at any point.
+        // The command may have panicked at any point, so its outcome is unknown.
         let lost = |_panic| Poll::Ready(Err(StoreError::from(Uncertainty::Interrupted).into()));
         let outcome = ready!(polled.unwrap_or_else(lost));
         self.command = None;
@@ -81,14 +81,14 @@ impl<T: 'static, E: From<StoreError> + 'static> Future for DetachOnDrop<Result<T
 impl<O: 'static> Drop for DetachOnDrop<O> {
     fn drop(&mut self) {
         drop(self.caller.take());
-        // What never began need not go on. Although the caller panics the rest does; where there is no
-        // runtime, starting it would be a second panic, which ends the process.
+        // A command that never began need not continue. A command whose caller panics continues only within a
+        // runtime: without a runtime, starting a task would be a second panic, which ends the process.
         if let Some(command) = self.command.take()
             && self.begun
             && (!thread::panicking() || Handle::try_current().is_ok())
         {
             self.lifecycle.spawn(async move {
-                // What came about is given back by the outcome itself.
+                // Dropping the outcome releases an undelivered lease.
                 drop(command.await);
             });
         }
@@ -98,7 +98,7 @@ impl<O: 'static> Drop for DetachOnDrop<O> {
 // === impl CallerGone ===
 
 impl CallerGone {
-    /// Whether the caller has gone. Also after this future has ended.
+    /// Whether the caller has gone. May be called after this future has ended, too.
     pub(super) fn has_gone(&mut self) -> bool {
         matches!(self.0.try_recv(), Err(TryRecvError::Closed))
     }

@@ -1,14 +1,14 @@
-//! Hold: acquire a lock and keep it for as long as somebody listens.
+//! Hold: acquire a lock and keep it for as long as its stream has a reader.
 //!
-//! The lease is kept by a task of its own, and `http/locks/hold.rs` is the body that reads the events of that task. Dropping
-//! the body releases the lock. The lease counts from when the last successful renewal was *sent*, and is reported as lost shortly
-//! before the store could grant it to somebody else. A grant that was waited for is renewed once before it is announced, because
-//! its age is unknown. A hold task that panics leaves its lease to the reaper.
+//! A separate task keeps the lease, and `http/locks/hold.rs` is the body that reads the events of that task. Dropping
+//! the body releases the lock. The lease counts from when the last successful renewal was *sent*, and is reported as
+//! lost shortly before the store could grant the lock to another caller. A grant after a wait is renewed once before
+//! it is announced, because its age is unknown. A hold task that panics leaves its lease to the reaper.
 //!
-//! One token may be used at two gateways: a client that lost its connection adopts the lease elsewhere while the old stream still
-//! runs. So each lease has a *keeper*: the attempt that was granted it, until a stream adopts the lease, or until a request under
-//! its key is answered with it. A stream renews and releases as the keeper, and the store refuses a stream that is not the keeper
-//! any more.
+//! Two gateways may be given the same token: a client that lost its connection adopts the lease elsewhere while the
+//! old stream still runs. So each lease has a *keeper*: the attempt that was granted the lock, until a stream adopts
+//! the lease, or until a request under its idempotency key is answered with the lease. A stream renews and releases
+//! as the keeper, and the store refuses a stream that is not the keeper any more.
 
 use std::{
     future::poll_fn,
@@ -49,17 +49,18 @@ use super::{
     start::EngineShared,
 };
 
-/// A lock that is held for as long as this stays alive: dropped, the lock is released.
+/// A lock that is held for as long as this value lives. Dropping the value releases the lock.
 #[derive(Debug)]
 pub struct Hold {
-    /// In boxes: a channel has room for many at once, and there is seldom more than one.
+    /// The events of the hold task, in boxes: the channel reserves room for many events, and seldom has more than
+    /// one.
     events: mpsc::Receiver<Box<HoldEvent>>,
-    /// Set when too many events were left unread: those that are still there are out of date.
+    /// Set when the reader left too many events unread. The events that are still in the channel are out of date.
     overrun: Arc<AtomicBool>,
     phase: HoldPhase,
 }
 
-/// How far a hold has come.
+/// The phase of a hold: waiting in the queue, holding the lock, or over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldPhase {
     Waiting,
@@ -67,19 +68,19 @@ enum HoldPhase {
     Over,
 }
 
-/// What happens to a hold. [`HoldEvent::Ended`] is the last, and comes exactly once.
+/// An event of a hold. [`HoldEvent::Ended`] is the last event, and comes exactly once.
 #[derive(Debug)]
 pub enum HoldEvent {
-    /// It stands in the queue, or moved there.
+    /// The attempt stands in the queue, or its position has changed.
     Queued(Position),
-    /// It holds the lock.
+    /// The attempt was granted the lock.
     Granted(Lease),
-    /// It went on holding the lock.
+    /// The lease was renewed.
     Renewed(HeldLease),
-    /// Its holder is asked to release the lock. Comes after [`HoldEvent::Granted`], and again if it is to be
-    /// released sooner.
+    /// The holder is asked to release the lock. Comes after [`HoldEvent::Granted`], and again if the deadline becomes
+    /// earlier.
     ReleaseRequested(ReleaseRequest),
-    /// It is over.
+    /// The hold is over.
     Ended(HoldEnd),
 }
 
@@ -92,10 +93,10 @@ pub enum HoldEnd {
     Refused(AcquireError),
     /// The lease was released with its token.
     Released,
-    /// The gateway is about to stop. A lease that was granted lives on and can be adopted elsewhere;
-    /// a place in the queue is kept for those with an idempotency key.
+    /// The gateway is about to stop. A granted lease lives on and can be adopted at another gateway; a waiter's
+    /// position is kept if its request has an idempotency key.
     Draining {
-        /// Until when the lease certainly lasts, if it was granted: one TTL, unless the store was away.
+        /// Until when the granted lease certainly lasts: one TTL, unless the store was away. `None` for a waiter.
         until: Option<Instant>,
     },
 }
@@ -109,7 +110,7 @@ pub enum AdoptError {
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
-    /// The store gave no answer.
+    /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -121,8 +122,8 @@ const MAX_UNREAD: usize = 16;
 // === impl Engine ===
 
 impl Engine {
-    /// Acquires a lock and keeps it. What is decided at once, a refusal above all, is decided before
-    /// there is a hold.
+    /// Acquires a lock and keeps it. If the attempt is decided at once, a refusal is returned as an error; later
+    /// outcomes are events of the hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
         let authorization = request.authorization.clone();
@@ -149,13 +150,13 @@ impl Engine {
 
     /// Keeps a lease that was granted earlier, here or at another gateway.
     ///
-    /// An older stream that still holds it, here or there, does not release it any more when it ends:
-    /// one of this gateway ends now, one of another gateway with its next renewal.
+    /// An older stream that keeps the lease does not release it any more when that stream ends: an older stream of
+    /// this gateway ends now, an older stream of another gateway ends with its next renewal.
     ///
-    /// A lease whose TTL is longer than the caller may ask for has the caller's longest TTL from now on.
+    /// A lease whose TTL is longer than the caller may ask for gets the caller's longest TTL from now on.
     ///
-    /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the caller
-    /// may repeat the request here or at another gateway; until then it is not renewed.
+    /// If the caller hangs up half-way, the lease may have been adopted or not. The lease is not released, because
+    /// the caller may repeat the request here or at another gateway; until then no stream renews it.
     pub async fn adopt(
         &self,
         name: LockName,
@@ -176,7 +177,7 @@ impl Engine {
         let held = match renewed.await? {
             Renewal::Renewed(held, _) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
-            // Another stream adopted the lease after this one, before the answer came.
+            // Another stream adopted the lease after this stream, before the store's answer came.
             Renewal::Adopted => {
                 return Ok(self.start_hold_task(authorization, |task| async move {
                     task.end(HoldEnd::Lost(LossReason::Adopted));
@@ -226,12 +227,12 @@ impl Engine {
 // === impl Hold ===
 
 impl Hold {
-    /// The next event; `None` after the last.
+    /// The next event; `None` after the last event.
     pub async fn next(&mut self) -> Option<HoldEvent> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The same as a poll function.
+    /// Polls for the next event; `None` after the last event.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<HoldEvent>> {
         if self.phase == HoldPhase::Over {
             return Poll::Ready(None);
@@ -259,7 +260,7 @@ impl Hold {
 // === impl HoldPhase ===
 
 impl HoldPhase {
-    /// How a hold ends whose task has not said how.
+    /// How a hold ends whose task stopped without reporting an end.
     fn end_unreported(self) -> HoldEnd {
         match self {
             Self::Waiting => {
@@ -273,9 +274,9 @@ impl HoldPhase {
 
 // === Hold task ===
 //
-// The task that keeps a held lease.
+// The task that keeps the lease of a hold.
 
-/// The task behind a hold.
+/// The state of the task that keeps the lease of a hold.
 struct HoldTask {
     engine: Arc<EngineShared>,
     authorization: Authorization,
@@ -283,10 +284,10 @@ struct HoldTask {
     overrun: Arc<AtomicBool>,
 }
 
-/// How soon it is looked again whether what was said of the queue has been read.
+/// How often a waiting hold checks whether its reader has read the last position, before it sends another.
 const READ_CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The stream has no reader any more.
+/// Why a stream has no reader any more.
 #[derive(Debug, PartialEq, Eq)]
 enum ListenerGone {
     /// The reader has hung up.
@@ -295,8 +296,8 @@ enum ListenerGone {
     Unread,
 }
 
-/// How long a client whose stream ended because the gateway drains may take to renew or release the lease
-/// here with its token.
+/// How long a draining gateway waits for the client of an ended stream to renew or release the lease here with its
+/// token.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 
 // === impl HoldTask ===
@@ -312,7 +313,7 @@ impl HoldTask {
         let mut announced = Position::from(place);
         self.send(HoldEvent::Queued(announced)).ok()?;
         let mut now = announced;
-        // Dropping `outcome` leaves the queue.
+        // Dropping `outcome` takes the attempt out of the queue.
         let mut outcome = std::pin::pin!(outcome);
         loop {
             tokio::select! {
@@ -328,7 +329,8 @@ impl HoldTask {
         }
     }
 
-    /// What is to be kept when the wait in the queue is over, if there is anything.
+    /// Returns the lease to keep after the wait in the queue. Without a lease, reports the end of the hold and
+    /// returns `None`.
     fn begin_after_wait(&self, outcome: Result<Granted, AcquireError>) -> Option<ManagedLease> {
         match outcome {
             Ok(granted) => {
@@ -341,15 +343,14 @@ impl HoldTask {
         None
     }
 
-    /// What was granted, counting from when it was asked for. From here on this task answers for the
-    /// lease.
+    /// Takes over a granted lease, whose time counts from `asked`. From here on this task answers for the lease.
     fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
         granted.delivery.delivered();
         self.manage(granted.lease, granted.keeper, asked)
     }
 
-    /// Keeps a lease until it is over, one way or another. It borrows its state, because a value that is
-    /// moved into a future is stored twice and there may be many holds.
+    /// Renews a lease until the hold is over. The future borrows its state, because a value that is moved into a
+    /// future is stored twice and there may be many holds.
     async fn keep_renewed(&self, managed: &mut ManagedLease) {
         let mut drained = std::pin::pin!(self.engine.lifecycle.drained());
         if let Err(gone) = self.send_granted(managed) {
@@ -362,10 +363,10 @@ impl HoldTask {
                 () = &mut drained => true,
                 displaced = managed.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
-                    // The renewal asks the store, which decides.
+                    // The renewal asks the store, which decides whether the lease was adopted.
                     Displaced::Adopted => false,
                     Displaced::Broken => {
-                        // What is heard from here on may be later than what the store is asked next.
+                        // Registered again before the store is asked: a later break must reach this task, too.
                         self.enter(managed);
                         false
                     }
@@ -397,18 +398,18 @@ impl HoldTask {
                     if managed.entry.is_displaced() {
                         self.enter(managed);
                     }
-                    // One that was answered too late is reported as lost.
+                    // A lease that ended before the answer came is reported as lost in the next pass of this loop.
                     match managed.loss_if_over() {
                         Some(_) => Ok(()),
                         None => self.send_renewed(managed, held),
                     }
                 }
-                // The outcome is unknown; the renewal is retried for as long as the lease is certainly ours.
+                // The outcome is unknown; the renewal is retried for as long as the lease is certainly valid.
                 None => Ok(()),
             };
             match sent {
                 Err(gone) => return self.release(managed, gone).await,
-                // A gateway that drains tries just once: the lease has what is left of its TTL.
+                // A draining gateway tries only one renewal; the lease then has the rest of its TTL.
                 Ok(()) if draining => return self.drain(managed),
                 Ok(()) => {}
             }
@@ -421,7 +422,7 @@ impl HoldTask {
         ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
     }
 
-    /// Hears of the lease again after it was displaced.
+    /// Registers the lease again after it was displaced, so that this task hears of later breaks.
     fn enter(&self, managed: &mut ManagedLease) {
         let (name, token) = (managed.name.clone(), managed.token.hash());
         managed.entry = self.engine.leases.keep(name, token);
@@ -455,7 +456,7 @@ impl HoldTask {
         self.send_request(managed, request)
     }
 
-    /// Announces that the lock is to be released, unless that was said.
+    /// Announces the request to release the lock, unless this deadline or an earlier one was announced before.
     fn send_request(
         &self,
         managed: &mut ManagedLease,
@@ -478,27 +479,27 @@ impl HoldTask {
             let left = managed
                 .valid_until
                 .saturating_duration_since(Instant::now());
-            // The holder adopts the lease at another gateway before it expires. That may be the successor of
-            // this one, so the wait here must leave most of a short lease. A holder without another gateway
-            // renews or releases it here.
+            // The holder adopts the lease at another gateway before the lease expires. The other gateway may be the
+            // successor of this gateway and start only when this one has stopped, so the wait here must leave most of
+            // a short lease. A holder without another gateway renews or releases the lease here.
             self.engine
                 .leases
                 .wait_at_most(&managed.name, &token, RELEASE_GRACE.min(left / 4));
             Some(managed.valid_until)
         } else {
-            // Nobody knows its token.
+            // The holder was not told of the lease, so no client has its token.
             managed.abandon(None);
             None
         };
         self.end(HoldEnd::Draining { until });
     }
 
-    /// The caller is not authorized any more, and has the rest of the TTL to stop its work.
+    /// Ends the hold of a caller that is no longer authorized. The holder has the rest of the TTL to stop its work.
     fn revoke(&self, managed: &ManagedLease) {
         let revoked = LossReason::Revoked;
         self.report_lost(managed, revoked);
         if managed.unannounced.is_some() {
-            // Nobody knows its token.
+            // The holder was not told of the lease, so no client has its token.
             managed.abandon(Some(revoked));
         }
         self.end(HoldEnd::Lost(revoked));
@@ -514,7 +515,7 @@ impl HoldTask {
         events.lost(&managed.name, &managed.token.hash(), reason);
     }
 
-    /// Renews once; `None` if the store gave no answer.
+    /// Renews the lease once; `None` if the store gave no answer.
     async fn renew(&self, managed: &mut ManagedLease) -> Option<Renewal> {
         let sent = Instant::now();
         let until = managed.valid_until;
@@ -545,14 +546,14 @@ impl HoldTask {
                 leases.insert_counted(token, &managed.name, held);
                 events.renewed(&managed.name, &token, held);
             }
-            // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
+            // The stream that adopted the lease may belong to this gateway; its next renewal counts the lease again.
             Renewal::Adopted => leases.adopted(&managed.name, &token),
             Renewal::Lost(_) => drop(leases.lose(&managed.name, &token)),
         }
         Some(renewal)
     }
 
-    /// The stream has no reader any more: releases the lock at once, unless the lease has another keeper now.
+    /// Releases the lock at once, because the stream has no reader any more, unless the lease has another keeper now.
     async fn release(&self, managed: &ManagedLease, gone: ListenerGone) {
         let (keeper, token) = (Some(managed.keeper), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);
@@ -580,8 +581,8 @@ impl HoldTask {
         self.engine.metrics.released(released, held);
     }
 
-    /// Whether the reader has taken all events. Changes of the position wait for that, so that they do not
-    /// make a slow reader count as gone.
+    /// Whether the reader has read all events. A changed position is sent only then: otherwise a slow reader would
+    /// leave too many events unread and count as gone.
     fn is_all_read(&self) -> bool {
         self.events.capacity() == MAX_UNREAD
     }
@@ -599,7 +600,7 @@ impl HoldTask {
     }
 
     fn end(&self, end: HoldEnd) {
-        // If it cannot be sent, the stream ends all the same.
+        // If the event cannot be sent, the stream ends all the same.
         drop(self.send(HoldEvent::Ended(end)));
     }
 }

@@ -1,4 +1,4 @@
-//! The leases that were granted, renewed or answered by this gateway.
+//! The registry of the leases that were granted, renewed or answered by this gateway.
 
 use std::{
     collections::HashMap,
@@ -22,27 +22,29 @@ use crate::{
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
-/// The registry decides nothing about a lock. It says how long a gateway that stops must stay, which releases are let
-/// in although their address has sent too many wrong tokens, and whether a lease was answered again. It has the slot of the
-/// lease among those of its API key, and the stream of this gateway that keeps the lease. A lease that ended elsewhere is
-/// listed until its time is over, and for a while after that: a holder that comes back late is recognized.
+/// The registry decides nothing about a lock. It tells how long a stopping gateway must stay, which releases are
+/// accepted although their address has sent too many wrong tokens, and whether a lease was answered again. It has the
+/// lease's slot among the leases of its API key, and the stream of this gateway that keeps the lease. A lease that
+/// ended elsewhere stays listed until its time is over, and for a while after that, so that a holder that comes back
+/// late is recognized.
 #[derive(Debug, Default)]
 pub(super) struct LeaseRegistry {
     shards: [Mutex<Shard>; SHARDS],
-    /// Notified when a lease is removed, or is waited for less long, while `is_watched` is set.
+    /// Notified when a lease is removed, or the gateway need not wait for it as long, while `is_watched` is set.
     shrunk: Arc<Notify>,
-    /// Set by the first call of `shrunk`, which only a gateway that stops makes: notifying takes a lock.
+    /// Set by the first call of `shrunk`, which only a stopping gateway makes: until then no time is lost on
+    /// notifying, which takes a lock.
     is_watched: AtomicBool,
-    /// While set, a lease that has run out stays listed until it is known what became of it.
+    /// While set, a lease that has run out stays listed until the store has said what became of it.
     keeps_run_out: AtomicBool,
 }
 
-/// Tells leases apart: a part of the hash of the token, which leads to no token. Random, so no two living leases of a
-/// lock have the same.
+/// Tells leases apart: a part of the hash of the token, from which no token can be found. Tags are random, so no two
+/// living leases of a lock have the same tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LeaseTag(pub(super) u64);
 
-/// With the name, because the leases of a group have one token.
+/// The key of a listed lease. The tag alone does not suffice, because the leases of a group have one token.
 type LeaseKey = (LeaseTag, LockName);
 
 /// A lease that was granted or renewed here.
@@ -53,37 +55,39 @@ pub(super) struct RegisteredLease {
     pub(super) mode: Mode,
     /// When the lease was granted, for statistics only.
     pub(super) since: Instant,
-    /// When the lease is over.
+    /// When the lease expires.
     pub(super) until: Instant,
     /// Whether the lease counts here: it was granted here, or a stream of this gateway keeps it.
     is_counted: bool,
-    /// Until when a gateway that ends stays for its holder.
+    /// Until when a stopping gateway stays for the holder of the lease.
     needed_until: Instant,
-    /// When the lease was granted or renewed here last.
+    /// When the lease was last granted or renewed here.
     seen: Instant,
     /// When the lease was last answered under its idempotency key.
     answered: Option<Instant>,
-    /// Whether another gateway reports the end, as far as is known: that gateway has renewed the lease since.
+    /// Whether another gateway reports the end of the lease: that gateway has renewed the lease after this gateway,
+    /// as far as is known.
     ends_elsewhere: bool,
     end_check: EndCheck,
-    /// The slot among the leases of its API key, if the key may have only so many.
+    /// The lease's slot among the leases of its API key, if the key has a limit.
     slot: Option<LeaseSlot>,
-    /// The stream of this gateway that keeps the lease, if one does, unless the stream was told already.
+    /// Sends news to the stream of this gateway that keeps the lease; `None` without such a stream, or after the news
+    /// was sent.
     stream: Option<oneshot::Sender<Displaced>>,
 }
 
 /// Whether the store was asked what became of a lease that has run out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndCheck {
-    /// Not yet.
+    /// The store has not been asked yet.
     Due,
     /// The store is being asked.
     Asked,
-    /// There is nothing more to ask: the end was reported, or this gateway does not report it.
+    /// The store need not be asked again: the end was reported, or this gateway does not report it.
     Done,
 }
 
-/// A lease that has run out, for the question to the store. The lease itself stays listed.
+/// A lease that has run out, as a subject of the question to the store. The lease itself stays listed.
 #[derive(Debug)]
 pub(super) struct RunOutLease {
     pub(super) tag: LeaseTag,
@@ -91,7 +95,7 @@ pub(super) struct RunOutLease {
     pub(super) fence: FencingToken,
 }
 
-/// What happens to the lease of a stream without the stream's doing.
+/// What another client did to the lease that a stream keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
     /// The lease was released, with its token.
@@ -103,57 +107,57 @@ pub(super) enum Displaced {
     Broken,
 }
 
-/// Tells a stream at once what it would otherwise learn from its next renewal. Dropped, the stream keeps the lease no
-/// more.
+/// The entry of a stream that keeps a lease: tells the stream at once what it would otherwise learn from its next
+/// renewal. Dropping the entry removes the stream from the registry.
 #[derive(Debug)]
 pub(super) struct KeeperEntry {
     leases: Arc<LeaseRegistry>,
     key: LeaseKey,
-    /// `None`: the stream was displaced.
+    /// Receives the news of the lease; `None` after the stream was displaced.
     news: Option<oneshot::Receiver<Displaced>>,
 }
 
-/// How many leases count here.
+/// The number of leases that count at this gateway.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountedLeases {
     pub(super) all: usize,
-    /// How many of them share their lock.
+    /// The number of these leases that share their lock.
     pub(super) shared: usize,
-    /// How many are kept by a stream of this gateway.
+    /// The number of leases that are kept by a stream of this gateway.
     pub(super) held_by_streams: usize,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     leases: HashMap<LeaseKey, RegisteredLease, BuildHasherDefault<TagHasher>>,
-    /// How many may be listed before leases that are over are removed.
+    /// How many leases may be listed before expired leases are removed.
     sweep_at: usize,
 }
 
-/// Takes a tag as it is, because it is random. The name adds nothing: a group is small.
+/// Hashes a lease key to its tag, which is random already. The lock name adds nothing, because a group is small.
 #[derive(Debug, Default)]
 struct TagHasher(u64);
 
-/// Enough that two cores seldom want the same one.
+/// The number of shards: enough that two cores seldom lock the same shard.
 const SHARDS: usize = 16;
 
-/// How old the news of another gateway may be. Two that renew a lease within this time may both report its end, because
-/// otherwise each might leave it to the other.
+/// How late the news of another gateway may arrive. Two gateways that renew a lease within this time may both report
+/// its end, because otherwise each might leave the report to the other.
 const NEWS_DELAY: Duration = Duration::from_secs(1);
 
-/// A list as short as this is not worth sweeping.
+/// A shard with no more leases than this is not worth sweeping.
 const SWEEP_FROM: usize = 64;
 
 // === impl LeaseRegistry ===
 
 impl LeaseRegistry {
-    /// A lease was granted here, or renewed by a stream of this gateway.
+    /// Lists a lease that was granted here, or renewed by a stream of this gateway. The lease counts here.
     pub(super) fn insert_counted(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
         self.insert_as(true, token, name, held);
     }
 
-    /// A lease was renewed or answered again here. It may count at another
-    /// gateway, and does not begin to count here.
+    /// Lists a lease that was renewed or answered again here. The lease may count at another gateway, and does not
+    /// begin to count here.
     pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
         self.insert_as(false, token, name, held);
     }
@@ -191,10 +195,11 @@ impl LeaseRegistry {
         self.sweep(&mut shard, now);
     }
 
-    /// The lease belongs to an API key from now on; `None` for a key that may have any number, or for nobody.
+    /// Charges the lease to an API key from now on; `None` if the key has no limit of leases, or the caller has no
+    /// key.
     pub(super) fn charge(&self, name: &LockName, token: &TokenHash, slot: Option<LeaseSlot>) {
         self.with_lease(name, token, |lease| {
-            // A request that is repeated under its idempotency key must find the slot that it has.
+            // A request that is repeated under its idempotency key keeps the slot that its lease already has.
             if let (Some(listed), Some(slot)) = (&lease.slot, &slot)
                 && listed.has_same_account(slot)
             {
@@ -207,7 +212,8 @@ impl LeaseRegistry {
         });
     }
 
-    /// The lease is about to be answered under its idempotency key. Returns the time that `was_answered_since` compares.
+    /// Records that the lease is about to be answered under its idempotency key. Returns the time that
+    /// `was_answered_since` compares.
     pub(super) fn answered(&self, name: &LockName, token: &TokenHash) -> Instant {
         let now = Instant::now();
         self.with_lease(name, token, |lease| lease.answered = Some(now));
@@ -225,15 +231,15 @@ impl LeaseRegistry {
             .unwrap_or(false)
     }
 
-    /// A stream of this gateway keeps the lease, in the place of an older one. If the lease is not listed, the stream
-    /// is told at once.
+    /// Registers a stream of this gateway as the keeper of the lease, and displaces an older stream. If the lease is
+    /// not listed, the new stream is told at once.
     pub(super) fn keep(self: &Arc<Self>, name: LockName, token: TokenHash) -> KeeperEntry {
         let (sender, news) = oneshot::channel();
         let key = (LeaseTag::from(&token), name);
         if let Some(lease) = self.shard(&key).leases.get_mut(&key)
             && let Some(older) = lease.stream.replace(sender)
         {
-            // The stream may have ended at the same time, and then is not notified.
+            // Sending fails if the older stream has just ended, and then the stream needs no news.
             let _ = older.send(Displaced::Adopted);
         }
         KeeperEntry {
@@ -243,7 +249,8 @@ impl LeaseRegistry {
         }
     }
 
-    /// A lease may have been broken, or its holder was asked to release it: tells the stream that keeps it, if there is one.
+    /// Tells the stream that keeps the lease, if there is one, that the lease may have been broken, or that its
+    /// release was requested.
     pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
         let stream = self.with_lease(name, token, |lease| lease.stream.take());
         if let Some(stream) = stream.flatten() {
@@ -251,12 +258,12 @@ impl LeaseRegistry {
         }
     }
 
-    /// Another stream has adopted the lease: it counts where that is.
+    /// Stops counting the lease here, because another stream has adopted it: the lease counts where that stream is.
     pub(super) fn adopted(&self, name: &LockName, token: &TokenHash) {
         self.with_lease(name, token, |lease| lease.is_counted = false);
     }
 
-    /// A lease has ended in a way that is reported elsewhere. A token that was tried on another lock does not
+    /// Removes a lease whose end this registry need not report. A token that was tried on another lock does not
     /// remove its own lease.
     pub(super) fn remove(
         &self,
@@ -269,15 +276,16 @@ impl LeaseRegistry {
         Some(removed)
     }
 
-    /// A lease is lost, or given back if it lives: it is over for this gateway. Returns since when it was held. While
-    /// ends are to be reported it stays listed as one that has run out, so that the store is asked what became of it.
+    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. Returns since
+    /// when the lease was held. While ends are reported the lease stays listed as run out, so that the store is asked
+    /// what became of it.
     pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<Instant> {
         let key = key(name, token);
         let mut shard = self.shard(&key);
         let lease = shard.leases.get_mut(&key)?;
         let since = lease.since;
         if self.keeps_run_out.load(Ordering::Relaxed) && lease.end_check != EndCheck::Done {
-            // Asked again and again, it does not put off the end that is to be reported.
+            // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
             (lease.until, lease.needed_until) = (lease.until.min(now), now);
             (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
@@ -289,8 +297,8 @@ impl LeaseRegistry {
         Some(since)
     }
 
-    /// The lease is to be released for a caller that has gone: it counts for no API key, and the gateway does not stay
-    /// for its holder. A stream that keeps it is told when it is released.
+    /// Prepares the release of a lease whose caller has gone: the lease counts for no API key, and the gateway does
+    /// not stay for its holder. A stream that keeps the lease is told when the lease is released.
     pub(super) fn give_up(&self, name: &LockName, token: &TokenHash) {
         self.charge(name, token, None);
         self.wait_at_most(name, token, Duration::ZERO);
@@ -305,17 +313,18 @@ impl LeaseRegistry {
         self.notify();
     }
 
-    /// Another gateway has renewed the lease, and reports its end, unless that was before the last renewal here.
+    /// Records that another gateway has renewed the lease and reports its end, unless the lease was renewed here at
+    /// about the same time.
     pub(super) fn renewed_elsewhere(&self, name: &LockName, tag: LeaseTag) {
         self.with_lease(name, tag, |lease| {
             lease.ends_elsewhere |= lease.seen.elapsed() > NEWS_DELAY;
         });
     }
 
-    /// From now on a lease that has run out stays listed until it is known what became of it, or no longer.
+    /// Sets whether a lease that has run out stays listed until the store has said what became of it.
     pub(super) fn keep_run_out(&self, keeps: bool) {
         self.keeps_run_out.store(keeps, Ordering::Relaxed);
-        // No question to the store is under way now: a lease whose answer was not heard is asked about again.
+        // No question to the store is under way now. A lease whose answer was lost is asked about again.
         for shard in self.shards.iter().filter(|_| keeps) {
             let is_asked = |lease: &&mut RegisteredLease| lease.end_check == EndCheck::Asked;
             for lease in shard.lock().leases.values_mut().filter(is_asked) {
@@ -352,8 +361,8 @@ impl LeaseRegistry {
         run_out
     }
 
-    /// The store says that a lease lives until then: it is watched on, unless it was renewed here meanwhile. The gateway
-    /// stays for its holder no longer than before.
+    /// Keeps watching a lease that, as the store says, lives until `until`, unless the lease was renewed here
+    /// meanwhile. The gateway stays for its holder no longer than before.
     pub(super) fn extend_run_out(&self, run_out: &RunOutLease, until: Instant) {
         self.with_lease(&run_out.name, run_out.tag, |lease| {
             if lease.end_check == EndCheck::Asked {
@@ -362,8 +371,9 @@ impl LeaseRegistry {
         });
     }
 
-    /// Nobody asks about the lease any more. Returns its owner and mode if this gateway reports its end: the lease was not
-    /// renewed here or removed since the store was asked, and ends at other gateways have been heard all the time.
+    /// Ends the questions about a lease that has run out. Returns its owner and mode if this gateway reports its end:
+    /// the lease was not renewed here or removed since the store was asked, and this gateway has heard of all ends at
+    /// other gateways.
     pub(super) fn end_run_out(
         &self,
         run_out: &RunOutLease,
@@ -380,14 +390,14 @@ impl LeaseRegistry {
         ended.flatten()
     }
 
-    /// Whether this lease lives, as far as is known here.
+    /// Whether the lease lives, as far as this gateway knows.
     pub(super) fn is_listed(&self, name: &LockName, lease: impl Into<LeaseTag>) -> bool {
         self.with_lease(name, lease, |lease| lease.until > Instant::now())
             .unwrap_or(false)
     }
 
-    /// How many live that were granted here or are kept by a stream of this gateway, as far as is known here.
-    /// They count at no other gateway, so that those of all gateways add up.
+    /// Counts the living leases that were granted here or are kept by a stream of this gateway, as far as it knows.
+    /// No other gateway counts the same leases, so the counts of all gateways add up.
     pub(super) fn counted(&self) -> CountedLeases {
         let mut counted = CountedLeases::default();
         self.for_each_active(|_, lease| {
@@ -398,7 +408,7 @@ impl LeaseRegistry {
         counted
     }
 
-    /// For how long the one that is held for longest has been held; `None` if none lives.
+    /// How long the oldest living lease has been held; `None` if no lease lives.
     pub(super) fn longest_hold(&self) -> Option<Duration> {
         let mut oldest = None;
         self.for_each_active(|_, lease| {
@@ -407,17 +417,17 @@ impl LeaseRegistry {
         Some(Instant::now().saturating_duration_since(oldest?))
     }
 
-    /// Until when the gateway stays for a holder; `None` if there is none.
+    /// Until when the gateway stays for a holder of a lease; `None` if it need not stay.
     pub(super) fn needed_until(&self) -> Option<Instant> {
         let mut last = None;
         self.for_each_active(|_, lease| last = last.max(Some(lease.needed_until)));
         last.filter(|&until| until > Instant::now())
     }
 
-    /// Ends when, from this call on, a lease has ended before its time, or is not waited for as long.
+    /// Ends when, after this call, a lease has ended before its time, or the gateway need not wait for it as long.
     pub(super) fn shrunk(&self) -> impl Future<Output = ()> + use<> {
-        // Set before the caller reads the leases: a removal after that read sees it, because both lock the
-        // same shard.
+        // The flag is set before the caller reads the leases. A removal after that read sees the flag, because both
+        // lock the same shard.
         self.is_watched.store(true, Ordering::Release);
         Arc::clone(&self.shrunk).notified_owned()
     }
@@ -428,7 +438,7 @@ impl LeaseRegistry {
         }
     }
 
-    /// Looks at each lease that lives, as far as is known here.
+    /// Calls `each` for every lease that lives, as far as this gateway knows.
     pub(super) fn for_each_active(&self, mut each: impl FnMut(&LeaseKey, &RegisteredLease)) {
         let now = Instant::now();
         for shard in &self.shards {
@@ -449,12 +459,12 @@ impl LeaseRegistry {
     }
 
     fn shard(&self, (tag, _): &LeaseKey) -> MutexGuard<'_, Shard> {
-        // Bits that decide least about the place in the map of the shard.
+        // The shard is chosen by bits that matter least for the place in the map of the shard.
         let bits = tag.0.to_be_bytes()[1];
         self.shards[usize::from(bits) % SHARDS].lock()
     }
 
-    /// Removes the leases that are over, if the list has grown.
+    /// Removes expired leases, if the shard has grown.
     fn sweep(&self, shard: &mut Shard, now: Instant) {
         if shard.leases.len() > shard.sweep_at.max(SWEEP_FROM) {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
@@ -462,7 +472,7 @@ impl LeaseRegistry {
                 lease.until > now || keeps && lease.end_check != EndCheck::Done
             };
             shard.leases.retain(|_, lease| stays(lease));
-            // Twice as many as live, so that sweeping costs a fixed share of granting.
+            // Twice the number of leases that stay, so that sweeping costs a fixed share of granting.
             shard.sweep_at = 2 * shard.leases.len();
         }
     }
@@ -471,13 +481,13 @@ impl LeaseRegistry {
 // === impl RegisteredLease ===
 
 impl RegisteredLease {
-    /// Whether this gateway reports the end of the lease: no other one does, and the lease was granted or renewed
-    /// here after `seen_since`, from when on all ends at other gateways are heard.
+    /// Whether this gateway reports the end of the lease: no other gateway does, and the lease was granted or renewed
+    /// here after `seen_since`. Since then this gateway hears of all ends at other gateways.
     fn reports_end(&self, seen_since: Option<Instant>) -> bool {
         !self.ends_elsewhere && seen_since.is_some_and(|since| self.seen >= since)
     }
 
-    /// The lease was released with its token: tells the stream that kept it, if there is one.
+    /// Tells the stream that kept the lease, if there is one, that the lease was released with its token.
     pub(super) fn released(self) {
         if let Some(stream) = self.stream {
             let _ = stream.send(Displaced::Released);
@@ -488,18 +498,18 @@ impl RegisteredLease {
 // === impl KeeperEntry ===
 
 impl KeeperEntry {
-    /// Waits until the lease is displaced, which happens once. Safe to drop and call again.
+    /// Waits until the lease is displaced, which happens once. The future may be dropped and the method called again.
     pub(super) async fn displaced(&mut self) -> Displaced {
         let Some(news) = &mut self.news else {
             return std::future::pending().await;
         };
-        // Without a sender the lease is not listed any more.
+        // The sender was dropped because the lease is not listed any more.
         let displaced = news.await.unwrap_or(Displaced::Adopted);
         self.news = None;
         displaced
     }
 
-    /// Whether the stream was displaced, and hears nothing more.
+    /// Whether the stream was displaced, and gets no more news.
     pub(super) fn is_displaced(&self) -> bool {
         self.news.is_none()
     }
@@ -510,7 +520,7 @@ impl Drop for KeeperEntry {
         let Some(news) = &mut self.news else { return };
         news.close();
         if let Some(lease) = self.leases.shard(&self.key).leases.get_mut(&self.key) {
-            // A newer stream with the same lease has a sender that is open.
+            // The sender of a newer stream with the same lease is still open, and stays.
             lease.stream.take_if(|stream| stream.is_closed());
         }
     }
@@ -646,7 +656,7 @@ mod tests {
         assert_eq!(sum(), 1);
         granter.insert(token, &name(), &lasting(10));
         assert_eq!((granter.counted().all, other.counted().all), (1, 0));
-        // A stream of the other one adopts it, and the one that kept it hears of that.
+        // A stream of the other gateway adopts the lease, and the gateway that kept it hears of that.
         other.insert_counted(token, &name(), &lasting(10));
         granter.adopted(&name(), &token);
         assert_eq!((granter.counted().all, other.counted().all), (0, 1));
@@ -682,7 +692,7 @@ mod tests {
         leases.insert(again, &name(), &lasting(10));
         advance(Duration::from_secs(5)).await;
         let heard_since = Some(Instant::now());
-        // They would be swept if they were not kept.
+        // Enough leases for a sweep, which must not remove the leases that have run out.
         let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
         for token in [late, renewed, broken].into_iter().chain(others) {
             leases.insert(token, &name(), &lasting(3));
@@ -721,7 +731,7 @@ mod tests {
             (leases.counted().all, leases.counted().held_by_streams),
             (1, 1)
         );
-        // The answers are of a time before the renewal.
+        // These answers are from a time before the renewal.
         assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
         leases.extend_run_out(&asked[0], Instant::now() + Duration::from_mins(1));
         advance(Duration::from_secs(1)).await;

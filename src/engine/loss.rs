@@ -6,22 +6,22 @@ with_all! {
     /// How a lease was lost.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LossReason {
-        /// It could not be renewed in time.
+        /// The lease could not be renewed in time.
         Expired => "expired",
-        /// It was kept for as long as its hold limit allows.
+        /// The lease was kept for as long as its hold limit allows.
         HoldLimit => "hold-limit",
-        /// Somebody ended it.
+        /// The lease was ended before its time, for example with its token at another gateway.
         Ended => "ended",
-        /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
-        /// TTL: until then there is time to stop the work.
+        /// The caller is no longer authorized for the lock. The lease is not renewed any more and ends with its TTL:
+        /// until then the holder has time to stop its work.
         Revoked => "revoked",
-        /// Somebody broke it.
+        /// The lease was broken.
         Broken => "broken",
-        /// Another stream goes on with it.
+        /// Another stream adopted the lease.
         Adopted => "adopted",
-        /// Whoever listens left too much unread.
+        /// The reader of the stream left too many events unread.
         Unread => "unread",
-        /// The gateway failed to keep it, which is a bug. It is released as soon as possible.
+        /// The gateway failed to keep the lease, which is a bug. The lease is released as soon as possible.
         Failed => "failed",
     }
 }

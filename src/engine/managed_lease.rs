@@ -1,4 +1,4 @@
-//! A lease that is being kept, and until when it is certainly ours.
+//! A lease that a hold task keeps, and the time until which the lease is certainly valid.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -13,33 +13,33 @@ use super::{
     start::EngineShared,
 };
 
-/// A lease that is being kept.
+/// A lease that a hold task keeps with renewals.
 pub(super) struct ManagedLease {
     pub(super) name: LockName,
     pub(super) token: Token,
-    /// The keeper as which it is renewed, because other clients may have the same token.
+    /// The keeper id for renewals, because other clients may have the same token.
     pub(super) keeper: KeeperId,
-    /// Tells what ends it from outside.
+    /// Tells the hold task when the lease is ended or adopted by another client.
     pub(super) entry: KeeperEntry,
-    /// The lease, as long as its holder has not been told of it.
+    /// The lease, until its holder has been told of the grant.
     pub(super) unannounced: Option<Lease>,
-    /// Until when the lease is certainly ours, counted from before the store was asked.
+    /// Until when the lease is certainly valid, counted from before the store was asked.
     pub(super) valid_until: Instant,
     pub(super) renew_at: Instant,
     pub(super) ttl: Duration,
     /// Whether the lease ends with its hold limit.
     pub(super) at_limit: bool,
-    /// When it is to be released, if its holder was asked to.
+    /// When the lease must be released, if its holder was asked to release it.
     pub(super) release_by: Option<Instant>,
-    /// The same as the holder was told.
+    /// The release deadline that the holder was told last.
     pub(super) announced_release_by: Option<Instant>,
-    /// Whether the lease has no time beyond the request, which is then what ends it.
+    /// Whether the lease cannot outlast the deadline of the release request, which then is what ends the lease.
     ends_by_request: bool,
     engine: Arc<EngineShared>,
 }
 
-/// How soon a renewal that failed is tried again, at most: often enough that a short outage of the
-/// store costs nothing, seldom enough that it is not what keeps the store from recovering.
+/// How soon a failed renewal is tried again, at most: often enough that a short outage of the store costs no lease,
+/// seldom enough that retries do not keep the store from recovering.
 const RETRY: Duration = Duration::from_millis(500);
 
 // === impl ManagedLease ===
@@ -72,8 +72,8 @@ impl ManagedLease {
         managed
     }
 
-    /// A grant that was waited for may have been under way for a while before it got here. It is renewed
-    /// before it is announced, because the renewal makes its expiry known.
+    /// Makes the next renewal due now. A grant after a wait may have been under way for a while, so it is renewed
+    /// before it is announced: the renewal makes its expiry known.
     pub(super) fn renew_at_once(mut self) -> Self {
         self.renew_at = Instant::now();
         self
@@ -87,10 +87,10 @@ impl ManagedLease {
         self.release_by = request.map(|request| held.as_of + request.within);
         self.ends_by_request = request.is_some_and(|request| request.within <= held.expires_in);
         if let Some(request) = request.filter(|_| self.ends_by_request) {
-            // The holder was promised this time, and goes by its own clock.
+            // The holder was promised the time until the deadline, and measures it by its own clock.
             self.valid_until = self.valid_until.max(sent + request.within);
         }
-        // At its limit a lease does not get longer by renewing it.
+        // A renewal does not extend a lease that is at its hold limit.
         self.renew_at = if self.at_limit {
             self.valid_until
         } else {
@@ -113,7 +113,7 @@ impl ManagedLease {
     pub(super) fn loss_if_over(&self) -> Option<LossReason> {
         match (Instant::now() >= self.valid_until, self.at_limit) {
             (false, _) => None,
-            // The gateway that asked for it has not broken it.
+            // The release request ended the lease before the requesting gateway broke it.
             (true, _) if self.ends_by_request => Some(LossReason::Broken),
             (true, true) => Some(LossReason::HoldLimit),
             (true, false) => Some(LossReason::Expired),
@@ -122,8 +122,8 @@ impl ManagedLease {
 }
 
 impl Drop for ManagedLease {
-    /// A hold task that panics renews no more. A client that was sent the lease has the rest of its TTL to
-    /// stop its work.
+    /// Leaves an unannounced lease to the reaper if the hold task panics, because no task renews it any more. A
+    /// client that was sent the lease has the rest of its TTL to stop its work.
     fn drop(&mut self) {
         if thread::panicking() && self.unannounced.is_some() {
             self.abandon(Some(LossReason::Failed));

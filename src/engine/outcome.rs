@@ -1,4 +1,4 @@
-//! How an attempt ends: what its caller is told of it, and what of it is given back.
+//! How an attempt ends: with the answer to its caller, and with the release of an undelivered lease.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
 // === impl AcquireAttempt ===
 
 impl AcquireAttempt {
-    /// What the answer of the store decides, or the place in the queue that it names.
+    /// Turns the store's answer into the outcome of the attempt, or into its position in the queue.
     pub(super) fn decided(
         &self,
         answer: Result<Acquisition, StoreError>,
@@ -59,18 +59,19 @@ impl AcquireAttempt {
         }
     }
 
-    /// What is known when the store has not answered a command of the attempt.
+    /// Turns a store error of one command into the error of the attempt, and releases a lease that the attempt may
+    /// have been granted.
     pub(super) fn failed(&self, error: StoreError) -> AcquireError {
         if !self.is_part && self.may_hold(&error) {
-            // Its token was not delivered.
+            // No caller has the token: dropping the guard releases the lease.
             drop(self.delivery_of_ours());
         }
         AcquireError::Store(match error {
             StoreError::Unavailable(why @ (Unavailability::Withdrawn | Unavailability::RanOut)) => {
                 why.into()
             }
-            // Known of the command, but not of the attempt: it may stand in the queue still, or in that of a replica
-            // which becomes the master.
+            // The error is certain for the command, but not for the attempt: the attempt may still stand in the
+            // queue, or in the queue of a replica that becomes the master.
             StoreError::Unavailable(why) if self.was_queued => Uncertainty::LeftQueued(why).into(),
             error => error,
         })
@@ -81,11 +82,12 @@ impl AcquireAttempt {
         self.was_queued || matches!(error, StoreError::Indeterminate(_))
     }
 
-    /// Watches over what a part of a group may have been granted, which ended like this.
+    /// Returns a delivery guard for the lease of a part of a group, if the part may have been granted despite its
+    /// error.
     pub(super) fn in_doubt(&self, error: &AcquireError) -> Option<Delivery> {
         let in_doubt = match error {
             AcquireError::Store(error) => self.may_hold(error),
-            // A newer request may go on with its lease, or have its place only.
+            // A newer request may have taken over the lease, or only the position.
             AcquireError::Superseded => true,
             _ => false,
         };
@@ -106,12 +108,12 @@ impl AcquireAttempt {
 
     /// The outcome of an attempt that was granted the lock after a wait; `None` if the grant is lost.
     ///
-    /// Whoever waits asks for a whole TTL, and cannot tell when it began. If this gateway or the store stood still since
-    /// the grant, so that less than half of it is left, the lease is renewed before it is answered: once, because
-    /// a store that is so slow would be no faster the next time.
+    /// A waiter asks for a whole TTL, and cannot tell when the TTL began. If this gateway or the store stood still
+    /// since the grant, so that less than half of the TTL is left, the lease is renewed before it is answered. It is
+    /// renewed only once, because a store that is so slow would be no faster the next time.
     pub(super) async fn granted_after_wait(&self, held: HeldLease) -> Option<AcquireResult> {
         let left = held.left_at(Instant::now());
-        // At its limit a lease does not get longer by renewing it.
+        // A renewal does not extend a lease that is at its hold limit.
         let renews = !held.is_at_limit() && left < held.ttl.duration() / 2;
         if !renews {
             return (!left.is_zero()).then(|| Ok(self.granted(held)));
@@ -127,14 +129,15 @@ impl AcquireAttempt {
                 let lives = !held.left_at(Instant::now()).is_zero();
                 lives.then(|| Ok(self.granted(held)))
             }
-            // A newer request under its idempotency key was answered it meanwhile, and keeps it.
+            // A newer request under the same idempotency key was answered with this lease meanwhile, and keeps the
+            // lease.
             Ok(Renewal::Adopted) => Some(Err(AcquireError::Superseded)),
             Ok(Renewal::Lost(_)) => None,
             Err(error) => Some(Err(self.failed(error))),
         }
     }
 
-    /// Watches over the lease of this attempt.
+    /// Creates the delivery guard for the lease of this attempt.
     fn delivery_of_ours(&self) -> Delivery {
         let mut lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
@@ -149,7 +152,8 @@ impl AcquireAttempt {
         Delivery::of(Arc::clone(&self.engine), lease, answer)
     }
 
-    /// The lease that lives under the idempotency key. `is_new`: it was granted while nobody was there to hear of it.
+    /// Answers with the lease that lives under the idempotency key. `is_new`: the lease was granted while its caller
+    /// was away, so this is the first answer.
     fn replayed(&self, held: HeldLease, salt: &Salt, is_new: bool) -> Granted {
         let repeatable = self.repeatable.as_ref();
         let (caller, key) =
@@ -157,8 +161,8 @@ impl AcquireAttempt {
         let token = key.derive_token(caller, &self.attempt.name, salt);
         let hash = token.hash();
         let keeper = KeeperId::of_attempt(&self.attempt.token);
-        // Until a group is finished the lease that decides about it has a TTL that it has not afterwards, so nobody was
-        // answered the group; and only its keeper can finish it.
+        // The lease that decides about a group has another TTL until the group is complete. With that TTL, no caller
+        // was answered the group, and only the keeper of the lease can complete it.
         let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         if is_new {
@@ -217,7 +221,7 @@ impl AcquireAttempt {
         }
     }
 
-    /// How long the caller has waited; nothing if it did not ask to.
+    /// How long the caller has waited; zero if its request does not wait.
     pub(super) fn waited(&self) -> Duration {
         if self.wait.is_zero() {
             Duration::ZERO
@@ -236,7 +240,8 @@ impl AcquireAttempt {
 }
 
 impl Drop for AcquireAttempt {
-    /// A panic may have come after the grant, and then the token is lost.
+    /// Leaves the lease to the reaper after a panic: the panic may have come after the grant, and then the token is
+    /// lost.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.engine.reaper.submit(self.abandoned());

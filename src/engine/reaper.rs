@@ -1,7 +1,7 @@
-//! Gives back what could not be delivered, and carries out releases whose callers have gone.
+//! The reaper: releases undelivered leases, and carries out releases whose callers have gone.
 //!
-//! One task keeps everything that is to be given back until the store has confirmed it, however
-//! long the store is away. It starts no more than [`CONCURRENT`] commands at a time at each partition of the store.
+//! One task keeps each abandoned lease until the store has confirmed the release, however long the store is away. The
+//! task sends at most [`CONCURRENT`] commands at a time to each partition of the store.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -25,16 +25,16 @@ use crate::{
 
 use super::{events::Bus, leases::LeaseRegistry, loss::LossReason};
 
-/// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
-/// ends a lease.
+/// How many releases may wait for their time, or for a store that is away. Beyond this number an abandoned lease ends
+/// only with its TTL.
 const BACKLOG: usize = 16_384;
-/// How many give-backs are under way at once at each partition: enough to fill a pipeline, too few to crowd out
-/// callers after an outage.
+/// How many releases are under way at once at each partition: enough to fill a pipeline, too few to crowd out callers
+/// after an outage.
 const CONCURRENT: usize = 64;
-/// How soon a give-back that failed is tried again, at first and at most.
+/// How soon a failed release is tried again: at first, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// A handle to the task that gives back.
+/// A handle to the task that releases abandoned leases.
 #[derive(Debug)]
 pub(super) struct Reaper {
     queue: mpsc::Sender<AbandonedLease>,
@@ -47,33 +47,33 @@ pub(super) struct AbandonedLease {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     pub(super) by: AbandonedBy,
-    /// Whether the caller may come back for the lease, because the request has an idempotency key.
+    /// Whether the caller may ask again and get the lease, because the request has an idempotency key.
     pub(super) may_come_back: bool,
-    /// The other locks of its group, which have the same token.
+    /// The other locks of the group, whose leases have the same token.
     pub(super) others: Vec<LockName>,
-    /// Somebody waits until all of these locks are given back.
+    /// The sender of a caller that waits until all of these leases are released; `None` if no caller waits.
     pub(super) awaited: Option<GivenBack>,
 }
 
-/// A receiver of this channel waits until all senders are dropped: until the store was asked once to end each lease
-/// that has one.
+/// The sender that a waiting caller puts into each abandoned lease. The caller's receiver waits until all senders are
+/// dropped: until the store was asked once to end each of these leases.
 pub(super) type GivenBack = mpsc::Sender<Infallible>;
 
-/// Who has left a grant behind.
+/// Which party abandoned a lease. The reaper chooses the command for the release by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbandonedBy {
     /// An attempt whose answer was not delivered.
     Attempt,
-    /// The keeper of a lease with an idempotency key that was answered to nobody.
+    /// The keeper of a lease with an idempotency key that was not answered to any caller.
     UnansweredAttempt(KeeperId),
-    /// The keeper of a lease, with the reason that its stream reported, if it reported one. A lease that another keeper
-    /// has adopted is left alone.
+    /// The keeper of a lease, with the reason for the loss that its stream reported, if any. A lease that another
+    /// keeper has adopted is not released.
     Keeper(KeeperId, Option<LossReason>),
-    /// A holder that has hung up, whose release the store did not answer.
+    /// A holder that has hung up after the store did not answer its release.
     Holder {
-        /// When the release came. A lease that was answered again after that is left alone.
+        /// When the release came. A lease that was answered again after that is not released.
         since: Instant,
-        /// When the lease has ended on its own at the latest.
+        /// The time by which the lease has ended with its TTL at the latest.
         until: Instant,
     },
 }
@@ -95,13 +95,13 @@ pub(super) struct ReaperContext {
 struct ReaperTask {
     context: Arc<ReaperContext>,
     grace: Duration,
-    /// By the time at which each is due, and a number of its own.
+    /// The waiting entries, by due time and by a number that makes each key unique.
     waiting: BTreeMap<(Instant, u64), ReaperEntry>,
     /// The number of the last entry.
     last: u64,
     stopping: bool,
-    /// Whether the backlog was full for leases that were not delivered, and for those to be released. Each is logged once,
-    /// until half of the backlog is free.
+    /// Whether the backlog was full: for undelivered leases, and for releases of holders. Each is logged once, until
+    /// half of the backlog is free.
     overflowing: [bool; 2],
 }
 
@@ -117,20 +117,20 @@ impl Reaper {
         Self { queue, leases }
     }
 
-    /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
+    /// Takes over an abandoned lease. The lease is released at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, mut lease: AbandonedLease) {
         if let AbandonedBy::Holder { .. } = lease.by {
             self.leases.give_up(&lease.name, &lease.token);
         } else {
-            // Its token was not delivered, so no caller can use the lease.
+            // The token was not delivered, so no caller can use the lease.
             self.leases.lose(&lease.name, &lease.token);
         }
         for name in &lease.others {
             self.leases.lose(name, &lease.token);
         }
         if lease.by == AbandonedBy::Attempt && !lease.may_come_back {
-            // Each by itself: the store may be away for one of them.
+            // Each lock gets an entry of its own, because the store may be away for only one of them.
             for name in std::mem::take(&mut lease.others) {
                 let lease = lease.clone();
                 self.submit(AbandonedLease { name, ..lease });
@@ -156,7 +156,7 @@ impl AbandonedLease {
         }
     }
 
-    /// Other locks may have leases with the same token.
+    /// Adds other locks whose leases have the same token.
     pub(super) fn add_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         for name in names {
             if name != self.name && !self.others.contains(&name) {
@@ -180,7 +180,7 @@ impl ReaperTask {
         }
     }
 
-    /// Goes on until everything has been given back or, once `stopped`, until it is dropped.
+    /// Runs until `stopped` has ended and all leases are released, or until the task is dropped.
     async fn run(
         mut self,
         mut submitted: mpsc::Receiver<AbandonedLease>,
@@ -216,9 +216,9 @@ impl ReaperTask {
         }
     }
 
-    /// Takes a lease in, while so many are due and wait for their turn.
+    /// Accepts an abandoned lease, or drops it if the backlog is full. `due` leases are due and wait for their turn.
     fn accept(&mut self, lease: AbandonedLease, due: usize) {
-        // A release needs no API key, so those of strangers must leave room.
+        // A release needs no API key, so releases by strangers must leave room for undelivered leases.
         let is_release = matches!(lease.by, AbandonedBy::Holder { .. });
         let room = if is_release { BACKLOG / 2 } else { BACKLOG };
         let (waiting, overflowing) = (
@@ -236,7 +236,7 @@ impl ReaperTask {
             return;
         }
         *overflowing &= waiting > room / 2;
-        // A gateway that stops does not wait for the grace: it could not give the lease back later.
+        // A gateway that stops does not wait for the grace, because it could not release the lease later.
         let waits = lease.may_come_back && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = ReaperEntry {
@@ -252,7 +252,7 @@ impl ReaperTask {
         self.waiting.insert((entry.due, self.last), entry);
     }
 
-    /// Makes everything due now.
+    /// Makes all entries due now, because the gateway stops.
     fn hurry(&mut self) {
         self.stopping = true;
         let due = Instant::now();
@@ -267,7 +267,8 @@ impl ReaperTask {
     }
 }
 
-/// Returns what is to be given back next: the same lease if it must be retried later, or the rest of its group.
+/// Releases an abandoned lease. Returns the next entries: the same lease if it must be retried later, or the rest of
+/// its group.
 async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<ReaperEntry> {
     let ReaperContext {
         store,
@@ -318,7 +319,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
-                    // Before the event: the publisher takes the lease out of the list, too.
+                    // Before the event, because the publisher removes the lease from the registry, too.
                     if let Some(lease) = leases.remove(name, token) {
                         lease.released();
                     }
@@ -331,15 +332,16 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         }
     };
     match goes_on {
-        // A newer request under its key goes on with the rest of its group.
+        // A newer request under the idempotency key continues with the rest of the group.
         Ok(true) => Vec::new(),
-        // Nobody does, if perhaps an earlier copy of this command has ended it.
+        // No newer request needs the rest of the group, even if the lease had ended already: perhaps an earlier copy
+        // of this command ended it.
         Ok(false) => entry.others(),
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
             if matches!(by, AbandonedBy::Holder { until, .. } if *until <= Instant::now()) {
                 return Vec::new();
             }
-            // Nobody waits for an outage to end.
+            // The caller that waits for the release does not wait until an outage ends.
             entry.lease.awaited = None;
             entry.due = Instant::now() + entry.retry_in;
             entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
@@ -355,8 +357,9 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
 // === impl ReaperEntry ===
 
 impl ReaperEntry {
-    /// Whether somebody else has ended this lease of a complete group, before the first command to give it back. Another
-    /// gateway may have answered the group again before that, so its caller may still hold the rest.
+    /// Whether another command has ended this lease of a complete group, before the first command that releases it as
+    /// undelivered. Another gateway may have answered the group again before that, so its caller may still hold the
+    /// rest.
     fn may_have_been_answered(&self, outcome: GiveBack) -> bool {
         outcome == GiveBack::NothingHeld
             && self.lease.by == AbandonedBy::Attempt
@@ -364,7 +367,7 @@ impl ReaperEntry {
             && self.retry_in == RETRY.0
     }
 
-    /// The other locks of the group, which are given back now.
+    /// Entries for the other locks of the group, which are released now.
     fn others(&self) -> Vec<Self> {
         let (token, by) = (self.lease.token, AbandonedBy::Attempt);
         let others = self.lease.others.iter().map(|name| Self {

@@ -1,4 +1,4 @@
-//! Release: give a lock back.
+//! Release: end a lease before its TTL.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum ReleaseError {
     /// The token does not hold the lock.
     #[error("the lease is lost")]
     Lost(Loss),
-    /// The store gave no answer.
+    /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -35,7 +35,7 @@ pub enum ReleaseError {
 // === impl ReleaseError ===
 
 impl ReleaseError {
-    /// Whether the store may answer the same release later.
+    /// Whether the same release may succeed later, because the store may answer then.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -49,8 +49,8 @@ impl ReleaseError {
 impl Engine {
     /// Ends a living lease. Works while the gateway drains.
     ///
-    /// A caller that hangs up half-way still wants the lock released, so the command is seen through. If the store does not
-    /// answer it, `release_later` tries it again.
+    /// If the caller hangs up half-way, the command still runs to its end, because the caller wants the lock
+    /// released. If the store does not answer, `release_later` tries again.
     pub async fn release(&self, name: LockName, token: TokenHash) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
@@ -61,7 +61,7 @@ impl Engine {
                 Ok(_) => (leases.remove(&name, &token), None),
                 Err(_) => (None, None),
             };
-            // What was never granted or renewed here may be anything.
+            // Only a lease that this gateway knows can have expired while held: an unknown token may be anything.
             if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) = (lost, &release)
             {
                 engine.metrics.expired_while_held(SeenBy::Release);
@@ -74,7 +74,7 @@ impl Engine {
                 if let Some(lease) = lease {
                     lease.released();
                 }
-                // The next holder is answered first, because others wait for what it does.
+                // The next holder is answered before this caller, because others wait for the next holder's work.
                 if !engine.store.parking().is_empty() {
                     yield_now().await;
                 }
@@ -89,9 +89,11 @@ impl Engine {
         }
     }
 
-    /// Releases a lease in the background until the store answers, no lease can last any longer, or the lease is answered
-    /// again here under its idempotency key. For a release that came at `since`, that the store did not answer, and whose
-    /// caller has gone.
+    /// Retries a release in the background. For a release that came at `since`, that the store did not answer, and
+    /// whose caller has gone.
+    ///
+    /// The retries end when the store answers, when no lease can last any longer, or when the lease is answered again
+    /// here under its idempotency key.
     pub fn release_later(&self, name: LockName, token: TokenHash, since: Instant) {
         if self.0.leases.was_answered_since(&name, &token, since) {
             return;

@@ -1,4 +1,4 @@
-//! Renew: keep a lock.
+//! Renew: extend a lease.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum RenewError {
     /// The token does not hold the lock.
     #[error("the lease is lost")]
     Lost(Loss),
-    /// The store gave no answer.
+    /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -35,7 +35,7 @@ impl Engine {
     /// with a limit does not end the lease of a caller without one, and does not prolong it beyond the limit. A hold
     /// stream of the lease learns the new TTL with its next renewal.
     ///
-    /// If the caller hangs up half-way, the lease was renewed or not; in both cases it ends by itself.
+    /// If the caller hangs up half-way, the lease may have been renewed or not; in both cases it ends with its TTL.
     pub async fn renew(
         &self,
         name: LockName,
@@ -49,7 +49,7 @@ impl Engine {
             .metrics
             .renewed(SeenBy::Renew, lease_outcome(&renewal), margin(&renewal));
         match renewal? {
-            // The answer took so long that the lease is over, unless it was renewed again meanwhile.
+            // The answer took so long that the lease has expired, unless it was renewed again meanwhile.
             Renewal::Renewed(held, _) if held.left_at(Instant::now()).is_zero() => {
                 Err(StoreError::from(Uncertainty::TimedOut).into())
             }
@@ -66,7 +66,7 @@ impl Engine {
             // A renewal by a bearer never has this outcome.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
-                // What was never granted or renewed here may be anything.
+                // Only a lease that this gateway knows can have expired while held: an unknown token may be anything.
                 if self.0.leases.lose(&name, &hash).is_some()
                     && !matches!(loss, Loss::Broken { .. })
                 {

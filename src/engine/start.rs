@@ -1,4 +1,4 @@
-//! The engine itself: what it is made of, how it is started, and what can be looked at.
+//! The engine: its parts, its start, and the state that can be looked at.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use super::{
 #[derive(Clone)]
 pub struct Engine(pub(super) Arc<EngineShared>);
 
-/// What all operations have in common.
+/// The state that all operations share.
 pub(super) struct EngineShared {
     pub(super) store: AnyStore,
     pub(super) lifecycle: Lifecycle,
@@ -48,7 +48,7 @@ pub(super) struct EngineShared {
 // === impl Engine ===
 
 impl Engine {
-    /// Starts the engine, its reaper, and the task that receives the leases that are broken.
+    /// Starts the engine, its reaper, and the task that receives notices of broken leases.
     pub fn start(
         store: impl Into<AnyStore>,
         lifecycle: Lifecycle,
@@ -62,7 +62,7 @@ impl Engine {
             store.clone(),
             Arc::clone(&leases),
             &lifecycle,
-            // When something happened is only displayed.
+            // An event's time is only displayed, so the system clock suffices.
             Arc::new(SystemClock),
             limits.max_event_streams,
         );
@@ -102,7 +102,7 @@ impl Engine {
         }))
     }
 
-    /// Finds out whether the store can keep its promises now.
+    /// Checks whether the store can keep its promises now.
     pub async fn check(&self) -> Vec<Check> {
         self.0.store.check().await
     }
@@ -112,8 +112,8 @@ impl Engine {
         self.0.store.inspect(name).await
     }
 
-    /// Shows locks that are held, and of those the ones that `views` lets the caller see. A page that
-    /// is short, or empty, is not the last one: the last one has no cursor.
+    /// Lists held locks that `views` lets the caller see. A page that is short, or empty, need not be the last page:
+    /// only the last page has no cursor.
     pub async fn list(
         &self,
         query: &ListQuery,
@@ -124,12 +124,12 @@ impl Engine {
         Ok(page)
     }
 
-    /// What is counted here.
+    /// The metrics that count the operations of this gateway.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// What is not counted but looked up: everything but the checks, which ask the store.
+    /// The metrics that are looked up instead of counted: all but the checks, which ask the store.
     pub fn figures(&self) -> Figures {
         let leases = self.0.leases.counted();
         Figures {
@@ -140,47 +140,46 @@ impl Engine {
             event_streams: self.0.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,
-            // The HTTP edge fills it in.
+            // The HTTP edge fills in the end of the certificate.
             certificate_ends: None,
             store: self.0.store.figures(),
         }
     }
 
-    /// The name of this run of the gateway, as the ids of its events have it.
+    /// The name of this run of the gateway, as it appears in the ids of events.
     pub fn instance(&self) -> &str {
         self.0.events.instance()
     }
 
-    /// For how long it has run.
+    /// How long this gateway has run.
     pub fn uptime(&self) -> Duration {
         self.0.began.elapsed()
     }
 
-    /// Those who wait through this gateway, by the name that they wait for, in no order.
+    /// The waiters of this gateway, grouped by lock name, in no order.
     pub fn waiters_by_name(&self) -> Vec<NameWaiters> {
         self.0.store.parking().waiters_by_name()
     }
 
-    /// For how long the oldest lease has been held that was granted or renewed here and, as far as is
-    /// known here, lives.
+    /// How long the oldest living lease has been held that was granted or renewed here, as far as this gateway knows.
     pub fn longest_hold(&self) -> Option<Duration> {
         self.0.leases.longest_hold()
     }
 
-    /// Until when somebody may want to renew or release a lease here that was granted or renewed here; `None`
-    /// if no such lease is known here. For a lease whose stream ended because the gateway drains, that is a
-    /// short grace and not its TTL.
+    /// Until when a holder may want to renew or release a lease here that was granted or renewed here; `None` without
+    /// such a lease. For a lease whose stream ended because the gateway drains, the time is a short grace and not its
+    /// TTL.
     pub fn leases_needed_until(&self) -> Option<Instant> {
         self.0.leases.needed_until()
     }
 
-    /// Whether a lease was granted or renewed here and, as far as is known here, lives.
+    /// Whether a lease was granted or renewed here and lives, as far as this gateway knows.
     pub fn has_lease(&self, name: &LockName, token: &TokenHash) -> bool {
         self.0.leases.is_listed(name, token)
     }
 
-    /// Ends when, from this call on, a lease that was granted or renewed here has ended before its time, or
-    /// is waited for less long.
+    /// Ends when, after this call, a lease that was granted or renewed here has ended before its time, or the gateway
+    /// need not wait for it as long.
     pub fn leases_shrunk(&self) -> impl Future<Output = ()> + use<> {
         self.0.leases.shrunk()
     }
@@ -205,41 +204,41 @@ impl Engine {
 //
 // Positions in a queue that are kept for callers that have gone and may repeat their requests.
 
-/// The positions that are kept at this gateway, each for its reconnect grace. They count as waiters, because
-/// otherwise a caller that hangs up again and again could have any number of them.
+/// The positions that this gateway keeps, each for its reconnect grace. Each position counts as a waiter: otherwise a
+/// caller that hangs up again and again could have any number of positions.
 #[derive(Debug, Default)]
 pub(super) struct ReservedPositions(Mutex<Reserved>);
 
 #[derive(Debug, Default)]
 struct Reserved {
     positions: HashMap<IdempotencyHash, ReservedPosition>,
-    /// How many there may be before what is over is struck off.
+    /// How many positions may be kept before expired positions are removed.
     sweep_at: usize,
 }
 
-/// A place that is kept, and all that is kept with it.
+/// The position of one caller that has gone, kept for its reconnect grace.
 #[derive(Debug)]
 struct ReservedPosition {
     until: Instant,
-    /// The waiter that it counts as, until its request is repeated.
+    /// The waiter as which the position counts, until its request is repeated.
     counted: Option<CountedWaiter>,
-    /// The position of an attempt that the store could not be asked to keep: it must stay parked until then.
+    /// An attempt whose position the store could not be asked to keep, and the time until which it must stay parked.
     parked: Option<(Parked, Instant)>,
 }
 
-/// One waiter, with its slot of the limit of its API key.
+/// One waiter, with the slot that it takes in the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
     #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
 );
 
-/// As few as these are not worth sweeping.
+/// With no more positions than this, a sweep is not worth its cost.
 const SWEEP_FROM: usize = 64;
 
 // === impl ReservedPositions ===
 
 impl ReservedPositions {
-    /// A place is kept until then.
+    /// Keeps a position until the given time.
     fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
         let mut reserved = self.0.lock();
         reserved.position(key, until).counted = Some(CountedWaiter(counted));
@@ -249,20 +248,20 @@ impl ReservedPositions {
         }
     }
 
-    /// Keeps a position parked until then, even if its request is repeated: a lease that is granted to it in
-    /// between belongs to the repeated request.
+    /// Keeps an attempt parked until the given time, even if its request is repeated: a lease that is granted to the
+    /// attempt in between belongs to the repeated request.
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
-        // It counts here, if at all.
+        // The position counts as a waiter in this list, if at all, so the parked attempt must not count again.
         parked.keep();
         self.0.lock().position(key, until).parked = Some((parked, until));
     }
 
-    /// Lets go of what is over.
+    /// Removes positions whose time is over.
     pub(super) fn remove_expired(&self) {
         self.0.lock().sweep(Instant::now());
     }
 
-    /// The request under this key was repeated, and counts as a waiter itself.
+    /// Stops counting the position, because its request was repeated and counts as a waiter itself.
     fn resume(&self, key: &IdempotencyHash) {
         let mut reserved = self.0.lock();
         if let Some(position) = reserved.positions.get_mut(key) {
@@ -273,14 +272,14 @@ impl ReservedPositions {
         }
     }
 
-    /// Whether fewer than `most` wait or may come back, if so many wait.
+    /// Whether fewer than `most` callers wait or may come back, if `waiting` callers wait now.
     pub(super) fn has_room_beside(&self, waiting: usize, most: usize) -> bool {
-        // No fewer than those that count, so that positions are counted only where room is short.
+        // An upper bound first: positions are swept and counted only where room is short.
         let reserved = self.0.lock().positions.len();
         waiting + reserved < most || self.total_with(waiting) < most
     }
 
-    /// How many wait or may come back, if so many wait. Nobody counts twice.
+    /// How many callers wait or may come back, if `waiting` callers wait now. No caller counts twice.
     pub(super) fn total_with(&self, waiting: usize) -> usize {
         let mut reserved = self.0.lock();
         reserved.sweep(Instant::now());
@@ -295,19 +294,20 @@ impl ReservedPositions {
 // === impl Engine ===
 
 impl Engine {
-    /// A request under this key has ended without the lock, or its caller has gone: if it stood in the
-    /// queue, its place is kept for the reconnect grace, and counts for that long among those who wait.
+    /// Keeps the position of a request that has ended without the lock, or whose caller has gone. If the request
+    /// stood in the queue, its position is kept for the reconnect grace and counts as a waiter for that long.
     pub fn reserve_position(&self, key: IdempotencyHash, counted: Option<LimitSlot>) {
         let until = Instant::now() + self.0.reconnect_grace;
         self.0.reserved_positions.reserve(key, until, counted);
     }
 
-    /// Positions whose reconnect grace is over count no more, also among the limits of API keys.
+    /// Removes positions whose reconnect grace is over: they no longer count as waiters or against the limits of API
+    /// keys.
     pub fn remove_expired_positions(&self) {
         self.0.reserved_positions.remove_expired();
     }
 
-    /// A request under this key has come, and counts by itself.
+    /// Stops counting the position under this key, because its request was repeated and counts as a waiter itself.
     pub fn resume_position(&self, key: &IdempotencyHash) {
         self.0.reserved_positions.resume(key);
     }
@@ -316,7 +316,7 @@ impl Engine {
 // === impl Reserved ===
 
 impl Reserved {
-    /// The place under a key, which is kept at least until then.
+    /// The position under a key, which is kept at least until the given time.
     fn position(&mut self, key: IdempotencyHash, until: Instant) -> &mut ReservedPosition {
         let position = self.positions.entry(key).or_insert(ReservedPosition {
             until,
@@ -329,7 +329,8 @@ impl Reserved {
 
     fn sweep(&mut self, now: Instant) {
         self.positions.retain(|_, position| {
-            // Its request may have been repeated since, and its caller have gone again: that keeps nothing parked.
+            // A repeated request whose caller has gone again prolongs the position, but not the parking of the
+            // attempt.
             position.parked.take_if(|(_, until)| *until <= now);
             position.until > now
         });

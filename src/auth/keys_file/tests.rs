@@ -1,10 +1,10 @@
-//! What a keys file may say, and what is said about what it may not.
+//! What a keys file may contain, and the error messages for what it may not.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::auth::{ApiKey, KeyEntry, KeysFile, Permissions, Rate};
 
-/// `ID:sha256:HASH` of a fresh key.
+/// `ID:sha256:HASH` of a new key.
 fn secret() -> String {
     let key = ApiKey::random();
     format!("{}:sha256:{}", key.id(), key.hash())
@@ -22,7 +22,7 @@ fn error(text: &str) -> String {
     ring.unwrap_err().to_string()
 }
 
-/// What is wrong with a key that has these lines more.
+/// The error message for a key with these additional lines.
 fn error_of(lines: &str) -> String {
     let secret = secret();
     let message = error(&format!(

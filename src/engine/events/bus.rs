@@ -1,4 +1,4 @@
-//! The handle through which operations tell events.
+//! The handle through which operations publish events.
 
 use std::{
     sync::{
@@ -37,13 +37,13 @@ use super::{
 #[derive(Clone)]
 pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
 
-/// How many events may wait for the publisher. Beyond that there is a gap.
+/// How many events may wait for the publisher. Events beyond that are dropped, and listeners are told of a gap.
 const BACKLOG: usize = 16_384;
 
 // === impl Bus ===
 
 impl Bus {
-    /// Starts the publisher. It sleeps until somebody listens.
+    /// Starts the publisher, which sleeps until there is a listener.
     pub(in crate::engine) fn start(
         store: AnyStore,
         leases: Arc<LeaseRegistry>,
@@ -52,7 +52,7 @@ impl Bus {
         most_listeners: usize,
     ) -> Self {
         let (news, inbox) = mpsc::channel(BACKLOG);
-        // Without randomness two runs may share a name: a reader may then miss a gap.
+        // Without randomness two runs may have the same name, and then a reader may miss a gap.
         let instance = format!("{:016x}", getrandom::u64().unwrap_or_default());
         let shared = Arc::new(BusShared {
             wanted: AtomicBool::new(false),
@@ -77,12 +77,12 @@ impl Bus {
         &self.0.instance
     }
 
-    /// How many listen here.
+    /// The number of listeners at this gateway.
     pub(in crate::engine) fn listeners(&self) -> usize {
         self.0.subscribers.lock().listeners
     }
 
-    /// Sends the event that `news` makes to the publisher, if there are listeners anywhere.
+    /// Sends an event to the publisher, if there is a listener anywhere; `news` makes the event only then.
     pub(super) fn send(&self, news: impl FnOnce(SystemTime) -> EventMessage) {
         if !self.0.wanted.load(Ordering::Relaxed) {
             return;
@@ -92,7 +92,7 @@ impl Bus {
         }
     }
 
-    /// Publishes an event of a lock, to which `tell` adds what is known.
+    /// Publishes an event of a lock; `tell` adds the known data to the event.
     fn publish(
         &self,
         kind: EventKind,
@@ -108,7 +108,7 @@ impl Bus {
         });
     }
 
-    /// A request began to wait.
+    /// Publishes that a request began to wait.
     pub(in crate::engine) fn queued(
         &self,
         name: &LockName,
@@ -123,7 +123,7 @@ impl Bus {
         });
     }
 
-    /// A new lease was granted.
+    /// Publishes that a new lease was granted.
     pub(in crate::engine) fn acquired(&self, lease: &Lease, token: &TokenHash) {
         self.publish(EventKind::Acquired, &lease.name, Some(token), |event| {
             tell_lease(event, &lease.held);
@@ -132,7 +132,7 @@ impl Bus {
         });
     }
 
-    /// A lease lasts longer.
+    /// Publishes that a lease was renewed.
     pub(in crate::engine) fn renewed(&self, name: &LockName, token: &TokenHash, lease: &HeldLease) {
         self.publish(EventKind::Renewed, name, Some(token), |event| {
             tell_lease(event, lease);
@@ -140,12 +140,13 @@ impl Bus {
         });
     }
 
-    /// A lease was released with its token.
+    /// Publishes that a lease was released with its token.
     pub(in crate::engine) fn released(&self, name: &LockName, token: &TokenHash) {
         self.publish(EventKind::Released, name, Some(token), |_| {});
     }
 
-    /// The gateway gave a lease back: after its stream had lost it, or because its caller was gone.
+    /// Publishes that the gateway released a lease itself: after its stream had lost the lease, or because its caller
+    /// was gone.
     pub(in crate::engine) fn given_back(
         &self,
         name: &LockName,
@@ -157,21 +158,21 @@ impl Bus {
         });
     }
 
-    /// A stream that held a lock does not hold it any more.
+    /// Publishes that a stream has lost its lock.
     pub(in crate::engine) fn lost(&self, name: &LockName, token: &TokenHash, reason: LossReason) {
         self.publish(EventKind::Lost, name, Some(token), |event| {
             event.reason = Some(reason.as_str().into());
         });
     }
 
-    /// The holder of a lease was asked to release it.
+    /// Publishes that the holder of a lease was asked to release it.
     pub(in crate::engine) fn release_requested(
         &self,
         name: &LockName,
         lease: &HeldLease,
         request: &ReleaseRequest,
     ) {
-        // An earlier one may stand.
+        // The lease may have an earlier request with an earlier deadline, which then applies.
         let request = lease.release_requested.as_deref().unwrap_or(request);
         self.publish(EventKind::ReleaseRequested, name, None, |event| {
             tell_lease(event, lease);
@@ -181,7 +182,7 @@ impl Bus {
         });
     }
 
-    /// A lease was broken, for a reason and by an API key. Of a lease that no gateway granted nothing is known.
+    /// Publishes that a lease was broken, for a reason and by an API key. `lease` is `None` for a foreign value.
     pub(in crate::engine) fn broken(
         &self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! What has happened to a lock, and its line of text for the other gateways on the store.
+//! An event of a lock, and its line of text for the other gateways on the store.
 
 use std::{
     borrow::Cow,
@@ -14,54 +14,54 @@ use crate::{
     with_all::with_all,
 };
 
-/// Something that has happened to a lock. Never with a token, nor anything that leads to one.
+/// An event of a lock. An event never has a token, nor anything from which a token can be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What has happened.
+    /// The kind of change.
     pub kind: EventKind,
-    /// To which lock; `None` with [`EventKind::Gap`], which concerns all.
+    /// The lock of the event; `None` with [`EventKind::Gap`], which concerns all locks.
     pub name: Option<LockName>,
-    /// The fencing token of the lease, as far as there is one and it is known.
+    /// The fencing token of the lease, if there is a lease and its fencing token is known.
     pub fence: Option<FencingToken>,
-    /// Who asked for it, as far as that was said and is known.
+    /// Owner text of the holder or waiter, if the caller gave one and it is known.
     pub owner: Option<Owner>,
-    /// How the lease holds the lock, or is to hold it, as far as that is known.
+    /// How the lease holds the lock, or the waiter wants to hold it, if known.
     pub mode: Option<Mode>,
-    /// What was left of the lease then.
+    /// How long the lease still had at the event.
     pub expires_in: Option<Duration>,
-    /// For how long its holder had waited.
+    /// How long the holder had waited for the lock.
     pub waited: Option<Duration>,
-    /// The place in the queue, from 1.
+    /// The position in the queue, from 1.
     pub position: Option<u64>,
-    /// Why, if there is more to say than the kind does.
+    /// Why the event happened, if its kind does not say so.
     pub reason: Option<Cow<'static, str>>,
     /// The API key that broke the lease or asked for its release, if there was one.
     pub by: Option<Arc<str>>,
-    /// When, by the clock of the gateway where it happened. For display only.
+    /// When the event happened, by the clock of its gateway. For display only.
     pub at: SystemTime,
 }
 
 with_all! {
-    /// What has happened.
+    /// The kind of an event.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum EventKind {
-        /// Somebody began to wait for the lock.
+        /// A request began to wait for the lock.
         Queued => "queued",
-        /// Somebody holds the lock, by a new lease.
+        /// The lock was granted, by a new lease.
         Acquired => "acquired",
-        /// A lease lasts longer.
+        /// A lease was renewed.
         Renewed => "renewed",
         /// The holder of a lease was asked to release it within a time.
         ReleaseRequested => "release-requested",
-        /// A lease has ended because its holder gave it back, or was gone.
+        /// A lease has ended because its holder released it, or was gone.
         Released => "released",
-        /// A lease has ended because its time was over.
+        /// A lease has ended with its TTL.
         Expired => "expired",
-        /// A stream that held the lock does not hold it any more.
+        /// A stream has lost its lock.
         Lost => "lost",
-        /// A lease has ended because somebody took it away.
+        /// A lease was broken.
         Broken => "broken",
-        /// Events may be missing here.
+        /// Events may be missing at this point.
         Gap => "gap",
     }
 }
@@ -69,12 +69,12 @@ with_all! {
 // === impl EventKind ===
 
 impl EventKind {
-    /// Reads the word.
+    /// The kind with this name in the API.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
-    /// Whether the lease is over with it.
+    /// Whether the lease has ended with an event of this kind.
     pub(super) fn ends_lease(self) -> bool {
         matches!(self, Self::Released | Self::Expired | Self::Broken)
     }
@@ -83,7 +83,7 @@ impl EventKind {
 // === impl Event ===
 
 impl Event {
-    /// Something about a lock, of which nothing more is known yet.
+    /// An event of a lock without any data of a lease.
     pub(super) fn of(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
         Self {
             name: Some(name.clone()),
@@ -91,7 +91,7 @@ impl Event {
         }
     }
 
-    /// Events may be missing here.
+    /// An event that tells listeners that events may be missing at this point.
     pub(super) fn gap(reason: &'static str, at: SystemTime) -> Self {
         Self {
             reason: Some(reason.into()),
@@ -120,14 +120,14 @@ impl Event {
 //
 // An event on its way to listeners, here or at another gateway.
 
-/// An event on its way, with what tells its lease from others.
+/// An event on its way to listeners, with the tag of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventMessage {
     pub(super) event: Event,
     pub(super) lease: Option<LeaseTag>,
 }
 
-/// An event in JSON. Later versions may add fields.
+/// The JSON form of an event, for other gateways. Later versions may add fields.
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
     kind: &'a str,
@@ -156,20 +156,20 @@ struct Line<'a> {
     lease: Option<u64>,
 }
 
-/// The longest reason, or name of a key, that is believed, in characters.
+/// The longest reason, or name of an API key, that is accepted from another gateway, in characters.
 const LONGEST_TEXT: usize = 200;
 
 // === impl EventMessage ===
 
 impl From<Event> for EventMessage {
-    /// An event of no lease.
+    /// Makes a message of an event that belongs to no lease.
     fn from(event: Event) -> Self {
         Self { event, lease: None }
     }
 }
 
 impl EventMessage {
-    /// The event as one line.
+    /// The event as one line of JSON, for other gateways.
     pub(super) fn to_line(&self) -> String {
         let event = &self.event;
         let since = event.at.duration_since(SystemTime::UNIX_EPOCH);
@@ -191,8 +191,8 @@ impl EventMessage {
         serde_json::to_string(&line).expect("texts and numbers are JSON")
     }
 
-    /// Reads a line that another gateway wrote. `None` for what this version does not know, and for
-    /// what no gateway writes.
+    /// Reads a line from another gateway. `None` for a line that this version does not know, and for a line that no
+    /// gateway writes.
     pub(super) fn from_line(line: &str) -> Option<Self> {
         let line: Line<'_> = serde_json::from_str(line).ok()?;
         let kind = EventKind::from_word(line.kind)?;
@@ -234,7 +234,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time that cannot be is shown as the beginning of 1970.
+/// The time for a number of ms since 1970; an impossible time becomes the beginning of 1970.
 fn at(ms: u64) -> SystemTime {
     let since = Duration::from_millis(ms);
     SystemTime::UNIX_EPOCH

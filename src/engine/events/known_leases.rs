@@ -1,4 +1,4 @@
-//! What listeners were told of leases, so that each event is complete, in order and told once.
+//! The state of leases as listeners know it, so that each event is complete, in order and reported once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,16 +14,16 @@ use crate::{
 
 use super::event::{Event, EventKind, EventMessage};
 
-/// The leases that live or have ended lately, as far as events told of them, while somebody listens.
+/// The leases that live or have ended lately, as far as events report them, while there is a listener.
 ///
-/// A hand-off wakes the next holder before the holder before it goes on, so the two may publish in either order. A grant
-/// is withheld for a moment if a lease that excludes it has not ended yet.
+/// A hand-off wakes the next holder before the earlier holder's gateway publishes the end, so the two may publish in
+/// either order. A grant is withheld for a moment if a lease that excludes it has not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct KnownLeases {
-    /// By their lock, in the order in which they became known.
+    /// The known leases by their lock, in the order in which they became known.
     locks: HashMap<LockName, Vec<KnownLease>>,
     count: usize,
-    /// Until when grants are withheld, the earliest first; some may have been told since.
+    /// Until when grants are withheld, the earliest first; some of these grants may have been announced since.
     withheld: VecDeque<(Instant, LockName)>,
     sweep_at: Option<Instant>,
 }
@@ -39,32 +39,33 @@ struct KnownLease {
     until: Instant,
 }
 
-/// What listeners were told of a lease.
+/// What listeners were told about a lease so far.
 #[derive(Debug)]
 enum Stage {
-    /// Nothing of its beginning: it was granted before anybody listened, or the grant is on its way.
+    /// Listeners were not told of the grant: it came before there was a listener, or its event is on its way.
     Granted,
-    /// Nothing until then, or until the lease before it has ended.
+    /// Listeners were not told of the grant, which is withheld until this time, or until the lease before it has
+    /// ended.
     Withheld(Instant, Box<EventMessage>),
-    /// Its beginning.
+    /// Listeners were told of the grant.
     Announced,
-    /// Its end.
+    /// Listeners were told of the end of the lease.
     Ended,
 }
 
-/// How many leases are known. The ends of others may be told without their owners.
+/// How many leases are known at most. The end of an unknown lease may be reported without its owner.
 const MAX_LEASES: usize = 131_072;
-/// How many leases of a lock that have ended are known: another event of their end may come.
+/// How many ended leases of a lock are known at most: a second event of their end may come.
 const MAX_ENDED: usize = 64;
-/// How long a lease is known after its time or its end: longer than another event of its end is on its way.
+/// How long a lease is known after its TTL or its end: longer than a second event of its end is on its way.
 const REMEMBERED: Duration = Duration::from_secs(2);
-/// How long a grant is withheld: longer than a busy gateway needs to publish the end before it.
+/// How long a grant is withheld: longer than a busy gateway needs to publish the end of the lease before.
 const WITHHELD: Duration = Duration::from_millis(250);
 
 // === impl KnownLeases ===
 
 impl KnownLeases {
-    /// Begins with a lease that was granted before anybody listened.
+    /// Adds a lease that was granted before there was a listener.
     pub(super) fn track(&mut self, tag: LeaseTag, name: &LockName, lease: &RegisteredLease) {
         let known = KnownLease {
             tag: Some(tag),
@@ -77,7 +78,8 @@ impl KnownLeases {
         self.add(name, known);
     }
 
-    /// Takes in an event, and adds to `told` what listeners are told. Returns which lease has ended with it, if one has.
+    /// Processes an event, and adds to `told` the events for listeners. Returns the lease that has ended with the
+    /// event, if any.
     pub(super) fn process(
         &mut self,
         news: EventMessage,
@@ -85,7 +87,7 @@ impl KnownLeases {
     ) -> Option<LeaseTag> {
         let EventMessage { event, lease: tag } = news;
         let Some(name) = event.name.clone() else {
-            // A gap, behind all that was published before it.
+            // A gap comes after all events that were published before it, so withheld grants are announced first.
             if let Some(&(last, _)) = self.withheld.back() {
                 self.tell_due(last, told);
             }
@@ -106,7 +108,7 @@ impl KnownLeases {
         match event.kind {
             EventKind::Gap | EventKind::Queued | EventKind::ReleaseRequested => told.push(event),
             EventKind::Acquired => match known.map(|known| &mut leases[known].stage) {
-                // Both the request that was granted it and one that asked again may say so.
+                // Both the request that was granted the lease and a repeated request may report the grant.
                 Some(Stage::Announced | Stage::Withheld(..)) => {}
                 Some(Stage::Ended) => told.push(event),
                 Some(stage) => {
@@ -166,7 +168,7 @@ impl KnownLeases {
         told: &mut Vec<Event>,
     ) -> Option<LeaseTag> {
         let (kind, now) = (event.kind, Instant::now());
-        // Of a stream that lost a lease in time the lease may live a little longer.
+        // If a stream reports its lease as lost before its end, the lease may live a little longer.
         let is_over = kind.ends_lease() || event.reason.as_deref() == Some("ended");
         let ended = KnownLease {
             tag,
@@ -212,12 +214,12 @@ impl KnownLeases {
         tag
     }
 
-    /// When the next grant has been withheld for long enough.
+    /// The time at which the next withheld grant is announced.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.withheld.front().map(|(until, _)| *until)
     }
 
-    /// Tells the grants that have been withheld for long enough.
+    /// Announces the grants that have been withheld for long enough.
     pub(super) fn tell_due(&mut self, now: Instant, told: &mut Vec<Event>) {
         while self.next_due().is_some_and(|due| due <= now)
             && let Some((until, name)) = self.withheld.pop_front()
@@ -237,7 +239,7 @@ impl KnownLeases {
         }
     }
 
-    /// Forgets leases, from time to time.
+    /// Forgets leases whose time is over, once per `REMEMBERED`.
     fn sweep(&mut self, now: Instant) {
         if self.sweep_at.is_some_and(|at| at > now) {
             return;
@@ -252,7 +254,7 @@ impl KnownLeases {
     }
 }
 
-/// Whether one of these leases, as far as is known, lives and excludes a later one of the same lock.
+/// Whether one of these leases lives, as far as is known, and excludes a later lease of the same lock.
 fn is_excluded(later: &KnownLease, others: &[KnownLease]) -> bool {
     let now = Instant::now();
     let is_alone = |lease: &KnownLease| lease.mode == Some(Mode::Exclusive);
@@ -265,7 +267,7 @@ fn is_excluded(later: &KnownLease, others: &[KnownLease]) -> bool {
 // === impl KnownLease ===
 
 impl KnownLease {
-    /// What a grant or a renewal says of its lease.
+    /// Makes the known lease from the event of a grant or a renewal; `None` if data is missing in the event.
     fn of(event: &Event, tag: Option<LeaseTag>, stage: Stage) -> Option<Self> {
         event.fence?;
         Some(Self {
@@ -288,7 +290,7 @@ impl KnownLease {
         matches!(self.stage, Stage::Ended)
     }
 
-    /// Tells a grant that was withheld.
+    /// Announces the grant of this lease to listeners, if it was withheld.
     fn announce(&mut self, told: &mut Vec<Event>) {
         if let Stage::Withheld(_, news) = &self.stage {
             told.push(news.event.clone());

@@ -1,4 +1,4 @@
-//! Listeners to events, and the journal that they read.
+//! Listeners to events, and how they read the journal.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -8,37 +8,37 @@ use crate::{engine::Engine, lock::NamePrefix};
 
 use super::{bus::Bus, event::Event, subscribers::BusShared};
 
-/// Somebody who listens to events. Dropped, it has left.
+/// A listener to events. Dropping it ends the listening.
 ///
-/// It has nothing of its own but its position in the journal: a reader that falls behind the journal is
-/// disconnected, and that is its last event.
+/// A listener has no queue, only a position in the journal: a listener that falls behind the journal is disconnected,
+/// and that is its last item.
 pub struct Listener {
     shared: Arc<BusShared>,
     prefix: NamePrefix,
-    /// The number of the next event to be read.
+    /// The number of the next event to read.
     next: u64,
-    /// What is said before anything is read.
+    /// The gap to report before any event is read, if there is one.
     first: Option<Event>,
     written: watch::Receiver<u64>,
     /// Whether the gateway drained when the last events were read.
     drained: bool,
 }
 
-/// What a listener hears. All but events are the end.
+/// What a listener receives. Any item except `Events` is the last.
 #[derive(Debug)]
 pub enum ListenerItem {
-    /// Events, each with its number, the oldest first: none of names that are not listened to.
+    /// Events with their numbers, the oldest first, of the names that the listener wants.
     Events(Vec<(u64, Arc<Event>)>),
-    /// Too much was left unread.
+    /// The listener left too many events unread.
     Unread,
     /// The gateway is about to stop.
     Draining,
 }
 
-/// Why somebody may not listen.
+/// Why a caller may not listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
-    /// As many listen as are allowed.
+    /// The gateway has as many listeners as are allowed.
     #[error("too many listen already")]
     TooMany,
     /// The gateway is about to stop.
@@ -46,17 +46,17 @@ pub enum ListenError {
     Draining,
 }
 
-/// How many events are read at once.
+/// How many events a listener reads at once.
 const AT_ONCE: usize = 64;
 
 // === impl Engine ===
 
 impl Engine {
-    /// Listens to what happens to locks from now on, or behind the event with this id.
+    /// Listens to the events of locks from now on, or from after the event with the id `behind`.
     ///
-    /// It receives the events of this gateway after the call. Those of other gateways begin a moment later,
-    /// when they have been asked for them. Behind an event that is not kept any more, or is of another
-    /// gateway, the first event is a gap.
+    /// The listener receives the events of this gateway after the call. Events of other gateways begin a moment
+    /// later, when those gateways have been asked to send them. If the event with the id is not kept any more, or is
+    /// of another gateway, the first event is a gap.
     pub fn listen(
         &self,
         prefix: NamePrefix,
@@ -82,7 +82,7 @@ impl Bus {
         shared.wanted.store(true, Ordering::Relaxed);
         let now = subscribers.next();
         let kept = subscribers.first..=now;
-        // The number after the last that was read; none if the id is not one of ours.
+        // The number after the last event that the client read; none if the id is not of this run of the gateway.
         let after = behind.map(|id| shared.number_of(id).map(|number| number + 1));
         let (next, reason) = match after {
             None => (now, None),
@@ -106,7 +106,7 @@ impl Bus {
 // === impl BusShared ===
 
 impl BusShared {
-    /// The number in an id of this run of the gateway.
+    /// The number in an event id, if the id is of this run of the gateway.
     fn number_of(&self, id: &str) -> Option<u64> {
         let (instance, number) = id.rsplit_once('-')?;
         let number = number.parse().ok().filter(|&number| number < u64::MAX)?;
@@ -117,17 +117,17 @@ impl BusShared {
 // === impl Listener ===
 
 impl Listener {
-    /// The name of this run of the gateway, with which an id begins: `INSTANCE-NUMBER`.
+    /// The name of this run of the gateway, with which the ids of its events begin: `INSTANCE-NUMBER`.
     pub fn instance(&self) -> &str {
         &self.shared.instance
     }
 
-    /// The number of the last event that was read or passed over.
+    /// The number of the last event that was read or skipped.
     pub fn position(&self) -> u64 {
         self.next - 1
     }
 
-    /// Waits for events. Safe to drop and call again; nothing comes after the end.
+    /// Waits for events. The future may be dropped and the method called again; after an end, no more events come.
     pub async fn next(&mut self) -> ListenerItem {
         if let Some(gap) = self.first.take() {
             return ListenerItem::Events(vec![(self.position(), Arc::new(gap))]);
@@ -135,7 +135,7 @@ impl Listener {
         let draining = self.shared.lifecycle.drained();
         let mut draining = std::pin::pin!(draining);
         loop {
-            // Before the look at them: none is missed that is written meanwhile.
+            // Marked before reading: an event that is written meanwhile then wakes this listener.
             self.written.mark_unchanged();
             let drains = self.shared.lifecycle.is_draining();
             let read = self.shared.subscribers.lock().read(self.next, AT_ONCE);
@@ -163,7 +163,7 @@ impl Listener {
         }
     }
 
-    /// A gap concerns everybody.
+    /// Whether the listener wants an event: of a lock with its prefix, or a gap, which concerns all listeners.
     fn wants(&self, event: &Event) -> bool {
         let name = event.name.as_ref();
         name.is_none_or(|name| self.prefix.covers(name))

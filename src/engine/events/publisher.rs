@@ -1,4 +1,4 @@
-//! The task that takes in what operations tell, and passes it on to those who listen.
+//! The task that receives the events of operations, and passes them on to listeners.
 
 use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -22,9 +22,9 @@ use super::{
     subscribers::BusShared,
 };
 
-/// The task that takes in what operations tell, and passes it on to those who listen.
+/// The task that receives the events of operations, and passes them on to listeners.
 ///
-/// While nobody listens it sleeps, without a timer.
+/// Without any listener the task sleeps, without a timer.
 pub(super) struct Publisher {
     shared: Arc<BusShared>,
     inbox: mpsc::Receiver<EventMessage>,
@@ -32,31 +32,31 @@ pub(super) struct Publisher {
     leases: Arc<LeaseRegistry>,
     /// Whether the task publishes: there is a listener here or at another gateway.
     active: bool,
-    /// Until when somebody listens at another gateway, as far as is known.
+    /// Until when another gateway has a listener, as far as this gateway knows.
     interest_until: Option<Instant>,
-    /// When the other gateways are asked again for their news.
+    /// When the other gateways are next asked to send their events; `None` without a listener here.
     request_at: Option<Instant>,
-    /// One at a time, so that batches arrive in order.
+    /// The batch that is being sent. Only one is sent at a time, so that batches arrive in order.
     sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
     asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
     state: ActiveState,
 }
 
-/// What the task knows while it publishes.
+/// The state of the task while it publishes.
 #[derive(Default)]
 struct ActiveState {
     known: KnownLeases,
     outbox: Outbox,
-    /// Events of other gateways; `None` if there are none.
+    /// The subscription to the events of other gateways; `None` if the store has no other gateways.
     subscription: Option<BoxStream<'static, SubscriptionEvent>>,
     is_subscribed: bool,
     /// Whether events were missed because the connection was lost.
     missed_events: bool,
-    /// Since when the ends of leases at all gateways are heard; `None` while some may be missed.
+    /// Since when this gateway hears of the ends of leases at all gateways; `None` while it may miss some.
     hears_ends_since: Option<Instant>,
-    /// When the leases of this gateway are looked through next for those that have run out.
+    /// When the leases of this gateway are next checked for leases that have run out.
     look_at: Option<Instant>,
-    /// Leases that have run out and that the store is to be asked about.
+    /// The leases that have run out and that the store must be asked about.
     run_out: VecDeque<RunOut>,
     checks: FuturesUnordered<BoxFuture<'static, (RunOut, LeaseCheck)>>,
 }
@@ -64,48 +64,49 @@ struct ActiveState {
 /// A lease of this gateway that has run out.
 struct RunOut {
     lease: RunOutLease,
-    /// Not before then the store is asked about it.
+    /// The store is asked about the lease at this time or later.
     due: Instant,
-    /// Whether it was not among those that were shown.
+    /// Whether the store's last answer had too many holders to show this lease.
     missed: bool,
 }
 
-/// What became of a lease.
+/// The store's answer about a lease that has run out.
 enum LeaseCheck {
-    /// It lives, for so long.
+    /// The lease lives, for this long.
     Living(Duration),
-    /// It does not hold the lock.
+    /// The lease does not hold the lock.
     Gone,
-    /// It is none of those that are shown, because others end sooner. If it lives, somebody has renewed it, and word of
-    /// that is on its way.
+    /// The lease is not among the holders that the store shows, because others end sooner. If the lease lives, it was
+    /// renewed at another gateway, and the event of that is on its way.
     NotShown,
-    /// The store gave no answer.
+    /// The store did not answer.
     Unknown,
 }
 
-/// Where an event has happened.
+/// Whether an event happened at this gateway or at another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventOrigin {
     Here,
     Elsewhere,
 }
 
-/// How many events are taken in before anything else is looked at.
+/// How many events are processed before the task does other work.
 const AT_ONCE: usize = 256;
-/// How often leases are looked through for those that have run out.
+/// How often leases are checked for those that have run out.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-/// How long after its time the store is asked about a lease: later than the news of its release that is on its way.
+/// How long after a lease's end the store is asked about it: later than an event of its release that is on its way.
 const GRACE: Duration = Duration::from_millis(250);
-/// About how many leases the store is asked at once, and how many wait for that. The ends of others are told by nobody.
+/// About how many leases the store is asked at once, and how many may wait for that. The ends of more leases are not
+/// reported.
 const CHECKS: (usize, usize) = (16, 131_072);
-/// How soon the store is asked about a lease again when it did not answer.
+/// How soon the store is asked about a lease again, if it did not answer.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often other gateways are asked for their news, and for how long each time: two messages may
-/// get lost.
+/// How often other gateways are asked to send their events, and how long each request is valid: two of these messages
+/// may get lost.
 const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
-/// How soon they are asked again if they cannot be reached.
+/// How soon other gateways are asked again if they cannot be reached.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How long the last batch may take at the end.
+/// How long sending the last batch may take when the gateway stops.
 const LAST: Duration = Duration::from_millis(500);
 
 // === impl Publisher ===
@@ -131,7 +132,7 @@ impl Publisher {
         }
     }
 
-    /// Goes on until `stopped`.
+    /// Publishes events until `stopped` ends.
     pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let store = self.store.clone();
@@ -153,7 +154,7 @@ impl Publisher {
                     self.on_checked(run_out, &found);
                 }
                 sent = finished(&mut self.sending) => {
-                    // It is not sent again: it may have arrived.
+                    // The batch is not sent again, because it may have arrived; the other gateways are told of a gap.
                     if sent.is_err() && self.interest_until.is_some() {
                         self.state.outbox.mark_gap();
                     }
@@ -172,7 +173,7 @@ impl Publisher {
         }
     }
 
-    /// When something is to be done although nothing happens.
+    /// When the task must do something although no event comes.
     fn next_due(&self) -> Option<Instant> {
         if !self.active {
             return None;
@@ -202,7 +203,7 @@ impl Publisher {
         subscribers.clear_if_idle(now);
         let here = subscribers.is_recording;
         let wanted = here || self.interest_until.is_some();
-        // While the subscribers are locked, so that none is added in between.
+        // While the subscribers are locked, so that no listener is added in between.
         self.shared.wanted.store(wanted, Ordering::Relaxed);
         drop(subscribers);
         let has_others = self.store.relay().is_some();
@@ -212,7 +213,8 @@ impl Publisher {
             self.request_at = None;
         }
         if wanted && !self.active {
-            // Anew: otherwise a lease of which an event came while nobody listened would be known twice.
+            // The state begins empty: an event that came without a listener may have added a lease, which would then
+            // be known twice.
             self.state = ActiveState {
                 subscription: has_others.then(|| subscribe(self.store.clone())),
                 hears_ends_since: (!has_others).then_some(now),
@@ -220,7 +222,7 @@ impl Publisher {
                 ..ActiveState::default()
             };
             self.leases.keep_run_out(true);
-            // They may have ended at another gateway.
+            // These leases may have ended at another gateway.
             let known = &mut self.state.known;
             self.leases
                 .for_each_active(|(tag, name), lease| known.track(*tag, name, lease));
@@ -233,14 +235,13 @@ impl Publisher {
         self.active = wanted;
     }
 
-    /// Does what is due.
+    /// Does the work whose time has come.
     fn run_due(&mut self) {
         let now = Instant::now();
         let mut told = Vec::new();
         self.state.known.tell_due(now, &mut told);
         self.tell(told);
-        // After the events that are queued, so that a listener that reads the locks at the gap has seen those
-        // events.
+        // After the queued events, so that a listener that reads the locks at the gap has seen those events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.handle(gap.into(), EventOrigin::Here);
@@ -262,7 +263,7 @@ impl Publisher {
         }
     }
 
-    /// Asks the store about leases that have run out, about some at once.
+    /// Asks the store about leases that have run out, about a limited number at once.
     fn check_run_out(&mut self, now: Instant) {
         if self.state.look_at.is_some_and(|at| at <= now) {
             self.state.look_at = Some(now + LOOK_PERIOD);
@@ -291,9 +292,9 @@ impl Publisher {
         }
     }
 
-    /// Passes on what has happened here or elsewhere.
+    /// Processes an event of this or another gateway, and passes it on to listeners.
     fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
-        // The event is sent as it was published, because each gateway completes it from what it knows.
+        // The event is sent as it was published, because each gateway completes it from its own data.
         if origin == EventOrigin::Here && self.interest_until.is_some() {
             self.state.outbox.put(&news);
         }
@@ -304,12 +305,12 @@ impl Publisher {
             self.leases.renewed_elsewhere(name, tag);
         }
         if kind == EventKind::Gap {
-            // Leases that were granted before may have ended unheard.
+            // Leases that were granted before may have ended without an event.
             self.state.hears_ends_since = self.state.hears_ends_since.map(|_| Instant::now());
         }
         let mut told = Vec::new();
         if let (Some(ended), Some(name)) = (self.state.known.process(news, &mut told), name)
-            // A lease that has run out here stays listed for a holder that comes back late.
+            // A lease that has expired here stays listed, for a holder that comes back late.
             && (origin == EventOrigin::Elsewhere || kind != EventKind::Expired)
         {
             self.leases.remove(&name, ended);
@@ -317,7 +318,7 @@ impl Publisher {
         self.tell(told);
     }
 
-    /// Shows events to those who listen here.
+    /// Adds events to the journal for the listeners at this gateway.
     fn tell(&self, events: Vec<Event>) {
         if events.is_empty() {
             return;
@@ -353,7 +354,7 @@ impl Publisher {
                     // them yet.
                     self.request_at = Some(Instant::now());
                 } else {
-                    // Another gateway has asked all of them already.
+                    // Another gateway has already asked all gateways to send their events.
                     self.state.hears_ends_since = Some(Instant::now());
                 }
             }
@@ -400,7 +401,7 @@ impl Publisher {
         }
     }
 
-    /// Sends what is left. Listeners here were sent to other gateways before.
+    /// Sends the last events to other gateways when the gateway stops. The listeners here have ended before.
     async fn finish(mut self, mut batch: Vec<EventMessage>) {
         while let Ok(news) = self.inbox.try_recv() {
             batch.push(news);
@@ -423,13 +424,14 @@ impl Publisher {
 }
 
 impl Drop for Publisher {
-    /// Also if the task panics: from now on nobody asks about leases that have run out.
+    /// Also if the task panics: from now on no task asks about leases that have run out, so they need not stay
+    /// listed.
     fn drop(&mut self) {
         self.leases.keep_run_out(false);
     }
 }
 
-/// Asks the store what became of a lease whose time should be over.
+/// Asks the store what became of a lease that has run out.
 async fn check_lease(store: &AnyStore, lease: &RunOutLease) -> LeaseCheck {
     let Ok(inspection) = store.inspect(&lease.name).await else {
         return LeaseCheck::Unknown;
@@ -460,7 +462,7 @@ async fn next_of<T>(stream: &mut Option<BoxStream<'static, T>>) -> Option<T> {
     }
 }
 
-/// Ends when there is a future and it has ended, which takes it away.
+/// Waits for the future in the slot, if there is one, and empties the slot.
 async fn finished<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     let Some(future) = slot else {
         return std::future::pending().await;

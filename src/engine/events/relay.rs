@@ -1,4 +1,4 @@
-//! Events on their way to the other gateways on the store, and from them.
+//! Sends events to the other gateways on the store, and receives theirs.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,21 +12,21 @@ use crate::store::{AnyStore, Store};
 
 use super::event::{Event, EventMessage};
 
-/// What happens to the subscription to the events of other gateways.
+/// News of the subscription to the events of other gateways.
 #[derive(Debug)]
 pub(super) enum SubscriptionEvent {
     /// The subscription is open: events arrive from now on.
     Opened,
     /// A batch of events has come.
     Batch(String),
-    /// The connection was lost, and is opened again.
+    /// The connection was lost, and the subscription is opened again.
     Lost,
 }
 
 /// How long the subscription waits before it tries to open again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Subscribes to the events of other gateways, on a connection that is opened again by itself.
+/// Subscribes to the events of other gateways. The subscription is opened again when its connection is lost.
 pub(super) fn subscribe(store: AnyStore) -> BoxStream<'static, SubscriptionEvent> {
     let next = |(store, open): (AnyStore, Option<BoxStream<'static, String>>)| async move {
         if let Some(mut batches) = open {
@@ -36,7 +36,7 @@ pub(super) fn subscribe(store: AnyStore) -> BoxStream<'static, SubscriptionEvent
             });
         }
         loop {
-            // The store reports why it cannot be opened.
+            // The store logs why the subscription cannot be opened.
             if let Ok(batches) = store.relay()?.listen().await {
                 return Some((SubscriptionEvent::Opened, (store, Some(batches))));
             }
@@ -48,21 +48,21 @@ pub(super) fn subscribe(store: AnyStore) -> BoxStream<'static, SubscriptionEvent
 
 // === Outbox ===
 //
-// What is to be sent to the other gateways.
+// The events to be sent to the other gateways.
 
-/// Collects events until they are sent together.
+/// Collects events for the other gateways until they are sent as one batch.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     lines: String,
-    /// When the first of them must be gone.
+    /// When the first collected event must be sent.
     due: Option<Instant>,
-    /// Whether some were left out.
+    /// Whether events were left out.
     gap: bool,
 }
 
-/// How long events are collected.
+/// How long events are collected for one batch.
 const COLLECTED: Duration = Duration::from_millis(50);
-/// How much is collected, in bytes. What comes beyond it is left out, and said so.
+/// How many bytes are collected for one batch. Events beyond it are left out, and the batch ends with a gap.
 const MOST: usize = 256 * 1024;
 
 // === impl Outbox ===
@@ -82,7 +82,7 @@ impl Outbox {
         self.lines.push('\n');
     }
 
-    /// Something could not be sent, or was not told.
+    /// Records that events are missing: the next batch ends with a gap.
     pub(super) fn mark_gap(&mut self) {
         self.gap = true;
         self.due.get_or_insert_with(|| Instant::now() + COLLECTED);
@@ -92,7 +92,7 @@ impl Outbox {
         self.due
     }
 
-    /// Everything that was collected, as one batch.
+    /// Takes all collected events as one batch.
     pub(super) fn take(&mut self, now: SystemTime) -> String {
         self.due = None;
         let mut batch = std::mem::take(&mut self.lines);

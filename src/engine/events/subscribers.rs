@@ -1,5 +1,5 @@
-//! What operations, listeners and the publisher have in common: those who listen at this gateway, and the last events, each with its
-//! number.
+//! The shared state of operations, listeners and the publisher: the number of listeners at this gateway, and the
+//! journal of the last events.
 
 use std::{
     collections::VecDeque,
@@ -17,17 +17,17 @@ use crate::{clock::Clock, lifecycle::Lifecycle};
 
 use super::event::{Event, EventMessage};
 
-/// What operations, listeners and the publisher have in common.
+/// The state that operations, listeners and the publisher share.
 pub(super) struct BusShared {
-    /// Whether anybody listens anywhere.
+    /// Whether there is a listener at any gateway, so that events must be published.
     pub(super) wanted: AtomicBool,
     pub(super) news: mpsc::Sender<EventMessage>,
     /// Set when the queue of the publisher was full and an event was dropped.
     pub(super) overflowed: AtomicBool,
     pub(super) subscribers: Mutex<Subscribers>,
-    /// The number of the next event, for those who wait for it.
+    /// The number of the next event. Waiting listeners are woken when it changes.
     pub(super) written: watch::Sender<u64>,
-    /// Notified when a listener joins, or the last one has left.
+    /// Notified when a listener joins or leaves.
     pub(super) changed: Notify,
     /// The name of this run of the gateway.
     pub(super) instance: Box<str>,
@@ -36,23 +36,23 @@ pub(super) struct BusShared {
     pub(super) lifecycle: Lifecycle,
 }
 
-/// Those who listen at this gateway, and the last events for those who read on from where they were.
+/// The number of listeners at this gateway, and the journal of the last events, from which a listener can resume.
 #[derive(Debug)]
 pub(super) struct Subscribers {
     events: VecDeque<Arc<Event>>,
-    /// The number of the first event that is kept.
+    /// The number of the oldest event in the journal.
     pub(super) first: u64,
     pub(super) listeners: usize,
-    /// When the last of them left; `None` as long as somebody is there, or nobody ever was.
+    /// When the last listener left; `None` while there is a listener, and before the first listener.
     left_at: Option<Instant>,
-    /// Whether events are kept.
+    /// Whether events are added to the journal.
     pub(super) is_recording: bool,
 }
 
-/// How many events are kept: some seconds of a busy gateway, at most a kilobyte each.
+/// How many events the journal keeps: some seconds of a busy gateway, at most a kilobyte each.
 const KEPT: usize = 8_192;
-/// How long events are recorded after the last listener has left: a client that lost its connection
-/// reconnects for them.
+/// How long events are recorded after the last listener has left, so that a client that lost its connection can
+/// resume.
 const KEEP_AFTER_LAST: Duration = Duration::from_mins(1);
 
 // === impl Subscribers ===
@@ -81,12 +81,12 @@ impl Subscribers {
         }
     }
 
-    /// The number that the next event will have.
+    /// The number that the next event will get.
     pub(super) fn next(&self) -> u64 {
         self.first + self.events.len() as u64
     }
 
-    /// Keeps an event, if anybody may want to read it.
+    /// Adds an event to the journal, if the journal is recording.
     pub(super) fn write(&mut self, event: Event) {
         if !self.is_recording {
             return;
@@ -98,19 +98,19 @@ impl Subscribers {
         self.events.push_back(Arc::new(event));
     }
 
-    /// At most `most` events from a number on; `None` if that one is not kept any more.
+    /// At most `most` events from the number `from` on; `None` if the journal does not have that event any more.
     pub(super) fn read(&self, from: u64, most: usize) -> Option<Vec<Arc<Event>>> {
         let skip = usize::try_from(from.checked_sub(self.first)?).unwrap_or(usize::MAX);
         Some(self.events.iter().skip(skip).take(most).cloned().collect())
     }
 
-    /// When nothing is recorded any more, unless somebody comes back.
+    /// When the journal is cleared, unless a listener joins before; `None` while there is a listener.
     pub(super) fn cleared_at(&self) -> Option<Instant> {
         self.left_at.map(|left| left + KEEP_AFTER_LAST)
     }
 
-    /// Forgets all events if there has been no listener for that long. Events until the next listener are not recorded, so
-    /// a number is left out: a reader that resumes there gets a gap.
+    /// Clears the journal if there has been no listener for `KEEP_AFTER_LAST`. Events until the next listener are not
+    /// recorded, so a number is skipped: a reader that resumes there gets a gap.
     pub(super) fn clear_if_idle(&mut self, now: Instant) {
         if self.cleared_at().is_some_and(|at| at <= now) {
             *self = Self {

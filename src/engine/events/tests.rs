@@ -1,4 +1,4 @@
-//! What is made of what operations tell.
+//! Which events listeners are told for the events that operations publish.
 
 use std::{
     sync::Arc,
@@ -40,7 +40,7 @@ fn id() -> LeaseTag {
     LeaseTag::from(&Token::random().hash())
 }
 
-/// The events that are told when this one is published, each with its fencing token.
+/// The events that listeners are told for this one, each with its fencing token.
 fn told(known: &mut KnownLeases, news: EventMessage) -> Vec<(EventKind, Option<u64>)> {
     let mut told = Vec::new();
     known.process(news, &mut told);
@@ -57,7 +57,7 @@ async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
     assert_eq!(tell(EventKind::Released, None), [released]);
     assert_eq!(tell(EventKind::Released, None), []);
     assert_eq!(tell(EventKind::Renewed, Some(FENCE)), [], "it is over");
-    // Its beginning was on its way, and nobody waits for another end.
+    // The grant was on its way when the end was told, and a second end is not told.
     let acquired = (EventKind::Acquired, Some(FENCE));
     assert_eq!(tell(EventKind::Acquired, Some(FENCE)), [acquired]);
     assert_eq!(tell(EventKind::Expired, Some(FENCE)), []);
@@ -115,7 +115,7 @@ async fn of_many_leases_of_a_lock_few_that_have_ended_are_known() {
     assert_eq!(again, [(EventKind::Released, None)]);
 }
 
-/// Of those who share the lock more are there than are shown.
+/// The store shows fewer leases of a shared lock than there are.
 #[tokio::test(start_paused = true)]
 async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     let store = ScriptedStore::default();
@@ -134,7 +134,7 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     told.expect("its end is told");
 }
 
-/// Leases of this gateway run out together while somebody listens, each with a fence of its own.
+/// Makes leases of this gateway run out together while there is a listener, each with its own fence.
 async fn run_out(engine: &Engine, many: u64) -> Listener {
     let listener = engine.listen(NamePrefix::default(), None).unwrap();
     settle().await;
@@ -170,7 +170,7 @@ async fn a_lease_that_lives_is_watched_on_and_a_store_that_is_away_is_asked_agai
     assert_eq!(*store.inspected.lock(), 1);
     assert_eq!(engine.0.leases.counted().all, 1);
     assert_eq!(engine.leases_needed_until(), None, "nobody waits for it");
-    // It runs out again, and then the store gives no answer for a while.
+    // The lease runs out again, and then the store does not answer for a while.
     *store.holder.lock() = None;
     *store.inspect_errors.lock() = 3;
     let limit = held().expires_in + Duration::from_secs(10);
@@ -208,7 +208,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
     }
 }
 
-/// So many events that come next.
+/// The next events, as many as `many`.
 async fn next_of(listener: &mut Listener, many: usize) -> Vec<Arc<Event>> {
     let mut told = Vec::new();
     while told.len() < many {
@@ -217,7 +217,7 @@ async fn next_of(listener: &mut Listener, many: usize) -> Vec<Arc<Event>> {
     told
 }
 
-/// An engine on this store, and somebody who listens to everything.
+/// An engine on this store, and a listener to all locks.
 async fn listening(store: ScriptedStore) -> (Engine, Listener) {
     let (_, engine) = engine_on(store.into());
     let listener = engine.listen(NamePrefix::default(), None).unwrap();
@@ -255,7 +255,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
         .0
         .events
         .renewed(&name(), &Token::random().hash(), &held());
-    // Whoever comes back may still want to know, but not for ever.
+    // A listener that left may come back to read on, but only for a minute.
     sleep(Duration::from_mins(2)).await;
     engine.0.events.send(|_| panic!("nobody listens any more"));
 }
@@ -275,7 +275,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     while !next(&mut listener).await.iter().any(is_gap) {}
 }
 
-/// What a hand-off comes to if the next holder is faster than whoever ended the lease.
+/// At a hand-off the gateway of the next holder may publish before the gateway of the ended lease.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_lease_is_told_before_the_next_grant() {
     let (engine, mut listener) = listening(ScriptedStore::default()).await;
@@ -286,10 +286,10 @@ async fn the_end_of_a_lease_is_told_before_the_next_grant() {
     tell(EventKind::Acquired, second, Some(2));
     tell(EventKind::Released, first, None);
     tell(EventKind::Released, second, None);
-    // Its end is told by nobody.
+    // The end of this lease is never published.
     tell(EventKind::Acquired, id(), Some(3));
     tell(EventKind::Acquired, id(), Some(4));
-    // What happens to the lease itself comes after its grant.
+    // The renewal of this lease is told after its grant.
     let last = id();
     tell(EventKind::Acquired, last, Some(5));
     tell(EventKind::Renewed, last, Some(5));

@@ -1,22 +1,27 @@
-//! Takes the locks of a group one after the other.
+//! Collects a group: acquires its locks one after the other.
 //!
-//! The locks are taken in the order of their names, so that groups cannot wait for each other in a circle. While one
-//! is waited for, those before it are held, for a short time each and renewed. A part that is lost meanwhile means to
-//! begin again: its lock may be held by a group that waits for a later one. Everything is then given back, and the next
-//! round has a token of its own, because an attempt that was given back is never granted under its token.
+//! The locks are acquired in the order of their names, so that groups cannot wait for each other in a circle. While
+//! the group waits for a lock, the locks before it are held with a short TTL and renewed. If one of these leases is
+//! lost, the group begins again: the lost lock may be held by a group that waits for a later lock. All leases are
+//! then released, and the next round has a new token, because an attempt that was released is never granted under its
+//! token.
 //!
-//! The last lock has the idempotency key, and its lease decides about the whole group. While a group is collected that
-//! lease has a TTL that it has not afterwards. It is renewed for as long as was asked for when all others have been, by
-//! its keeper alone, and then the group is finished and answered. So whoever asks under the key is told by that lease:
+//! The last lock has the idempotency key, and its lease decides about the whole group. While a group is collected
+//! that lease has a TTL that it does not have afterwards. When all other leases have been renewed for the TTL that
+//! the caller asked for, the keeper of the deciding lease renews that lease, too; then the group is complete and is
+//! answered. So the deciding lease tells a request under the same key about the group:
 //!
-//! - It is finished: the whole group is answered again. If another part has been lost since, the group has ended.
-//! - It is not: nobody was answered the group, and nobody else can finish it now, because who asks is the keeper
-//!   from then on. So whoever asks goes on with the group, or gives it back without using the key.
+//! - The group is complete: the whole group is answered again. If another lease of it was lost since, the group has
+//!   ended.
+//! - The group is not complete: no caller was answered the group, and no other request can complete it now, because
+//!   the new request is the keeper from then on. The new request continues with the group, or releases it without
+//!   using up the key.
 //!
-//! Whatever is given back of a group begins with that lease, and if another request goes on with it the rest stays.
+//! The release of a group begins with the deciding lease. If another request continues with that lease, the others
+//! stay.
 //!
-//! A request with a key asks for the last lock first, and for the others if it gets that, backwards and without waiting for
-//! any: this finds the group that lives under the key. If they are not all free it begins anew, in order.
+//! A request with a key asks for the last lock first, and then for the others, backwards and without waiting for any:
+//! this finds the group that lives under the key. If the locks are not all free, the request begins again, in order.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -47,39 +52,42 @@ use super::{
     request::{GrantedGroup, GroupAcquireError, GroupRequest},
 };
 
-/// A request for a group, until it is answered.
+/// The state of a group request until it is answered.
 pub(super) struct Collector {
     engine: Arc<EngineShared>,
     names: GroupNames,
-    /// In the order of the names.
+    /// The requests for the single locks, in the order of the names.
     parts: Vec<AcquireRequest>,
-    /// The slots of the leases among those of the API key, in the order of the names.
+    /// The slots of the leases among the leases of the API key, in the order of the names.
     slots: Vec<Option<LeaseSlot>>,
-    /// For how long the leases are granted when all are taken.
+    /// The TTL of the leases once all locks are acquired.
     ttl: Ttl,
     began: Instant,
     wait: Duration,
     hung_up: CallerGone,
-    /// Told once, when the request waits.
+    /// Tells the caller once that the request waits.
     queued: Option<oneshot::Sender<()>>,
-    /// Every lease that was taken has a copy of it until the store was asked to end it.
+    /// Each acquired lease has a copy of this sender until the store was asked to end the lease.
     given_back: GivenBack,
     all_given_back: mpsc::Receiver<Infallible>,
 }
 
-/// For how long a lock is held at most while others are waited for, in ms: what a killed gateway leaves behind.
+/// How long a lock is held at most while the group waits for others, in ms: a killed gateway leaves locks behind for
+/// that long.
 const COLLECTING: u64 = 10_000;
-/// How long a caller waits at most until what was taken is given back: as long as a command of Redis may take by default.
+/// How long a refused caller waits at most for the release of acquired leases: as long as a command of Redis may take
+/// by default.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 // === impl Engine ===
 
 impl Engine {
     /// Acquires several locks, all or none, and waits for them if the request says so. `queued` is called when it is
-    /// known that there is a wait.
+    /// certain that the request waits.
     ///
-    /// If the caller drops this future while the locks are taken, a task of its own gives back what it has. Once all
-    /// are taken they are given back as a lease of one lock is: with an idempotency key after the reconnect grace.
+    /// If the caller drops this future while the locks are acquired, a separate task releases the acquired leases.
+    /// Once all locks are acquired, undelivered leases are released like the lease of a single lock: with an
+    /// idempotency key after the reconnect grace.
     pub fn acquire_group<Q: FnOnce() + Send>(
         &self,
         request: GroupRequest,
@@ -143,8 +151,9 @@ impl Collector {
         }
     }
 
-    /// A caller that is refused hears it when what was taken has been given back: it may ask for these locks next, or for
-    /// others, and nobody should find them held by it.
+    /// Collects the group and answers. A refusal is answered only when the acquired leases have been released: the
+    /// caller may ask for these locks next, or for others, and no request should find the locks held by the refused
+    /// one.
     pub(super) async fn run(mut self) -> Result<GrantedGroup, GroupAcquireError> {
         let outcome = self.collect().await;
         let Self {
@@ -154,7 +163,7 @@ impl Collector {
         } = self;
         drop(given_back);
         if outcome.is_err() {
-            // What is left goes on without the caller.
+            // The remaining releases continue without the caller.
             drop(timeout(GIVE_BACK, all_given_back.recv()).await);
         }
         outcome
@@ -164,7 +173,8 @@ impl Collector {
         let last = self.parts.len() - 1;
         let order: Vec<_> = (0..=last).collect();
         if self.parts[last].idempotency_key.is_some() {
-            // All requests with a key do that, so one of several that overlap gets its locks.
+            // All requests with a key begin like this, so at least one of several overlapping requests gets its
+            // locks.
             let last_first: Vec<_> = (0..=last).rev().collect();
             match self.round(&last_first, false).await {
                 Err(RoundEnd::Lost | RoundEnd::Contended) => self.ask_again(),
@@ -181,15 +191,15 @@ impl Collector {
         }
     }
 
-    /// No finished group lives under the key, and the next round asks for leases of its own: until they are granted the slots
-    /// count as taken.
+    /// Makes the slots count as taken until new leases are granted: no complete group lives under the key, and the
+    /// next round asks for new leases.
     fn ask_again(&self) {
         for slot in self.slots.iter().flatten() {
             slot.ask_again();
         }
     }
 
-    /// Takes all locks in this order.
+    /// One round: acquires all locks in the given order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
         let mut identity = self.identity();
         let mut collected = Collection::new(&self.engine, identity.token.hash(), &self.given_back);
@@ -211,25 +221,26 @@ impl Collector {
                     return self.replayed(granted).await;
                 }
                 if collected.is_empty() {
-                    // Goes on where another request under the key has not come to an end.
+                    // Continues with the group of another request under the key that has not completed it.
                     is_adopted = true;
                     identity.token = granted.lease.token.clone();
                     collected = Collection::new(&self.engine, granted.hash, &self.given_back);
                     break granted;
                 }
-                // The other request cannot have the locks that are held here.
+                // The other request cannot get the locks that are held here.
                 self.end_unfinished(granted).await?;
             };
             collected.push(granted);
             if is_adopted {
-                // What the other request has taken, or is about to take.
+                // The locks that the other request has acquired, or is about to acquire.
                 collected.watch_names(self.names.iter().cloned());
             }
         }
         self.finish(collected).await
     }
 
-    /// Gives back what another round under the key has taken and not answered, so that this one can take it.
+    /// Releases an unanswered lease that another round under the key has acquired, so that this round can acquire the
+    /// lock.
     async fn end_unfinished(&self, granted: Granted) -> Result<(), RoundEnd> {
         let (store, name) = (&self.engine.store, &granted.lease.name);
         let given_back = store.give_back_unanswered(name, &granted.hash, granted.keeper);
@@ -248,7 +259,7 @@ impl Collector {
         Ok(())
     }
 
-    /// A token for one round, and what the store keeps of the idempotency key.
+    /// Makes the token of one round, and the idempotency data for the store.
     fn identity(&self) -> AttemptIdentity {
         let keyed = self.parts.last().expect("a group has at least 2 names");
         let mut identity = AttemptIdentity::of(keyed);
@@ -258,7 +269,7 @@ impl Collector {
         identity
     }
 
-    /// Takes one lock, while those that were taken before are kept.
+    /// Acquires one lock, and renews the leases that were acquired before.
     async fn take(
         &mut self,
         at: usize,
@@ -306,14 +317,14 @@ impl Collector {
                 outcome = &mut run => break outcome,
                 Ok(_place) = &mut was_queued, if self.queued.is_some() => {
                     if let Some(queued) = self.queued.take() {
-                        // Nobody listens: the caller has gone.
+                        // Sending fails if the caller has gone.
                         let _gone = queued.send(());
                     }
                     continue;
                 }
                 () = collected.until_lost(), if stay.is_some() => RoundEnd::Lost,
             };
-            // The attempt leaves the queue, and says what it was granted in that instant.
+            // The attempt leaves the queue, and its outcome shows a lease that it was granted in that instant.
             stay = None;
             interruption = Some(ended);
         };
@@ -355,10 +366,11 @@ impl Collector {
         }
     }
 
-    /// All locks are taken: makes the leases last as long as was asked for.
+    /// Completes the group when all locks are acquired: renews the leases for the whole TTL that the caller asked
+    /// for.
     async fn finish(&self, mut collected: Collection) -> Result<GrantedGroup, RoundEnd> {
         collected.extend(self.ttl).await?;
-        // It may have been revoked for a lock that was taken long ago.
+        // The authorization for a lock may have been revoked since that lock was acquired.
         let revoked = self.parts.iter().find(|it| !it.authorization.is_valid());
         if let Some(part) = revoked {
             let error = GroupAcquireError::of(&part.name, AcquireError::Revoked);
@@ -377,7 +389,8 @@ impl Collector {
         })
     }
 
-    /// The last lock is held by the lease that was granted under the idempotency key, so all others must be.
+    /// Answers the group again: the last lock is held by the lease granted under the idempotency key, so all others
+    /// must be held, too.
     async fn replayed(&self, granted: Granted) -> Result<GrantedGroup, RoundEnd> {
         let Granted {
             lease,
@@ -387,7 +400,7 @@ impl Collector {
         } = granted;
         let others = self.names.iter().zip(&self.slots);
         let others: Vec<_> = others.filter(|(name, _)| **name != lease.name).collect();
-        // Whatever comes of it, nobody else may be left who watches over them.
+        // Whatever the renewals show, no other guard may be left that watches the other leases.
         delivery.join_names(others.iter().map(|&(name, _)| name.clone()));
         let renewals = others.iter().map(|(name, _)| {
             let store = &self.engine.store;
@@ -424,12 +437,12 @@ impl Collector {
         })
     }
 
-    /// What is left of the wait.
+    /// How much of the caller's wait is left.
     fn left(&self) -> Duration {
         self.wait.saturating_sub(self.began.elapsed())
     }
 
-    /// How long the caller has waited; nothing if it did not ask to.
+    /// How long the caller has waited; zero if its request does not wait.
     fn waited(&self) -> Duration {
         if self.wait.is_zero() {
             Duration::ZERO
@@ -439,7 +452,7 @@ impl Collector {
     }
 }
 
-/// The TTL of the locks of a group that is not finished: one that no finished group of the same request has.
+/// The TTL of the leases of an incomplete group: a TTL that no complete group of the same request has.
 fn collecting(ttl: Ttl) -> Ttl {
     let brief = |ms| Ttl::from_millis(ms).ok();
     let ms = ttl.as_millis().min(COLLECTING);

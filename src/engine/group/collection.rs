@@ -1,4 +1,4 @@
-//! The leases of a group that have been taken so far.
+//! The leases of a group that have been acquired so far.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,48 +16,48 @@ use crate::{
 
 use super::request::GroupAcquireError;
 
-/// The leases of a group that have been taken so far. Dropped, they are given back at once: whoever asked for
-/// them has not heard of any. The one with the idempotency key decides about all of them.
+/// The leases of a group that have been acquired so far. Dropping the collection releases them at once, because their
+/// caller has not been told of any. The lease with the idempotency key decides about all of them.
 pub(super) struct Collection {
     engine: Arc<EngineShared>,
     token: TokenHash,
     leases: Vec<CollectedLease>,
-    /// Watches over all of them.
+    /// The delivery guard of all leases; `None` before the first lease.
     delivery: Option<Delivery>,
     given_back: GivenBack,
 }
 
 struct CollectedLease {
     lease: Lease,
-    /// Its keeper, if it is the lease that has the idempotency key.
+    /// The keeper of the lease, if this is the lease that has the idempotency key.
     decides_as: Option<KeeperId>,
     renew_at: Instant,
 }
 
-/// Why a round came to nothing. What it had taken is given back.
+/// Why a round did not acquire the group. The leases that the round had acquired are released.
 pub(super) enum RoundEnd {
-    /// A lock that was taken is lost.
+    /// A lease that was acquired is lost.
     Lost,
-    /// A lock is not free, and the round waits for none.
+    /// A lock is not free, and this round does not wait.
     Contended,
     /// The caller has gone.
     HungUp,
-    /// The request is decided.
+    /// The request has failed for good.
     Failed(GroupAcquireError),
 }
 
-/// How soon a renewal that failed is tried again, at most.
+/// How soon a failed renewal is tried again, at most.
 const RETRY: Duration = Duration::from_millis(500);
 
 // === impl RoundEnd ===
 
 impl RoundEnd {
-    /// What the caller is told if this ends the last round.
+    /// The error for the caller if the round with this end was the last round.
     pub(super) fn into_error(self) -> GroupAcquireError {
         match self {
             Self::Failed(error) => error,
             Self::Lost | Self::Contended => StoreError::from(Uncertainty::TimedOut).into(),
-            // Nobody hears it.
+            // The caller has gone, so no client sees this error.
             Self::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
         }
     }
@@ -66,7 +66,7 @@ impl RoundEnd {
 // === impl Collection ===
 
 impl Collection {
-    /// Whoever has the other end of `given_back` waits until the leases are given back.
+    /// Starts an empty collection. The receiver of `given_back` waits until the leases are released.
     pub(super) fn new(
         engine: &Arc<EngineShared>,
         token: TokenHash,
@@ -85,7 +85,7 @@ impl Collection {
         self.token
     }
 
-    /// Takes in a lease that was granted with the token of the group.
+    /// Adds a lease that was granted with the token of the group.
     pub(super) fn push(&mut self, granted: Granted) {
         let Granted {
             lease,
@@ -103,7 +103,7 @@ impl Collection {
         });
     }
 
-    /// Takes in what has the token of the group, or may have been granted with it.
+    /// Adds the guard of a lease that has the token of the group, or that may have been granted with it.
     pub(super) fn watch(&mut self, delivery: Delivery) {
         match &mut self.delivery {
             None => self.delivery = Some(delivery),
@@ -114,7 +114,8 @@ impl Collection {
         }
     }
 
-    /// Takes in what others may have taken with the token, or go on to.
+    /// Adds lock names to the delivery guard: another request may have acquired these locks with the same token, or
+    /// may yet, so a group that is not delivered releases them, too.
     pub(super) fn watch_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         if let Some(delivery) = &mut self.delivery {
             delivery.join_names(names);
@@ -125,8 +126,8 @@ impl Collection {
         self.delivery.is_none()
     }
 
-    /// Renews the leases while others are waited for. Ends when one of them is lost. Safe to drop and call
-    /// again.
+    /// Renews the leases while the group waits for another lock. Ends when one of the leases is lost. The future may
+    /// be dropped and the method called again.
     pub(super) async fn until_lost(&mut self) {
         loop {
             let Some(due) = self.leases.iter().map(|it| it.renew_at).min() else {
@@ -141,7 +142,7 @@ impl Collection {
             let Some(first_end) = ends.min() else { return };
             let due = self.leases.iter_mut().filter(|it| it.renew_at <= now);
             let renewals = due.map(|it| it.renew(&self.engine, &self.token, Renewer::Bearer, None));
-            // Nothing is known of a lease that has not been renewed until its end.
+            // A lease that was not renewed before its end may be lost.
             let Ok(renewed) = timeout_at(first_end, join_all(renewals)).await else {
                 return;
             };
@@ -161,17 +162,17 @@ impl Collection {
         }
     }
 
-    /// Whether the time of a lease is over.
+    /// Whether one of the leases has expired.
     fn has_ended(&self) -> bool {
         let now = Instant::now();
         let mut leases = self.leases.iter();
         leases.any(|it| it.lease.held.left_at(now).is_zero())
     }
 
-    /// Renews all leases for as long as was asked for.
+    /// Renews all leases for the whole TTL that the caller asked for.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Result<(), RoundEnd> {
-        // Last the one that decides: once it lasts longer, the group is finished. Its keeper alone can do that, so that
-        // there is nobody else who goes on with the group or gives it back.
+        // The deciding lease comes last: once it has its whole TTL, the group is complete. Only the keeper of that
+        // lease can renew it here, so no other request continues with the group or releases it.
         let leases = self.leases.iter_mut();
         let (last, rest): (Vec<_>, Vec<_>) = leases.partition(|it| it.decides_as.is_some());
         for leases in [rest, last] {
@@ -200,7 +201,7 @@ impl Collection {
         Ok(())
     }
 
-    /// The leases in the order of their names, and what watches over them.
+    /// Returns the leases in the order of their names, and their delivery guard.
     pub(super) fn finish(mut self) -> Option<(Vec<Lease>, Delivery)> {
         let mut delivery = self.delivery.take()?;
         delivery.finished();
@@ -244,7 +245,7 @@ impl CollectedLease {
     }
 }
 
-/// A lease that cannot be made longer is looked after when it ends.
+/// When to renew a lease. A lease that cannot be extended is checked at its end.
 fn renew_at(held: &HeldLease) -> Instant {
     let now = Instant::now();
     let left = held.left_at(now);

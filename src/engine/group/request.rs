@@ -1,4 +1,4 @@
-//! Acquire several locks, all or none: the request, and what comes of it.
+//! A request to acquire several locks, all or none, and its outcome.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use crate::{
     store::{StoreError, Unavailability},
 };
 
-/// What a caller asks for who wants several locks.
+/// One request to acquire several locks, all or none.
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
     pub(super) names: GroupNames,
-    /// One for each lock, in the order of the names. They differ in the lock and in the authorization only; the last has
-    /// the idempotency key.
+    /// One request for each lock, in the order of the names. They differ in the lock and in the authorization only;
+    /// the last has the idempotency key.
     pub(super) parts: Vec<AcquireRequest>,
 }
 
 /// Leases of several locks, with one token, on their way to their holder.
 ///
-/// Dropped before [`Delivery::delivered`] all of them are given back.
+/// If this value is dropped before [`Delivery::delivered`], all leases are released.
 #[derive(Debug)]
 pub struct GrantedGroup {
     /// The leases, in the order of their names.
     pub leases: Vec<Lease>,
-    /// The hash of their token.
+    /// The hash of the token of all these leases.
     pub hash: TokenHash,
-    /// How long the caller waited for all of them.
+    /// How long the caller waited for all of the locks.
     pub waited: Duration,
-    /// To be told when the leases have reached their holder.
+    /// The delivery guard, which must be told when the leases have reached their holder.
     pub delivery: Delivery,
 }
 
@@ -37,22 +37,23 @@ pub struct GrantedGroup {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct GroupAcquireError {
-    /// The lock that could not be had; `None` if it is not about one.
+    /// The lock that could not be acquired; `None` if the error is not about a single lock.
     pub name: Option<LockName>,
-    /// Why it could not.
+    /// Why the lock could not be acquired.
     pub error: AcquireError,
 }
 
 // === impl GroupRequest ===
 
 impl GroupRequest {
-    /// A request for each of these locks, which `part` makes.
+    /// Makes a request for several locks; `part` makes the request for each of them.
     pub fn new<E>(
         names: GroupNames,
         part: impl FnMut(&LockName) -> Result<AcquireRequest, E>,
     ) -> Result<Self, E> {
         let mut parts: Vec<_> = names.iter().map(part).collect::<Result<_, E>>()?;
-        // One of them decides who has all, so that two requests under a key cannot have a part each.
+        // Only the last lock has the key: its lease decides which request has the group, so that two requests under
+        // one key cannot have a part each.
         if let [others @ .., _last] = parts.as_mut_slice() {
             for other in others {
                 other.idempotency_key = None;
@@ -61,22 +62,23 @@ impl GroupRequest {
         Ok(Self { names, parts })
     }
 
-    /// The locks that are wanted.
+    /// The names of the locks.
     pub fn names(&self) -> &GroupNames {
         &self.names
     }
 
-    /// The requests for each of them.
+    /// The requests for the single locks, in the order of the names.
     pub fn parts(&self) -> &[AcquireRequest] {
         &self.parts
     }
 
-    /// The part that has the idempotency key, if there is one.
+    /// The request for the last lock, which has the idempotency key, if there is one.
     pub fn keyed(&self) -> &AcquireRequest {
         self.parts.last().expect("a group has at least 2 names")
     }
 
-    /// A slot for each lease, if the API key may have only so many. A repeated request has the slots of the first.
+    /// Takes a slot for each lease, if the API key has a limit. A repeated request has the slots of the first
+    /// request.
     pub(super) fn lease_slots(&self) -> Result<Vec<Option<LeaseSlot>>, Excess> {
         let keyed = self.keyed();
         let key = keyed.idempotency_key.as_ref();
@@ -96,12 +98,12 @@ impl GroupAcquireError {
         Self { name, error }
     }
 
-    /// Whether the store gave no answer.
+    /// Whether the store did not answer, or could not carry out a command.
     pub(super) fn is_of_store(&self) -> bool {
         matches!(self.error, AcquireError::Store(_))
     }
 
-    /// Whether an attempt with the same token was given back.
+    /// Whether an attempt with the same token was released as undelivered.
     pub(super) fn is_withdrawn(&self) -> bool {
         let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
         matches!(&self.error, AcquireError::Store(error) if *error == withdrawn)

@@ -1,4 +1,4 @@
-//! A break is seen through, and heard of by the stream that it hits.
+//! A break runs to its end, and the stream whose lease was broken is told.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn reason() -> Reason {
 
 type Records = Arc<Mutex<Vec<Result<Holder, BreakError>>>>;
 
-/// Breaks the lock and keeps what was recorded.
+/// Breaks the lock, and adds the records of the break to `records`.
 async fn broken(store: &Arc<ScriptedStore>, records: &Records) -> Result<Holder, BreakError> {
     let (engine, _lifecycle) = engine(store);
     let kept = Arc::clone(records);
@@ -85,7 +85,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
         assert_is(&hold.next().await, "Some(Renewed(");
         assert_eq!(told.elapsed(), Duration::ZERO);
     }
-    // Of another lease, or of another lock, it says nothing.
+    // A notice about another lease, or another lock, causes no renewal.
     tell(&store, &Token::random());
     let other = LockName::new("other").unwrap();
     let token = token.hash();
@@ -95,7 +95,8 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     assert_eq!(*store.renewals_asked.lock(), asked);
 }
 
-/// A quorum breaks a lease at one node after the other: asked after the first, a majority keeps it yet.
+/// A quorum breaks a lease at one node after the other: a renewal after the first node still finds a majority that
+/// has the lease.
 #[tokio::test(start_paused = true)]
 async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));

@@ -1,4 +1,4 @@
-//! Several locks that are taken as one.
+//! Groups: several locks that are acquired as one.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) type Outcome = Result<GrantedGroup, GroupAcquireError>;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A request for the group, each part as this request says.
+/// A group request whose parts are like `part`.
 pub(super) fn group(part: &AcquireRequest) -> GroupRequest {
     group_of(["c", "a", "b"], part)
 }
@@ -38,7 +38,7 @@ pub(super) fn group_of<const N: usize>(names: [&str; N], part: &AcquireRequest) 
     GroupRequest::new(names, part).unwrap()
 }
 
-/// Starts an acquire of the group whose caller stays until the handle is aborted.
+/// Starts an acquire of the group. The caller stays until the handle is aborted.
 async fn begin(engine: &Engine, part: &AcquireRequest) -> JoinHandle<Outcome> {
     start(engine.acquire_group(group(part), || {})).await
 }
@@ -52,12 +52,12 @@ fn all_granted() -> [Acquisition; 3] {
     [granted(), granted(), granted()]
 }
 
-/// Acquires the group, each part as this request says.
+/// Acquires the group with a request whose parts are like `part`.
 async fn acquire(engine: &Engine, part: &AcquireRequest) -> Outcome {
     engine.acquire_group(group(part), || {}).await
 }
 
-/// A store that answers these one after the other.
+/// A store that answers the acquires with these answers, one after the other.
 pub(super) fn answering(
     answers: impl IntoIterator<Item = Acquisition>,
 ) -> std::sync::Arc<ScriptedStore> {
@@ -80,7 +80,7 @@ fn asked_names(store: &ScriptedStore) -> Vec<String> {
     asked(store).into_iter().map(|(name, _)| name).collect()
 }
 
-/// Which locks were to be renewed, and for how long.
+/// The locks that the store was asked to renew, and the TTLs.
 fn renewed(store: &ScriptedStore) -> Vec<(String, Option<Ttl>)> {
     let renewed = store.renewed.lock();
     let renewed = renewed.iter().map(|(name, ttl)| (name.to_string(), *ttl));
@@ -104,7 +104,7 @@ fn lose(store: &ScriptedStore, name: &str) {
     store.lost.lock().push(name);
 }
 
-/// As a lease is granted while others are waited for.
+/// A lease as it is granted while the group waits for other locks.
 fn brief() -> HeldLease {
     HeldLease {
         expires_in: Duration::from_secs(10),
@@ -148,7 +148,7 @@ async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
     let caller = begin(&engine, &waiting_request(None)).await;
     assert_eq!(asked_names(&store), ["a", "b"]);
     let before = store.renewals_asked.lock().to_owned();
-    // The lease of `a` has 30 s here, of which a third passes.
+    // The scripted lease of `a` has 30 s, and is renewed after a third of them.
     sleep(Duration::from_millis(9_990)).await;
     assert_eq!(*store.renewals_asked.lock(), before);
     store.tell(News::Granted(held()));
@@ -184,7 +184,7 @@ async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token()
     let first = asked(&store)[0].1;
     lose(&store, "b");
     sleep(Duration::from_millis(3_400)).await;
-    // It has left the queue of `c`, and has given all back, whatever is known of it.
+    // The attempt has left the queue of `c`, and the group has released all leases, in whatever state they are.
     assert_eq!(*store.left.lock(), [(first, None)]);
     assert_eq!(given_back(&store)[..2], ["a", "b"]);
     let asked = asked(&store);
@@ -210,7 +210,8 @@ async fn a_part_that_is_lost_before_the_answer_is_not_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
-    // How many locks it has when it waits, and hangs up, perhaps in the instant in which it is granted the next.
+    // The number of locks that the caller has when it hangs up, and whether it is granted the next lock in that
+    // instant.
     for (taken, is_granted) in [(0, false), (1, false), (2, false), (1, true)] {
         let answers = std::iter::repeat_n(granted(), taken).chain([queued()]);
         let leave = if is_granted {
@@ -299,7 +300,7 @@ async fn a_store_that_is_away_half_way_leaves_nothing() {
         assert_eq!(name.as_deref(), Some("b"));
         assert!(matches!(why, AcquireError::Store(why) if why == error));
         settle().await;
-        // A reply that is lost may have been a grant.
+        // A lost reply may have been a grant.
         let given_back = given_back(&store);
         match error {
             StoreError::Indeterminate(_) => assert_eq!(given_back, ["a", "b"]),
@@ -351,7 +352,7 @@ async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key
     let asked = asked(&store);
     assert_ne!(asked[0].1, asked[2].1, "what was given back is not granted");
     assert_eq!(asked[2].1, asked[4].1);
-    // At once, and not after the grace: it was not answered.
+    // The lease is released at once, and not after the grace, because it was not answered.
     assert_eq!(given_back(&store), ["c"]);
     assert!(store.released.lock().is_empty());
     store.tell(News::Granted(held()));
@@ -369,7 +370,7 @@ async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place()
     assert_eq!(given_back(&store), ["a", "b"]);
 }
 
-/// The answer to who asks again for the lock that has the key.
+/// Makes the store answer a repeated request for the lock with the key: the lease lives already.
 fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
     let first = store.attempts.lock()[0].clone();
     let salt = salt.unwrap_or(first.idempotency.unwrap().salt);
@@ -391,7 +392,7 @@ async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
         assert_eq!(lease.token.hash(), first.hash);
     }
     assert_eq!(asked(&store).len(), 4);
-    // Whichever of them arrives keeps all.
+    // Whichever of the two answers arrives keeps all leases.
     drop(first);
     again.delivery.delivered();
     sleep(Duration::from_mins(1)).await;
@@ -456,7 +457,7 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
 
 #[tokio::test(start_paused = true)]
 async fn what_a_newer_request_goes_on_with_is_left_to_it_and_the_rest_is_given_back_at_once() {
-    // The newer request has the lease, or its place and another token.
+    // The newer request has taken over the lease, or only the position, with another token.
     for (answer, expected) in [
         (GiveBack::Kept, &["c"][..]),
         (GiveBack::NothingHeld, &NAMES[..]),
@@ -508,7 +509,7 @@ async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
     lose(&store, "b");
     let outcome = acquire(&engine, &request(KEY)).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
-    // Without it the group is not finished.
+    // The deciding lease is not renewed before all others, because that would complete the group.
     let renewed: Vec<_> = renewed(&store).into_iter().map(|(name, _)| name).collect();
     assert_eq!(renewed, ["b", "a"]);
     settle().await;
@@ -522,7 +523,7 @@ fn unanswered(store: &ScriptedStore) -> Vec<String> {
     names.collect()
 }
 
-/// The lease of a group that nobody has finished, under the key of this request.
+/// The answer with the deciding lease of an incomplete group, under the key of this request.
 fn unfinished(salt: Salt) -> Acquisition {
     let held = HeldLease {
         ttl: Ttl::from_millis(9_999).unwrap(),
@@ -549,10 +550,10 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     assert_eq!(group.hash, token_of(&salt));
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     assert!(asked(&store)[1..].iter().all(|it| it.1 == group.hash));
-    // All last as long as was asked for before it is answered.
+    // All leases have their whole TTL before the group is answered.
     let expected = ["b", "a", "c"].map(|name| (name.to_owned(), Some(wanted.ttl)));
     assert_eq!(renewed(&store), expected);
-    // It is the first answer, so its loss is known.
+    // This is the first answer under the key, so dropping it releases the leases.
     assert!(!group.delivery.is_replay());
     drop(group);
     sleep(GRACE + Duration::from_secs(1)).await;
@@ -673,8 +674,8 @@ async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_n
 
 #[tokio::test(start_paused = true)]
 async fn the_rest_stays_only_if_somebody_else_has_ended_the_lock_that_has_the_key() {
-    // Another gateway has answered the group again, and then somebody has broken this lock of it; or an earlier copy of
-    // the command has ended it, whose reply was lost.
+    // Either another gateway answered the group again, and then this lock was broken; or an earlier copy of the
+    // command ended the lease, and its reply was lost.
     for (lost_reply, expected) in [(None, &["c"][..]), (Some(unknown()), &NAMES[..])] {
         let (store, engine) = engine_on(answering(all_granted()));
         store.give_back_errors.lock().extend(lost_reply);

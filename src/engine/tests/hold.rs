@@ -1,4 +1,4 @@
-//! A lock that is held for as long as somebody listens.
+//! Holds: a lock is held for as long as its stream has a reader.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// A stream that has told of its lease.
+/// A hold whose grant was read.
 async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, Lifecycle) {
     let (engine, lifecycle) = engine(store);
     let mut hold = engine.hold(request(None)).await.unwrap();
@@ -25,7 +25,7 @@ async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, Lifecycle) {
     (hold, lifecycle)
 }
 
-/// A stream that has told of its place in the queue.
+/// A hold whose position in the queue was read.
 async fn queued_hold(engine: &Engine) -> Hold {
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert_is(&hold.next().await, "Some(Queued(Position { ahead: 2,");
@@ -45,7 +45,7 @@ fn asked_to_release(mut lease: HeldLease, within: Duration) -> HeldLease {
     lease
 }
 
-/// Why a stream of this lease loses it, whatever it tells of before, and after how long.
+/// The reason with which a stream loses this lease, and the time until then; other events are skipped.
 async fn loss_of_grant(lease: HeldLease, hangs: bool) -> (LossReason, Duration) {
     let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
     let (mut hold, _lifecycle) = granted_hold(&store).await;
@@ -333,7 +333,7 @@ async fn little_that_is_left_of_a_long_lease_is_not_cut_short() {
 
 // === Keepers ===
 //
-// A stream renews and releases as the keeper that it is.
+// A stream renews and releases with its own keeper id.
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_answered_is_tried_again_as_the_same_keeper() {
@@ -360,7 +360,7 @@ async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store
     let (mut older, _) = adopted(&engine, &token).await;
     let keeps = *store.adopted_by.lock();
     let mut newer = adopt(&engine, token).await.unwrap();
-    // In the store it was the other way round.
+    // The store lets the older stream keep the lease.
     *store.adopted_by.lock() = keeps;
     next_grant(&mut newer).await;
     assert_is(&older.next().await, "Some(Renewed(");
@@ -376,10 +376,10 @@ async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
     store.panic_on_renewals();
     assert_eq!(loss_of(&mut hold).await, (LossReason::Failed, 0));
     settle().await;
-    // Whoever holds it has what is left of its TTL to stop.
+    // The client that has the lease has the rest of its TTL to stop its work.
     assert!(store.released.lock().is_empty());
 
-    // Before it holds anything, it is not known what has become of it.
+    // A hold that panics before its grant is announced cannot know whether it has a lease.
     let (store, engine) = engine_on(ScriptedStore::queueing());
     let mut hold = queued_hold(&engine).await;
     store.panic_on_renewals();
@@ -389,9 +389,9 @@ async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
     assert_eq!(store.released.lock().len(), 1);
 }
 
-// === Places ===
+// === Positions ===
 //
-// A stream that waits tells how its place moves.
+// A hold that waits reports how its position changes.
 
 fn at(ahead: u64) -> Position {
     Position { ahead, waiters: 9 }
@@ -415,7 +415,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
     }
     for ahead in [1, 0] {
         assert_at(&mut hold, ahead).await;
-        // Told one by one, as soon as the one before was read.
+        // The hold sends one position at a time, as soon as the one before was read.
         sleep(Duration::from_secs(1)).await;
     }
     store.tell(News::Granted(held()));

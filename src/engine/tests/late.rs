@@ -1,4 +1,4 @@
-//! What is left of a lease when its caller is told, however late the store or this gateway was.
+//! The time left of a lease when its caller is answered, however late the store or this gateway was.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::{
     telemetry::metrics::MARGINS_MS,
 };
 
-/// The TTL of every lease here.
+/// The TTL of every lease in this file.
 const TTL: Duration = Duration::from_secs(30);
 
-/// What the store answers to a command that is sent now, of a lease that has so much left.
+/// The store's answer to a command that is sent now, for a lease with this much time left.
 fn lasting(expires_in: Duration) -> HeldLease {
     HeldLease {
         expires_in,
@@ -28,7 +28,7 @@ fn lasting(expires_in: Duration) -> HeldLease {
     }
 }
 
-/// What a renewal is answered that is sent after so long.
+/// The store's answer to a renewal that is sent after `time`.
 fn renewed_after(time: Duration) -> Renewal {
     let held = HeldLease {
         as_of: Instant::now() + time,
@@ -46,7 +46,7 @@ async fn renew(engine: &Engine, token: Token) -> Result<(), RenewError> {
     renewal.await.map(drop)
 }
 
-/// An attempt that waits hears of this grant; the renewal of the lease is answered so.
+/// Tells a waiting attempt of this grant, and answers its renewal like this.
 async fn told(
     grant: HeldLease,
     renewal: Option<Result<Renewal, StoreError>>,
@@ -89,13 +89,13 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
     for (stood_still, renewals) in [(TTL * 2 / 5, 0), (TTL * 3 / 5, 1), (TTL * 2, 1)] {
         let (store, engine) = engine_on(ScriptedStore::queueing());
         let caller = start_acquire(&engine, waiting_request(None)).await;
-        // That is as if this gateway stood still before it was told.
+        // Nothing runs between the grant and the advance, as if this gateway stood still.
         store
             .renewals
             .lock()
             .push_back(Ok(renewed_after(stood_still)));
         store.tell(News::Granted(lasting(TTL)));
-        // The task that waits runs when the time has passed.
+        // The waiting task runs only when the time has passed.
         advance(stood_still).await;
         let granted = caller.await.unwrap().unwrap();
         assert!(left(&granted) >= TTL / 2, "{:?}", left(&granted));
@@ -195,7 +195,7 @@ async fn a_renewal_whose_answer_comes_after_the_lease_is_reported_as_lost() {
 #[tokio::test(start_paused = true)]
 async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    // It was renewed at another gateway since it was granted here, so that its first TTL is all but over.
+    // Another gateway has renewed the lease since it was granted here, so its first TTL here is all but over.
     let lease = engine.acquire(request(None)).await.unwrap();
     lease.delivery.delivered();
     advance(TTL.saturating_sub(Duration::from_millis(1))).await;

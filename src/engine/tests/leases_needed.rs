@@ -1,4 +1,4 @@
-//! For how long a gateway that is told to end may still be needed.
+//! How long a gateway that is told to stop may still be needed by holders.
 
 use std::time::Duration;
 
@@ -33,12 +33,12 @@ async fn a_lease_that_is_known_to_be_over_is_not_waited_for() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let granted = engine.acquire(request(None)).await.unwrap();
     granted.delivery.delivered();
-    // Another lease than the one that lives.
+    // Releasing an unknown token does not end the known lease.
     let other = engine.release(name(), Token::random().hash());
     other.await.unwrap_err();
     assert!(engine.leases_needed_until().is_some());
     let (name, token) = (granted.lease.name, granted.lease.token);
-    // The store says that it is lost, which is as good as released.
+    // The store says that the lease is lost, which counts as released.
     engine.release(name, token.hash()).await.unwrap_err();
     assert_eq!(engine.leases_needed_until(), None);
 }

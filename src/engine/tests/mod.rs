@@ -1,4 +1,4 @@
-//! The engine over a store that answers what the test says, in paused time.
+//! Tests of the engine over a store with scripted answers, in paused time.
 
 mod breaks;
 mod groups;

@@ -1,4 +1,4 @@
-//! A lease whose holder is asked first is broken when the time for its release is over, if it is still there.
+//! A lease whose release was requested is broken when the time is over, if it still lives.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 use super::scripted_store::*;
 
 const WITHIN: Duration = Duration::from_secs(30);
-/// A millisecond before that is over.
+/// One millisecond less than the time for the release.
 const JUST_BEFORE: Duration = Duration::from_millis(29999);
 
 type Records = Arc<Mutex<Vec<ReleaseRecord>>>;
@@ -41,7 +41,7 @@ fn answering(requesting: Requesting) -> Arc<ScriptedStore> {
     store
 }
 
-/// Asks for the lock and keeps what is recorded.
+/// Requests the release of the lock, and adds the records to `records`.
 async fn request_of(
     store: &Arc<ScriptedStore>,
     records: &Records,
@@ -56,7 +56,7 @@ async fn request_of(
     (asked.await, lifecycle)
 }
 
-/// The same where the holder was asked; nothing is looked at but the store.
+/// A store whose holder was asked to release the lock; the answer and the records are dropped.
 async fn asked(holder: Holder) -> (Arc<ScriptedStore>, Lifecycle) {
     let store = answering(Requesting::Requested(holder));
     let (asked, lifecycle) = request_of(&store, &Records::default()).await;
@@ -65,7 +65,7 @@ async fn asked(holder: Holder) -> (Arc<ScriptedStore>, Lifecycle) {
     (store, lifecycle)
 }
 
-/// Which leases were to be broken.
+/// The leases that the store was asked to break.
 fn broken(store: &ScriptedStore) -> Vec<Option<BreakTarget>> {
     store.broken.lock().clone()
 }
@@ -90,7 +90,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
         count: 2,
     });
     let store = answering(Requesting::Requested(shared.clone()));
-    // The first was released meanwhile.
+    // The holder of the first lease has released it meanwhile.
     let second = Holder::Lease(lease(9));
     let answers = [Ok(Breaking::NotHeld), Ok(Breaking::Broken(second.clone()))];
     store.breakings.lock().extend(answers);
@@ -108,7 +108,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
     assert_eq!(broken(&store), []);
     pass(Duration::from_millis(1)).await;
     assert_eq!(broken(&store), [Some(target(7)), Some(target(9))]);
-    // Of what had gone there is nothing to record.
+    // The first lease was not broken, so no record names it.
     assert!(matches!(
         records.lock().as_slice(),
         [_, ReleaseRecord::Broken(holder)] if *holder == second
@@ -151,7 +151,7 @@ async fn is_carried_out_to_its_end_although_its_caller_hangs_up() {
     assert_eq!(broken(&store), [Some(target(7))]);
 }
 
-/// The store may have been late to decide: its holder has been told of so much time from then.
+/// The store may decide late: the time that the holder was told counts from the store's answer.
 #[tokio::test(start_paused = true)]
 async fn the_time_counts_from_when_the_store_has_answered() {
     let store = answering(Requesting::Requested(Holder::Lease(lease(7)))).with_closed_gate();
@@ -186,7 +186,7 @@ async fn those_who_share_a_lock_are_broken_together() {
     let leases: Vec<_> = (1..=9).map(lease).collect();
     let shared = Holder::Shared(SharedHolders { leases, count: 9 });
     let (store, _lifecycle) = asked(shared).await;
-    // No command is answered, and yet all are asked for.
+    // No break is answered, and yet all breaks are sent.
     store.gate.forget_permits(1_000);
     pass(WITHIN).await;
     assert_eq!(*store.breaks_asked.lock(), 9);

@@ -1,4 +1,4 @@
-//! A store that answers what the test says and notes what it was told.
+//! A store for tests: gives scripted answers and records the commands.
 
 use std::{
     collections::VecDeque,
@@ -45,66 +45,66 @@ use crate::{
 pub(super) const WAIT: Duration = Duration::from_secs(10);
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// Answers what the test says and notes what it was told.
+/// A store that gives scripted answers and records the commands.
 #[derive(Default)]
 pub(in crate::engine) struct ScriptedStore {
     pub(in crate::engine) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
-    /// What give-back answers; otherwise that it ended a lease.
+    /// The answers to give-back; without an answer, give-back has ended a lease.
     pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
-    /// Who gave back what was answered to nobody.
+    /// The keepers that released an unanswered lease.
     pub(super) unanswered: Mutex<Vec<(LockName, TokenHash, KeeperId)>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
     pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
-    /// Who keeps the lease, if it is not the attempt that was granted it.
+    /// The keeper of the lease, if it is not the attempt that was granted the lease.
     pub(super) adopted_by: Mutex<Option<KeeperId>>,
-    /// What leave answers; otherwise that the attempt has left.
+    /// The answers to leave; without an answer, the attempt has left.
     leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
-    /// Whose place was left, and for how long it is kept.
+    /// The attempts that left the queue, and for how long their positions are kept.
     pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
     pub(super) confirmations: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
-    /// What renew answers before it goes on to renew.
+    /// The answers to renew; after these, renew renews the lease.
     pub(super) renewals: Mutex<VecDeque<Result<Renewal, StoreError>>>,
-    /// What release answers before it says that the lease is lost.
+    /// The answers to release; after these, the lease is lost.
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
-    /// Which locks were to be renewed, and for how long.
+    /// The locks that the store was asked to renew, and the TTLs.
     pub(super) renewed: Mutex<Vec<(LockName, Option<Ttl>)>>,
     /// The locks whose next renewal finds the lease lost.
     pub(super) lost: Mutex<Vec<LockName>>,
     renewals_hang: AtomicBool,
     renewals_panic: AtomicBool,
-    /// For how long confirm keeps its answer.
+    /// How long confirm takes.
     confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
-    /// A renewal is answered so much later.
+    /// How long a renewal takes.
     pub(super) renewals_take: Mutex<Duration>,
     pub(super) breaks: BreakFeed,
-    /// What break answers; otherwise nobody holds the lock.
+    /// The answers to break; without an answer, the lock has no holder.
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
-    /// Which lease was to be broken.
+    /// The leases that the store was asked to break.
     pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
     pub(super) breaks_asked: Mutex<usize>,
-    /// Who is shown to hold the lock.
+    /// The holder that inspect shows.
     pub(in crate::engine) holder: Mutex<Option<Holder>>,
-    /// How often inspect was asked, and how often it does not answer.
+    /// How often inspect was called; the next field says how many of the next calls fail.
     pub(in crate::engine) inspected: Mutex<usize>,
     pub(in crate::engine) inspect_errors: Mutex<usize>,
-    /// Inspect waits here for a permit.
+    /// The gate that inspect waits at for a permit.
     pub(in crate::engine) inspect_gate: Gate,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
     pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
-    /// What list answers; otherwise an empty page.
+    /// The answers to list; without an answer, the page is empty.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
-    /// Commands wait here for a permit.
+    /// The gate that commands wait at for a permit.
     pub(super) gate: Gate,
     pub(super) changed: Notify,
 }
 
-/// What commands pass one by one: 100 if the test says nothing.
+/// A gate that commands pass one by one. It has 100 permits unless the test changes them.
 pub(in crate::engine) struct Gate(Semaphore);
 
 impl Default for Gate {
@@ -129,12 +129,12 @@ impl ScriptedStore {
         })
     }
 
-    /// Queues the first attempt; what it hears is up to the test.
+    /// A store that queues the first attempt; the test sends its news.
     pub(super) fn queueing() -> Arc<Self> {
         Self::answering(Ok(queued()))
     }
 
-    /// The next attempt that leaves the queue is answered so.
+    /// Sets the answer for the next attempt that leaves the queue.
     pub(super) fn answering_leave(
         self: Arc<Self>,
         answer: Result<Leaving, StoreError>,
@@ -143,7 +143,7 @@ impl ScriptedStore {
         self
     }
 
-    /// Tells the only attempt that waits.
+    /// Sends news to the last attempt.
     pub(super) fn tell(&self, news: News) {
         let attempts = self.attempts.lock();
         let Attempt { name, token, .. } = attempts.last().unwrap();
@@ -151,22 +151,22 @@ impl ScriptedStore {
         assert!(delivered, "nobody waits for news");
     }
 
-    /// From now on a renewal is never answered.
+    /// Makes all later renewals hang without an answer.
     pub(super) fn hang_renewals(&self) {
         self.renewals_hang.store(true, Ordering::Relaxed);
     }
 
-    /// From now on whoever renews panics.
+    /// Makes all later renewals panic.
     pub(super) fn panic_on_renewals(&self) {
         self.renewals_panic.store(true, Ordering::Relaxed);
     }
 
-    /// From now on a confirmation is answered so much later.
+    /// Delays all later confirmations by this time.
     pub(super) fn hang_confirmations(&self, late: Duration) {
         *self.confirm_takes.lock() = late;
     }
 
-    /// Nobody gets an answer until [`ScriptedStore::open_gate`].
+    /// Makes all commands wait until [`ScriptedStore::open_gate`] is called.
     pub(super) fn with_closed_gate(self: Arc<Self>) -> Arc<Self> {
         self.gate.forget_permits(100);
         self
@@ -374,24 +374,24 @@ impl Store for ScriptedStore {
     }
 }
 
-/// What the test says that is answered next.
+/// Takes the next scripted answer.
 fn next<T>(answers: &Mutex<VecDeque<T>>) -> Option<T> {
     answers.lock().pop_front()
 }
 
-/// How the names begin of locks at a part of the store that never answers what gives a lease back.
+/// The first characters of locks at a partition of the store that never answers a release.
 pub(super) const AWAY: &str = "away";
 
 fn is_away(name: &LockName) -> bool {
     name.as_str().starts_with(AWAY)
 }
 
-/// The TTL of every lease here.
+/// The TTL of every lease of the scripted store.
 pub(super) fn ttl() -> Ttl {
     Ttl::from_millis(30_000).unwrap()
 }
 
-/// How long the time of a scripted lease stands still, so that it is told as the test says.
+/// How long the time of a scripted lease stands still, so that the lease has the time left that the test says.
 const STANDS: Duration = Duration::from_hours(24);
 
 pub(in crate::engine) fn held() -> HeldLease {
@@ -484,14 +484,14 @@ pub(in crate::engine) fn name() -> LockName {
 
 pub(super) const KEY: Option<&str> = Some("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11");
 
-/// Lets every task that can run do so, and no time pass.
+/// Lets every task run that can, without time passing.
 pub(in crate::engine) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Starts a call whose caller stays until the handle is aborted, and lets it do what it can at once.
+/// Starts a call, and lets it do what it can at once. Its caller stays until the handle is aborted.
 pub(super) async fn start<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
@@ -504,7 +504,7 @@ pub(super) async fn start<T: Send + 'static>(
     caller
 }
 
-/// Starts an acquire in the same way.
+/// Starts an acquire, and lets it do what it can at once. Its caller stays until the handle is aborted.
 pub(super) async fn start_acquire(
     engine: &Engine,
     request: AcquireRequest,
@@ -512,26 +512,26 @@ pub(super) async fn start_acquire(
     start(engine.acquire_with_queued_hook(request, || {})).await
 }
 
-/// Checks which variant something is by how its text begins.
+/// Checks the variant of a value by the first characters of its `Debug` text.
 #[track_caller]
 pub(super) fn assert_is(it: &impl Debug, begin: &str) {
     let text = format!("{it:?}");
     assert!(text.starts_with(begin), "{text}");
 }
 
-/// Adopts a lease for somebody who may have it for ever.
+/// Adopts a lease for a caller that is always authorized.
 pub(super) async fn adopt(engine: &Engine, token: Token) -> Result<Hold, AdoptError> {
     engine.adopt(name(), token, Authorization::default()).await
 }
 
-/// A stream that has adopted a lease and told of it.
+/// A stream that has adopted a lease, and the grant that it announced.
 pub(super) async fn adopted(engine: &Engine, token: &Token) -> (Hold, Lease) {
     let mut hold = adopt(engine, token.clone()).await.unwrap();
     let lease = next_grant(&mut hold).await;
     (hold, lease)
 }
 
-/// The grant of which a stream tells next.
+/// The grant that a stream announces next.
 pub(super) async fn next_grant(hold: &mut Hold) -> Lease {
     match hold.next().await {
         Some(HoldEvent::Granted(lease)) => lease,
@@ -539,7 +539,7 @@ pub(super) async fn next_grant(hold: &mut Hold) -> Lease {
     }
 }
 
-/// How a stream ends, and how many renewals it tells of before.
+/// How a stream ends, and how many renewals it announces before.
 pub(super) async fn end_of(hold: &mut Hold) -> (HoldEnd, usize) {
     let mut renewals = 0;
     loop {
@@ -555,7 +555,7 @@ pub(super) async fn end_of(hold: &mut Hold) -> (HoldEnd, usize) {
     }
 }
 
-/// The same of a stream that loses its lease.
+/// Why a stream loses its lease, and how many renewals it announces before.
 pub(super) async fn loss_of(hold: &mut Hold) -> (LossReason, usize) {
     match end_of(hold).await {
         (HoldEnd::Lost(reason), renewals) => (reason, renewals),

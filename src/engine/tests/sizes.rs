@@ -1,5 +1,5 @@
-//! What those who wait cost: there may be ten thousand of them, and a future keeps twice what is moved
-//! into it. `benches/README.md` has the whole of it.
+//! The memory that waiters take: there may be ten thousand of them, and a future stores twice what is moved into it.
+//! See `benches/README.md`.
 
 use std::{future::pending, mem::size_of_val};
 

@@ -1,4 +1,4 @@
-//! What becomes of a grant whose caller is not there.
+//! Undelivered leases: grants whose caller has gone.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn leases_at_a_part_of_the_store_that_is_away_delay_none_at_another() {
     assert_eq!(*store.given_back.lock(), [token]);
 }
 
-/// The answer to who asks again after `granted`, of the lease that was granted to it.
+/// Makes the store answer a repeated request with the lease that was granted before.
 fn answered_again(store: &ScriptedStore, granted: &Granted) {
     let salt = store.attempts.lock()[0].idempotency.as_ref().unwrap().salt;
     let again = Acquisition::Replayed(granted.lease.held.clone(), salt);
@@ -98,7 +98,7 @@ async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
         salt,
         Duration::ZERO,
     ))));
-    // Its place was granted the lock while nobody waited there: this is the first who may hear of it.
+    // The attempt was granted the lock while its caller was away: this is the first answer.
     let collected = engine.acquire(request(KEY)).await.unwrap();
     let token = collected.lease.token.hash();
     drop(collected);
@@ -131,7 +131,7 @@ async fn a_grant_whose_caller_hung_up_while_the_store_was_thinking_is_given_back
 #[tokio::test(start_paused = true)]
 async fn an_attempt_is_given_back_unless_it_certainly_did_not_happen() {
     let not_done = Err(Unavailability::OutOfMemory.into());
-    // If the test says nothing of what acquire answers, the store panics half-way.
+    // Without a scripted answer to acquire, the store panics half-way.
     for (answer, expected, given_back) in [
         (Some(Err(unknown())), "Store(Indeterminate(", 1),
         (None, "Store(Indeterminate(", 1),
@@ -152,7 +152,7 @@ async fn giving_back_goes_on_until_the_store_has_answered() {
     store.give_back_errors.lock().extend(errors.flatten());
     let (engine, _lifecycle) = engine(&store);
     drop(engine.acquire(request(None)).await.unwrap());
-    // Forty tries, none more than two seconds after the one before.
+    // Forty retries, each at most two seconds after the one before.
     timeout(Duration::from_secs(81), store.until_given_back())
         .await
         .unwrap();
@@ -232,7 +232,7 @@ async fn stopping_gives_back_at_once_what_waited_for_its_grace_or_failed() {
 async fn who_is_refused_hears_it_when_what_was_taken_has_been_given_back() {
     for key in [None, KEY] {
         let held = Acquisition::Held(contention());
-        // With a key the last lock is asked for first, and then all in order.
+        // With a key the last lock is requested first, and then all locks in order.
         let (taken, commands) = if key.is_none() { (1, 3) } else { (2, 5) };
         let granted = || std::iter::repeat_n(granted(), taken);
         let rounds = std::iter::repeat_with(|| granted().chain([held.clone()]));

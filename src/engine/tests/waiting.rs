@@ -1,4 +1,4 @@
-//! What an attempt does while it stands in the queue.
+//! Attempts that wait in the queue.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// An engine on a store that queues the first attempt and answers so when the attempt leaves.
+/// An engine on a store that queues the first attempt, and gives this answer when the attempt leaves.
 fn leaving(answer: Result<Leaving, StoreError>) -> (std::sync::Arc<ScriptedStore>, Engine) {
     engine_on(ScriptedStore::queueing().answering_leave(answer))
 }
 
-/// A place that has been in the queue for so long.
+/// A position that has been in the queue for this long.
 fn waited(waited: Duration) -> Acquisition {
     Acquisition::Queued(QueuePosition {
         ahead: 2,
@@ -87,14 +87,14 @@ async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
             }
             other => panic!("{other:?}"),
         }
-        // The request before it was refused once, and counted.
+        // The refusal of the earlier request was counted already.
         assert_eq!(engine.0.metrics.totals().acquires.held, 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_an_idempotency_key_no_wait_goes_on() {
-    // The clock of the store went faster.
+    // The clock of the store runs faster.
     let place = waited(Duration::from_millis(1));
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(place)));
     let refused = engine.acquire(waiting_request(None)).await.unwrap_err();
@@ -129,7 +129,7 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
         let token = store.attempts.lock()[0].token;
         sleep(GRACE / 2).await;
         assert_eq!(store.parking.contains(&token), kept);
-        // It is no waiter beside the place that its caller is counted for.
+        // The parked attempt does not count as a waiter: its caller's position counts already.
         let reserved = &engine.0.reserved_positions;
         assert_eq!(reserved.total_with(store.parking.len()), 0);
         sleep(GRACE).await;
@@ -161,7 +161,7 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     engine.reserve_position(key, None);
     assert_eq!(counted(), 1);
     assert!(has_room(2) && !has_room(1));
-    // It is asked for again: what it is granted in between has somebody to hear of it all the same.
+    // The request is repeated. The old attempt stays parked, so that a lease it is granted in between is not lost.
     engine.resume_position(&key);
     assert_eq!(counted(), 0);
     assert!(has_room(1), "a position that is parked only does not count");
@@ -212,7 +212,7 @@ async fn one_that_was_queued_and_cannot_ask_again_is_given_back() {
             let AcquireError::Store(told) = caller.await.unwrap().unwrap_err() else {
                 panic!("the store gave no answer");
             };
-            // It may be granted the lock after all, until it has been given back.
+            // The attempt may be granted the lock after all, until it has been released.
             let is_unknown = matches!(told, StoreError::Indeterminate(_));
             assert_eq!(is_unknown, unknown, "{told:?}");
             sleep(GRACE).await;
@@ -248,7 +248,7 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_leaves_the_queue_at_once_whatever_is_told_then() {
-    // Which of two things that happened is seen first must not be a matter of chance.
+    // Many turns: which of two simultaneous events the attempt sees first must not be chance.
     for turn in 0..150 {
         let (store, engine) = engine_on(ScriptedStore::queueing());
         start_acquire(&engine, waiting_request(KEY)).await.abort();
@@ -315,7 +315,7 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
         let caller = start_acquire(&engine, waiting_request(KEY)).await;
         let store = store.with_closed_gate();
         if is_leaving {
-            // It is about to leave, and by the time it does nobody has its place any more.
+            // The attempt is about to leave the queue when the newer request takes over its position.
             sleep(WAIT + Duration::from_millis(1)).await;
         }
         store.tell(News::Superseded);
