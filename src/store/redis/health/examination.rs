@@ -27,7 +27,7 @@ use super::{
     probe::{Permission, Probed},
 };
 
-/// Examines servers. It has the settings and the state that an examination needs.
+/// Examines servers: the settings and the state that an examination needs.
 pub(crate) struct Examiner {
     pub(crate) dispatch: Arc<Dispatch>,
     pub(crate) probe: Script,

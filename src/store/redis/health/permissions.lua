@@ -1,7 +1,7 @@
 -- Tries which commands the user is allowed to run. The script that imports this part names `probe`, a key that belongs
 -- to no lock and is deleted before the script ends, and `channel`, a channel that belongs to no lock.
 
--- Why a command was refused, or nothing.
+-- Runs a command, and answers the error with which Redis refused it, or an empty text.
 local function refusal(command)
   local answer = redis.pcall(unpack(command))
   return type(answer) == 'table' and answer.err or ''

@@ -134,7 +134,8 @@ mod tests {
 
     use super::{super::super::client::text, *};
 
-    /// The missing commands that a probe with these errors finds: those of scripts, and those that only a list needs.
+    /// The commands that are missing according to a probe with these errors: those of scripts, and those that only a
+    /// list needs.
     fn missing(errors: &[(&str, &str)]) -> [Vec<String>; 2] {
         let mut reply = vec![text("probe"), text("key"), Value::Int(1), Value::Int(2)];
         reply.push(text(""));

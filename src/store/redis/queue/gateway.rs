@@ -61,11 +61,12 @@ pub(crate) struct RedisGateway {
     slots: Mutex<HashMap<Slot, Instant>>,
     /// When an acquire last announced in a slot that this gateway is alive.
     announced: Mutex<HashMap<Slot, Instant>>,
-    /// Attempts without a caller, which must be given back.
+    /// Attempts without a caller, whose grants and positions must be released.
     orphans: mpsc::Sender<OrphanedAttempt>,
     /// Attempts that ended lately, of which a server that takes over may not know the end.
     pub(crate) departures: Departures,
-    /// How many messages to other gateways could not be published. Each delays a waiter by up to two seconds.
+    /// How many messages to other gateways could not be published. Each lost message delays a waiter by up to two
+    /// seconds.
     pub(crate) unsent: AtomicU64,
 }
 
@@ -268,7 +269,7 @@ impl RedisGateway {
         let _delivered = self.parking.deliver(name, token, News::Superseded);
     }
 
-    /// Gives back again the attempts that ended lately, because another server has these locks now, or the same server
+    /// Releases again the attempts that ended lately, because another server has these locks now, or the same server
     /// with older data.
     pub(crate) fn repeat_departures(&self, concerned: impl Fn(&LockName) -> bool) {
         let mut departed = self.departures.remembered(concerned);
@@ -282,7 +283,7 @@ impl RedisGateway {
         }
     }
 
-    /// Delivers a grant to the attempt that waits for it here. If no such attempt waits, the grant is given back.
+    /// Delivers a grant to the attempt that waits for it here. If no such attempt waits, the grant is released.
     fn deliver_grant(&self, name: &LockName, token: TokenHash, fence: FencingToken, granted: News) {
         if self.parking.deliver(name, &token, granted) {
             return;
@@ -306,16 +307,16 @@ impl RedisGateway {
 #[derive(Debug, Default)]
 pub(crate) struct Departures(Mutex<VecDeque<(Instant, OrphanedAttempt)>>);
 
-/// How many attempts are remembered, at most: all of them are given back together when another server takes over.
+/// How many attempts are remembered, at most: all are released together when another server takes over.
 const MAX_REMEMBERED: usize = BACKLOG / 2;
-/// How long an attempt is remembered: much longer than replicas and disks are behind. A grant to an older attempt is
-/// given back when the lock is handed to it.
+/// How long an attempt is remembered: much longer than replicas and disks are behind. The grant of an older attempt is
+/// released only when the lock is handed to the attempt.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 // === impl Departures ===
 
 impl Departures {
-    /// Remembers an attempt that has ended, and what must be given back of it on another server.
+    /// Remembers an attempt that has ended, and what must be released of it on another server.
     pub(crate) fn add(&self, name: &LockName, token: TokenHash, kind: OrphanKind) {
         let attempt = OrphanedAttempt {
             name: name.clone(),

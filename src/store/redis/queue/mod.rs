@@ -1,4 +1,4 @@
-//! The queues in Redis as this gateway sees them: who waits here, what scripts and messages tell, and what is due when.
+//! The queues in Redis as this gateway sees them: its waiters, the news of scripts and messages, and timers.
 //!
 //! An attempt enters `Parking` *before* it is sent, because a message about it may overtake the reply. Its task then
 //! sleeps until a message arrives (granted, granted provisionally, superseded, forgotten). It leaves the queue when its

@@ -492,8 +492,8 @@ impl TimerActions for RedisContext {
         self.dispatch.topology.partition(Slot::of_name(name))
     }
 
-    /// Passes a lock on if its lease has ended. It does so even if no waiter is left here, because gateways with other
-    /// waiters may not know when the lease ends.
+    /// Passes a lock on if its lease has ended, even if no waiter is left here: gateways with other waiters may not
+    /// know when the lease ends.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let awaited = self.gateway.parking.has_waiters(&name);
@@ -526,8 +526,8 @@ impl TimerActions for RedisContext {
         })
     }
 
-    /// Gives back an orphaned attempt. Answers the attempt if the store could not be reached, because it may still hold
-    /// the lock.
+    /// Releases what an orphaned attempt holds. Answers the attempt if the store could not be reached, because the
+    /// attempt may still hold the lock.
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>> {
         Box::pin(async move {
             let OrphanedAttempt { name, token, kind } = &orphan;

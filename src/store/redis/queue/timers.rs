@@ -1,5 +1,5 @@
 //! Timers for locks with a waiter here, which fire when the lease ends, and for kept positions, which fire when they
-//! must be given up; and the queue of attempts to give back.
+//! must be given up; and the releases of orphaned attempts.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -28,13 +28,13 @@ pub(crate) struct OrphanedAttempt {
     pub(crate) kind: OrphanKind,
 }
 
-/// What an orphaned attempt may hold that must be given back.
+/// Which grant or position of an orphaned attempt must be released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OrphanKind {
     /// The grant with this fence. If the attempt received the grant in another way, it keeps the grant.
     Grant(FencingToken),
-    /// The attempt has ended, and another server has taken over since. Given back are its position in the queue there,
-    /// or the grant with this fence, which this keeper may have adopted.
+    /// The attempt has ended, and another server has taken over since. Its position in the queue there must be
+    /// released, or the grant with this fence, which this keeper may have adopted.
     Departed(Option<FencingToken>, Option<KeeperId>),
 }
 
@@ -51,8 +51,8 @@ struct Schedule<K> {
     due: HashMap<K, Instant>,
 }
 
-/// How many orphaned attempts may wait to be given back (the TTL ends any more of them), and how many kept positions
-/// have timers.
+/// How many orphaned attempts may wait for their release (the leases of more attempts end with their TTL), and how many
+/// kept positions have timers.
 pub(crate) const BACKLOG: usize = 16_384;
 /// Added to each timer, because Redis counts in milliseconds and deletes a key only after its expiry has passed.
 const MARGIN: Duration = Duration::from_millis(2);
@@ -145,7 +145,7 @@ pub(crate) struct DueEvents<'a> {
     pub(crate) ends: &'a Timers<LockName>,
     /// Ends of kept positions.
     pub(crate) kept: &'a Timers<(LockName, TokenHash)>,
-    /// Orphaned attempts to give back.
+    /// Orphaned attempts, whose grants and positions must be released.
     pub(crate) orphans: mpsc::Receiver<OrphanedAttempt>,
 }
 
@@ -157,20 +157,20 @@ pub(crate) trait TimerActions: Sync {
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
     /// Gives up a kept position.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
-    /// Gives back an orphaned attempt. Answers the attempt if that must be tried again.
+    /// Releases what an orphaned attempt holds. Answers the attempt if the release must be tried again.
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>>;
 }
 
 /// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, and too few to
 /// delay callers after an outage.
 const PASSING_ON: usize = 64;
-/// How many commands that give back orphaned attempts are under way at once at each server. They are as urgent as
-/// passing locks on, because they free unused locks.
+/// How many releases of orphaned attempts are under way at once at each server. A release is as urgent as passing a
+/// lock on, because it frees an unused lock.
 const GIVING_BACK: usize = 64;
 /// How many commands that give up kept positions are under way at once at each server. The limit is low and separate:
 /// many fall due together, and no caller waits for them.
 const LAPSING: usize = 16;
-/// Pause before a failed give-back is repeated: the first pause and the longest.
+/// Pause before a failed release is repeated: the first pause and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Runs the actions of due timers and orphaned attempts, until it is dropped.
@@ -179,7 +179,7 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
         due.ends.begin(&name);
         actions.advance(name)
     });
-    // Answers an attempt that could not be given back, and the pause before the next try.
+    // Answers an attempt that could not be released, and the pause before the next try.
     let mut giving_back = PartitionedCommands::new(GIVING_BACK, |(orphan, pause)| {
         async move { Some((actions.give_back(orphan).await?, pause)) }.boxed()
     });

@@ -2,7 +2,7 @@
 -- attempt, if it waits.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 --   Also used, with names made from the first: `wait` (list: the ids of the waiters), `of:ID` (string: the ticket of an
 --   attempt, or a letter that says how the attempt ended), `key:HASH` (string: the attempt or lease of an idempotency
@@ -11,7 +11,7 @@
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
---   3  what the lease is granted with: TTL, hold limit, .. as `records/packed.rs` packs it
+--   3  the terms of the lease: TTL, hold limit, .. as `records/packed.rs` packs them
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
 --   6  empty or nothing: exclusive, does not wait, and no earlier copy of this command may arrive. Else one byte each
@@ -32,7 +32,7 @@
 --   superseded ARGV 1: news                   a newer request with the same key has the position or keeps the lease;
 --                                             or the attempt has left, and its position is kept
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
---   clock ARGV 1: news, seconds               the time is impossible
+--   clock ARGV 1: news, seconds               no fence can be made from the time
 --   counter ARGV 1: news                      the fence counter is no number
 -- Replay
 --   The attempt that holds the lock is answered its lease again, a queued attempt its position. An attempt is

@@ -2,7 +2,7 @@
 -- Advance: passes a free lock to the head of its queue, and a shared lock to the waiters that may share it.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
@@ -11,7 +11,7 @@
 --   passed KEYS 1: news                          the lock was free and passed to a waiter, or dead tickets are left
 --   idle KEYS 1: news                            the lock is free, and no living waiter is queued
 --   exhausted KEYS 1: news                       all fences are used up
---   clock KEYS 1: news, seconds                  the time is impossible
+--   clock KEYS 1: news, seconds                  no fence can be made from the time
 --   counter KEYS 1: news                         the fence counter is no number
 -- Replay
 --   Does nothing more: the lock is held by then.

@@ -2,7 +2,7 @@
 -- Ask: asks the holder of a lease to release it in time, and makes the lease end soon after that time at the latest.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
 -- ARGV
 --   1  the fence of the lease to be released, in 16 digits; for all leases that share the lock, the highest fence
@@ -14,7 +14,8 @@
 --   asked KEYS 1: news
 --   changed KEYS 1: news  another lease or value holds the lock, or nothing does
 -- Replay
---   Asks again. A request whose end is not the earliest changes nothing, and none makes a lease last longer.
+--   Asks again. A request that is due later than the stored one changes nothing, and no request makes a lease last
+--   longer.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster

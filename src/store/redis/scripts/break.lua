@@ -2,7 +2,7 @@
 -- Break: ends the lease or foreign value that holds the lock, if it is the expected one, and passes the lock on.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  a nonce, which is the identity of this break

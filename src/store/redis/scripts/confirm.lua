@@ -2,7 +2,7 @@
 -- Confirm: turns a provisional grant into a lease of the attempt, for its full TTL.
 --
 -- KEYS
---   1  lock     string: the lease, or what a foreign client has written
+--   1  lock     string: the lease, or a foreign value
 --   2  gateway  string: the liveness key of this gateway
 --   4  slots    bitmap: only for a shared lock while its slot is being moved; 2 and 3 are then `shared` and `leases`
 --   While the slot is being moved only key 1 is given, or these four.

@@ -3,7 +3,7 @@
 -- holds nothing, and passes the lock on.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token

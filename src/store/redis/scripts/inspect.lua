@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Inspect: shows who holds the lock and who waits for it.
+-- Inspect: shows the holder and the waiters of a lock.
 --
 -- KEYS
---   1  lock  string: the lease, or what a foreign client has written
+--   1  lock  string: the lease, or a foreign value
 --   2  wait  list: the ids of the waiters
 -- ARGV
 --   1  how many waiters are shown
 -- Reply
 --   shown KEYS 1: queue (first line of each ticket ..), time, contention ..
 -- Replay
---   Looks again.
+--   Reads the lock again.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster

@@ -2,7 +2,7 @@
 -- Lapse: removes a kept position from the queue after its caller has not come back in time.
 --
 -- KEYS
---   1  lock  string: the lease, or what a foreign client has written; names the other keys of the lock
+--   1  lock  string: the lease, or a foreign value; names the other keys of the lock
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  the id of the gateway that kept the position: if this server missed that, the ticket still has this gateway

@@ -99,8 +99,8 @@ impl LockScripts<'_> {
 // Looks at the holder of the lock, and ends exactly that lease or value. So a copy of the command breaks nothing else,
 // and the answer is known from the look even if the reply was lost.
 
-/// How often the break looks again after the lock passed on between the look and the break. Each repetition needs the
-/// lock to pass on within one round trip.
+/// How often a break reads the holder again after the lock passed on between the read and the break, which must happen
+/// within one round trip each time.
 const LOOKS: usize = 32;
 
 /// The leases or the foreign value that a script ends.
@@ -119,7 +119,7 @@ enum NotEnded {
     NotHeld,
     HolderChanged(Holder),
     Ambiguous(SharedHolders),
-    /// A foreign client cannot be asked to release the lock.
+    /// The holder is a foreign client, which cannot be asked to release the lock.
     Foreign(Holder),
 }
 
@@ -259,7 +259,7 @@ impl LockScripts<'_> {
     }
 }
 
-/// Which part of the holder is the target, or why nothing is ended.
+/// Chooses the target among the leases of the holder, or answers why there is none.
 fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, Holder), NotEnded> {
     match (holder, target) {
         (Holder::Lease(lease), target)

@@ -2,7 +2,7 @@
 -- Leave: takes an attempt out of the queue, or keeps its position for a later request with the same idempotency key.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token

@@ -2,7 +2,7 @@
 -- List: shows the holder of a lock that a scan has found.
 --
 -- KEYS
---   1  lock  string: the lease, or what a foreign client has written
+--   1  lock  string: the lease, or a foreign value
 -- ARGV
 --   1  how many leases of a shared lock are shown
 --   2  to show only one lease, its fence in 16 digits, if that lease exists; else nothing
@@ -13,7 +13,7 @@
 --   odd KEYS 1: remaining TTL in ms            a key of another type
 --   free KEYS 1:
 -- Replay
---   Looks again.
+--   Reads the lock again.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster

@@ -33,7 +33,7 @@ pub(in crate::store::redis) struct RedisContext {
     pub(in crate::store::redis) closing: CancellationToken,
 }
 
-/// One lock, on which a request runs scripts.
+/// The scripts of one lock, with the deadline of the request that runs them.
 pub(in crate::store::redis) struct LockScripts<'a> {
     pub(in crate::store::redis) context: &'a RedisContext,
     pub(in crate::store::redis) keys: Keys,

@@ -2,7 +2,7 @@
 -- Renew: restarts the TTL of a living lease, and never makes the lease end earlier.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
 --   4  slots  bitmap: only for a shared lock while its slot is being moved; 2 and 3 are then `shared` and `leases`
 --   While the slot is being moved only key 1 is given, or these four.

@@ -26,6 +26,7 @@ local function is_alive(gateway, granted)
   return known[gateway]
 end
 
+-- Whether a ticket has a live waiter: the ticket is queued, its wait is not over, and its gateway is alive.
 -- Whether somebody still stands there, or may come back to it.
 local function lives(body, us, granted)
   return is_queued(body) and ticket_ends(body) > us
