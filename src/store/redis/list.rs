@@ -61,7 +61,7 @@ impl RedisListing<'_> {
     pub(crate) async fn page(&self) -> Result<Page, StoreError> {
         let topology = &self.context.dispatch.topology;
         topology.wait_until_known().await;
-        // Takes room at one server, which stands for all servers, because each has the same number of places.
+        // Takes room for a request at one server, which stands for all servers, because all have equal room.
         let shard = topology.pubsub_shard()?;
         let _room = shard.asking.within(Duration::ZERO).await?;
         self.scan(&topology.shards_by_slot()?).await

@@ -75,8 +75,8 @@ impl<'a> Record<'a> {
         let ttl = Ttl::from_millis(number(self.text, const { LEASE.place("ttl") })?).ok()?;
         let mut expires_in = Duration::from_millis(ends.saturating_sub(now));
         if let b'p' | b'k' = self.byte(const { LEASE.place("state") }) {
-            // A provisional lease ends when its time to be confirmed is over. After the confirmation it lasts its TTL,
-            // which may end sooner.
+            // The end of a provisional lease is the end of its time to be confirmed. After the confirmation the lease
+            // lasts its TTL, so the shorter time is shown.
             expires_in = expires_in.min(ttl.duration());
         }
         let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));

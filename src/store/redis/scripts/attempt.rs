@@ -278,7 +278,7 @@ impl LockScripts<'_> {
         Ok(outcome)
     }
 
-    /// Remembers that an attempt has ended, so that its remains can be released at a server that takes over.
+    /// Remembers that an attempt has ended, so that its grant or position can be released at a server that takes over.
     fn note_departed(&self, token: &TokenHash, kind: OrphanKind) {
         let departures = &self.context.gateway.departures;
         departures.add(self.keys.name(), *token, kind);

@@ -1,7 +1,7 @@
 -- Computes and sets how long a grant lasts. The script that imports this part names the key `lock` and `name`.
 
--- How long a lease may last from now, in ms: its TTL, but not beyond its hold limit or beyond the time of a release
--- request.
+-- How long a lease may last from now, in ms: its TTL, but not beyond its hold limit or beyond the end that a release
+-- request sets.
 local function time_left(held, since, us, ttl)
   local limit = tonumber(lease_hold_limit(held)) or 0
   local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)

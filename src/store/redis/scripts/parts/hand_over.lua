@@ -35,7 +35,7 @@ local function bury(id, body)
   end
 end
 
--- Whether a ticket still owns its idempotency key. A ticket without a key counts as its owner.
+-- Whether the idempotency key of a ticket still leads to this ticket. Also true for a ticket without a key.
 local function owns_key(id, body)
   return not ticket_keyed_is(body, '1') or select(2, key_of(body)) == 'q' .. id
 end
