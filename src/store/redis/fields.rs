@@ -1,8 +1,8 @@
-//! Fields of the texts that the scripts store or are sent, and the calls by which the scripts name them.
+//! Fields of stored records and of script arguments, and the calls with which scripts name these fields.
 //!
-//! A layout declares name and width of each field. Rust takes the place of a field from it, and so do the scripts: the
-//! calls below are replaced when a script is composed, so that it costs no more than the numbers would. `R` is the name
-//! of the layout, `F` and `G` are fields, `x` is a name, `ARGV[n]` or a quoted text.
+//! A layout declares the name and the width of each field. Rust and the scripts take the position of a field from it:
+//! the calls below are replaced when a script is composed, so that they cost no more than numbers would. `R` is the
+//! name of the layout, `F` and `G` are fields, `x` is a name, `ARGV[n]` or a quoted text.
 //!
 //! | call | becomes |
 //! |---|---|
@@ -15,10 +15,10 @@
 
 use std::ops::Range;
 
-/// Name and width in bytes.
+/// Name and width in bytes of a field.
 pub(super) type Field = (&'static str, usize);
 
-/// The fields at the beginning of a text, in groups that several layouts share.
+/// The fields at the beginning of a text, in groups that several layouts may share.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) name: &'static str,
@@ -37,7 +37,7 @@ const fn is_same(left: &str, right: &str) -> bool {
 // === impl Layout ===
 
 impl Layout {
-    /// Where a field is, counted from 0. A name that is not declared stops the build if this is called in a constant.
+    /// The byte range of a field, counted from 0. If this is called in a constant, an undeclared name stops the build.
     pub(super) const fn place(&self, name: &str) -> Range<usize> {
         let (mut from, mut group) = (0, 0);
         while group < self.groups.len() {
@@ -55,7 +55,7 @@ impl Layout {
         panic!("the layout has no such field")
     }
 
-    /// What takes the place of a call of this layout.
+    /// The Lua text that replaces a call of this layout.
     fn inlined(&self, call: &str, arguments: &str) -> String {
         let words = arguments.split([' ', ',', '=', '{', '}']);
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
@@ -105,13 +105,13 @@ impl Layout {
     }
 }
 
-/// A part of a text, to its end if there is no other. Lua counts from 1.
+/// A `string.sub` from one byte to another, or to the end. Lua counts from 1.
 fn part(text: &str, from: usize, to: Option<usize>) -> String {
     let to = to.map_or(String::new(), |to| format!(", {to}"));
     format!("string.sub({}, {}{to})", name(text), from + 1)
 }
 
-/// An argument that may be evaluated several times: a name, an element of a table, or a quoted text.
+/// Checks that an argument may be evaluated several times: a name, an element of a table, or a quoted text.
 fn name(argument: &str) -> &str {
     let is_quoted = argument.len() > 2 && argument.starts_with('\'') && argument.ends_with('\'');
     let is_name = argument.chars().all(|c| is_in_word(c) || "[]".contains(c));
@@ -129,14 +129,14 @@ fn is_in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// A number in digits.
+/// The number in a field of decimal digits.
 pub(super) fn number(text: &str, place: Range<usize>) -> Option<u64> {
     let digits = text.get(place)?;
     let all = digits.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| digits.parse().ok()).flatten()
 }
 
-/// Puts the places of fields in the place of the calls that name them.
+/// Replaces the calls that name fields by the positions of the fields.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! Messages between gateways: where they are published, what every gateway receives, and for how long other gateways want
-//! to hear the news of this one.
+//! Messages between gateways: their channels, the subscription of each gateway, and requests of gateways for the news
+//! of others.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -22,20 +22,20 @@ use super::{
 
 /// The channels by which all gateways of one database send messages to each other.
 ///
-/// Channels belong to a server and not to a database, so each database has names of its own: whoever uses
-/// another one has other locks, and is told nothing of these.
+/// A channel belongs to a server and not to a database. So each database has its own channel names, because gateways on
+/// another database have other locks and must not receive these messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Channels {
-    /// For messages to all gateways. In scripts stands that of the first database, and is replaced.
+    /// Channel for messages to all gateways. Scripts are written with the name of database 0, which is replaced.
     pub(crate) all: String,
-    /// For events, to those gateways at which somebody listens.
+    /// Channel for events, to which gateways with event listeners subscribe.
     pub(crate) news: String,
 }
 
 // === impl Channels ===
 
 impl Channels {
-    /// Those of a database, by its number.
+    /// The channels of a database, by its number.
     pub(crate) fn of(database: u16) -> Self {
         let of_it = match database {
             0 => String::new(),
@@ -50,24 +50,25 @@ impl Channels {
 
 // === News ===
 
-/// What other gateways have asked, until somebody looks at it.
+/// Requests of other gateways for the news of this one, until `next` takes them; and the request of this gateway for
+/// their news.
 #[derive(Debug, Default)]
 pub(crate) struct NewsWanted {
     lasts: Mutex<Option<Duration>>,
     asked: Notify,
-    /// Until when this gateway has asked itself.
+    /// Until when this gateway has requested news of the others.
     ours: Mutex<Option<Instant>>,
     newcomer: Notify,
 }
 
-/// Nobody asks for longer, whatever a message says: whoever asks, asks again.
+/// Longest time of a request, whatever a message says. A gateway repeats its request.
 const LONGEST: Duration = Duration::from_mins(1);
 
 // === impl NewsWanted ===
 
 impl NewsWanted {
-    /// Takes in what a gateway has asked: its id, and for how long in milliseconds. What this one
-    /// has asked itself comes back to it, and is no reason to send anything.
+    /// Records the request of a gateway: its id, and the time in milliseconds. The gateway also receives its own
+    /// request, which must not make it send news.
     pub(crate) fn note_request(&self, asked: &str, me: &GatewayId) {
         let mut words = asked.split(' ');
         let (id, lasts) = (words.next(), words.next().map(str::parse));
@@ -79,20 +80,21 @@ impl NewsWanted {
         }
     }
 
-    /// Takes in that a gateway with this id has come. It was not there when this one asked.
+    /// Records that a gateway has started to listen. It has missed the earlier request of this gateway.
     pub(crate) fn note_newcomer(&self, id: &str, me: &GatewayId) {
         if id != me.as_str() {
             self.newcomer.notify_one();
         }
     }
 
-    /// This gateway asks all others for so long.
+    /// Records that this gateway requests news of all others for so long.
     pub(crate) fn ask(&self, lasts: Duration) {
         let until = Instant::now() + lasts.min(LONGEST);
         *self.ours.lock() = Some(until);
     }
 
-    /// Ends when a gateway has come that does not know yet that this one wants news, with for how long.
+    /// Waits until a new gateway listens that does not know that this gateway wants news. Answers for how much longer
+    /// it wants news.
     pub(crate) async fn newcomer(&self) -> Duration {
         loop {
             self.newcomer.notified().await;
@@ -104,7 +106,7 @@ impl NewsWanted {
         }
     }
 
-    /// Ends when something was asked since the last call.
+    /// Waits for the next request of another gateway, and answers for how long it wants news.
     pub(crate) async fn next(&self) -> Duration {
         loop {
             if let Some(lasts) = self.lasts.lock().take() {
@@ -115,11 +117,9 @@ impl NewsWanted {
     }
 }
 
-// === Subscription ===
-//
-// Listens to the messages of other gateways, on a connection of its own that comes back by itself.
+// Listens to the messages of other gateways, on a separate connection that reconnects automatically.
 
-/// Hands on what is published for this gateway, or for all.
+/// Subscribes to the messages for this gateway and for all gateways, and passes them on.
 pub(crate) struct Subscription {
     pub(crate) id: GatewayId,
     pub(crate) channels: Channels,
@@ -127,24 +127,24 @@ pub(crate) struct Subscription {
     pub(crate) dispatch: Arc<Dispatch>,
 }
 
-/// What is handed on.
+/// An event of the subscription.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Heard<'a> {
-    /// A connection has been made. Messages may have been missed before.
+    /// The subscription is connected. Messages may have been missed before.
     Connected,
-    /// A message that is not about who wants news.
+    /// A message, except for requests for news and for new gateways, which are handled here.
     Message(&'a str),
     /// The connection is lost.
     Disconnected,
 }
 
-/// How soon a server is asked again that refuses the user the channel.
+/// Pause before the next try if the server refuses the user the channel.
 const REFUSED: Duration = Duration::from_secs(5);
 
 // === impl Subscription ===
 
 impl Subscription {
-    /// Listens for ever.
+    /// Listens until it is dropped.
     pub(crate) async fn listen(self, hand_on: impl Fn(Heard<'_>) + Send + Sync) {
         let channel = self.id.channel();
         let mut pauses = Pauses::new();
@@ -171,14 +171,14 @@ impl Subscription {
                     self.note(Some(why));
                     REFUSED
                 }
-                // The server is away, which the other connections find out and tell.
+                // The server is unavailable, which other connections find and report.
                 Err(_) => pauses.next(),
             };
             sleep(pause).await;
         }
     }
 
-    /// Reads messages until the connection is lost, or the server given up.
+    /// Reads messages until the connection is lost, or the gateway stops using the server.
     async fn read_messages(
         &self,
         pubsub: PubSubConnection,
@@ -202,8 +202,8 @@ impl Subscription {
         }
     }
 
-    /// Announces that this gateway receives messages from now on, and answers others that announce it. Those
-    /// who ask for news ask again every few seconds, so that a lost message is repeated.
+    /// Announces that this gateway now receives messages, and repeats its own request for news to gateways that
+    /// announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
     async fn announce(&self) {
         let id = &self.id;
         self.publish_to_all(&format!("come {}", id.as_str())).await;

@@ -6,14 +6,14 @@ use crate::lock::{LockName, NamePrefix, Token, TokenHash};
 
 use super::{Slot, SlotTags};
 
-/// The id of one run of a gateway. Whoever knows it, and may publish, can wake its waiters.
+/// The random id of one run of a gateway. Anyone who knows the id and may publish can wake the waiters of the gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayId(Box<str>);
 
-/// How many hexadecimal digits an id has. It is sent with every command.
+/// How many hexadecimal digits an id has: few, because the id is sent with every command.
 const LENGTH: usize = 16;
 
-/// The keys of one lock, in one text.
+/// The keys of one lock, in one string.
 #[derive(Debug)]
 pub(super) struct Keys {
     name: LockName,
@@ -25,12 +25,12 @@ pub(super) struct Keys {
 // === impl Keys ===
 
 impl Keys {
-    /// A key of no lock, since no lock has an empty name; also a channel of no lock.
+    /// A key of no lock, because no lock has an empty name; also a channel of no lock.
     pub(super) const PROBE: &str = "lg:{}:probe";
-    /// What is written to find out which replicas have all that was written before.
+    /// The replication marker: a replica that has it has all earlier writes.
     pub(super) const MARKER: &str = "lg:{}:marker";
-    /// A key of a slot, and of no lock: `probe` and `marker` are [`Keys::PROBE`] and [`Keys::MARKER`] on the server of a
-    /// cluster that has this slot.
+    /// A key of a slot, and of no lock: the kinds `probe` and `marker` are [`Keys::PROBE`] and [`Keys::MARKER`] for the
+    /// server of a cluster that has this slot.
     pub(super) fn in_slot(slot: Slot, tags: &SlotTags, kind: &str) -> String {
         format!("lg:{{{}}}:{kind}", tags.of(slot))
     }
@@ -62,67 +62,66 @@ impl Keys {
         }
     }
 
-    /// A key of the slot that never exists. Whoever names it beside one that does is refused as long as
-    /// the slot is being moved, because the two are not in one place then.
+    /// A key of the slot that never exists. While the slot is being moved, a script that names this key and an existing
+    /// key is refused, because no server has both.
     pub(super) fn absent(&self) -> String {
         let tag = self.fence().strip_suffix("}:fence");
         format!("{}}}:absent", tag.expect("a counter is called so"))
     }
 
-    /// A pattern for the locks whose names begin so. No name holds a character that means something
-    /// in a pattern.
+    /// A pattern for the locks whose names begin with a prefix. Names contain no character with a meaning in patterns.
     pub(super) fn pattern(prefix: &NamePrefix) -> String {
         format!("lg:{{{}*}}:lock", prefix.as_str())
     }
 
-    /// The name of the lock that this is the key of. A pattern also finds keys that are of no lock.
+    /// The name of the lock to which a `:lock` key belongs; `None` for other keys, which a pattern also finds.
     pub(super) fn name_in(key: &[u8]) -> Option<LockName> {
         let name = key.strip_prefix(b"lg:{")?.strip_suffix(b"}:lock")?;
         LockName::new(std::str::from_utf8(name).ok()?).ok()
     }
 
-    /// The key that says in a slot that a gateway is alive.
+    /// The liveness key of a gateway in a slot.
     pub(super) fn of_gateway(slot: Slot, tags: &SlotTags, gateway: &GatewayId) -> String {
         Self::in_slot(slot, tags, &format!("gw:{}", gateway.as_str()))
     }
 
-    /// The lock whose keys these are.
+    /// The name of the lock.
     pub(super) fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// The lease, or what a foreign client has written.
+    /// The key of the lease, or of the value of a foreign client.
     pub(super) fn lock(&self) -> &str {
         &self.text[..self.ends[0]]
     }
 
-    /// The fence counter of the slot.
+    /// The key of the fence counter of the slot.
     pub(super) fn fence(&self) -> &str {
         &self.text[self.ends[0]..self.ends[1]]
     }
 
-    /// The ids of those who wait, in their order.
+    /// The key of the queue: the ids of the waiters in order.
     pub(super) fn wait(&self) -> &str {
         &self.text[self.ends[1]..self.ends[2]]
     }
 
-    /// There as long as this gateway is alive.
+    /// The liveness key of this gateway, which exists while the gateway is alive.
     pub(super) fn gateway(&self) -> &str {
         &self.text[self.ends[2]..self.ends[3]]
     }
 
-    /// The ticket of an attempt, or what became of it.
+    /// The key of the ticket of an attempt, or of the letter that says how the attempt ended.
     pub(super) fn of_attempt(&self, token: &TokenHash) -> String {
         self.of_id(&format!("2{token}"))
     }
 
-    /// The same, by the id of the attempt or the nonce of a break.
+    /// The key of a ticket or letter, by the id of the attempt or the nonce of a break.
     pub(super) fn of_id(&self, id: &str) -> String {
         format!("lg:{{{}}}:of:{id}", self.name)
     }
 
-    /// One of the other keys of the name: `shared`, `leases` or `slots` of a lock that is shared, `info`, `ended` or
-    /// `wanted` at a node of a quorum.
+    /// Another key of the lock: `shared`, `leases` or `slots` of a shared lock; `info`, `ended` or `wanted` at a node
+    /// of a quorum.
     pub(super) fn of_name(&self, kind: &str) -> String {
         format!("lg:{{{}}}:{kind}", self.name)
     }
@@ -135,7 +134,7 @@ impl Keys {
 // === impl GatewayId ===
 
 impl GatewayId {
-    /// An id that no other gateway has, and that nobody guesses.
+    /// A new random id, which is unique and cannot be guessed.
     pub(crate) fn random() -> Self {
         let digits = Token::random().hash().to_string();
         Self(digits[..LENGTH].into())
@@ -145,12 +144,12 @@ impl GatewayId {
         &self.0
     }
 
-    /// Asks all gateways for their news.
+    /// The message that asks all gateways for their news.
     pub(crate) fn news_request(&self, lasts: Duration) -> String {
         format!("listening {} {}", self.0, lasts.as_millis())
     }
 
-    /// Where messages for this gateway are published.
+    /// The channel for messages to this gateway.
     pub(crate) fn channel(&self) -> String {
         format!("lg:gw:{}", self.0)
     }

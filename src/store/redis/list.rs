@@ -1,9 +1,9 @@
-//! Lists of locks: scans of the keys, and looks at what they find.
+//! Lists of locks: scans of the keys, and reads of the locks that they find.
 //!
 //! A list is a walk over all locks, and the gateway keeps nothing between pages. A page is a few `SCAN` steps over
-//! `lg:{PREFIX*}:lock`, at most 512 keys each, one master after the other. Pipelines of plain reads show what was found; foreign
-//! values and queues need a script. The cursor contains the position of `SCAN` and the node. It contains no name, and a checksum
-//! ties it to `prefix` and `owner`.
+//! `lg:{PREFIX*}:lock`, at most 512 keys each, one master after the other. Pipelines of plain reads show the locks that
+//! were found; foreign values and shared locks need a script. The cursor contains the position of `SCAN` and the node.
+//! The cursor contains no name, and a checksum ties it to `prefix` and `owner`.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -32,21 +32,22 @@ use super::{
     scripts::RedisContext,
 };
 
-/// What it takes to fill a page.
+/// Fills a page of a list.
 pub(crate) struct RedisListing<'a> {
     pub(crate) context: &'a RedisContext,
     pub(crate) query: &'a ListQuery,
 }
 
-/// How many steps a page may take, and for how long another may begin.
+/// How many `SCAN` steps a page may take, and how long after its start the last step may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_millis(250);
-/// Which part of a page may be left empty: to fill it might take a step for each lock.
+/// An eighth of a page may stay empty, because filling it might take a step for each lock.
 const SPARE: usize = 8;
 
-/// Where a walk through the locks of all servers is.
+/// The position of a walk through the locks of all servers.
 struct ScanWalk {
-    /// Which server of [`Topology::shards_by_slot`](super::super::client::topology::Topology::shards_by_slot).
+    /// The index of the server in
+    /// [`Topology::shards_by_slot`](super::super::client::topology::Topology::shards_by_slot).
     node: u16,
     /// The run of that server, if it is known.
     run: Option<u32>,
@@ -56,11 +57,11 @@ struct ScanWalk {
 // === impl RedisListing ===
 
 impl RedisListing<'_> {
-    /// As many locks as were asked for, or a few less.
+    /// A page with as many locks as were requested, or a few less.
     pub(crate) async fn page(&self) -> Result<Page, StoreError> {
         let topology = &self.context.dispatch.topology;
         topology.wait_until_known().await;
-        // All servers have room for as many; this one stands for them.
+        // Takes room for a request at one server, which stands for all servers, because all have equal room.
         let shard = topology.pubsub_shard()?;
         let _room = shard.asking.within(Duration::ZERO).await?;
         self.scan(&topology.shards_by_slot()?).await
@@ -87,7 +88,8 @@ impl RedisListing<'_> {
             let dispatch = &self.context.dispatch;
             let step = dispatch.scan(shard, walk.scan, &pattern, count).await?;
             if !walk.is_of(step.run) {
-                // What another run has answered means nothing to this one.
+                // The position of `SCAN` at another run of the server has no meaning for this run, so the walk begins
+                // again.
                 if taken >= STEPS {
                     let why = "the server changes again and again".to_owned();
                     return Err(Unavailability::Refused(why).into());
@@ -97,7 +99,7 @@ impl RedisListing<'_> {
             }
             walk.run = Some(step.run);
             let found = self.holders(shard, step.names).await?;
-            // What lies together cannot be scanned in parts: a page of its own may be too long by a few locks.
+            // Keys of one bucket are always scanned together, so a page of a single step may have a few locks too many.
             if found.len() <= wanted || (count == 1 && locks.is_empty()) {
                 looked_at += count;
                 locks.extend(found);
@@ -107,7 +109,7 @@ impl RedisListing<'_> {
             } else {
                 break;
             }
-            // Nothing has been shown, and the next page would begin with the same.
+            // An empty page would make the next page repeat the same step, so this page goes on.
             if fewer.is_some() && locks.is_empty() {
                 continue;
             }
@@ -141,12 +143,12 @@ impl From<Option<Cursor>> for ScanWalk {
 }
 
 impl ScanWalk {
-    /// Whether it can go on at this run of the server.
+    /// Whether the walk can continue at this run of the server.
     fn is_of(&self, run: u32) -> bool {
         self.scan == 0 || self.run.is_none_or(|known| known == run)
     }
 
-    /// The walk begins at a server.
+    /// Moves the walk to the beginning of a server.
     fn begin(&mut self, node: u16) {
         *self = Self {
             node,
@@ -154,7 +156,8 @@ impl ScanWalk {
         };
     }
 
-    /// All locks were shown up to there; `SCAN` answers 0 at the end of a server.
+    /// Moves the walk past the locks that were shown. `SCAN` answers 0 at the end of a server, and the walk goes to the
+    /// next server.
     fn go_on(&mut self, next: u64) {
         self.scan = next;
         if next == 0 {
@@ -173,29 +176,27 @@ impl ScanWalk {
     }
 }
 
-// === Reads ===
-//
-// Looks at locks that a scan has found, many with one batch of plain reads. A script for each lock would cost the server
-// several times as much. A lease is one text, which says until when it lasts, so that one read shows it as it is at an
-// instant. What is no lease of ours is left to `list.lua`.
+// Reads locks that a scan has found, many with one batch of plain reads, because a script for each lock would cost the
+// server several times as much. A lease is one text with its end, so that one read shows the lease at an instant. Locks
+// without a readable lease are left to `list.lua`.
 
-/// What was seen of a lock: the lease of ours that holds it, and how many tickets are in its queue. Without a lease a script
-/// looks at the lock: a foreign client may hold it, several leases may share it, or it is free by now. While a slot moves,
-/// some tickets may be at the other server.
+/// The result of the plain reads of a lock: its lease, and how many tickets are in its queue. Without a lease a script
+/// reads the lock: a foreign client may hold the lock, several leases may share it, or it is free by now. While a slot
+/// moves, some tickets may be at the other server.
 type LockRead = (Option<HeldLease>, u64);
 
-/// How many commands are sent for a lock.
+/// How many commands are sent for each lock.
 const COMMANDS: usize = 2;
 
-/// What the replies to [`commands`] say, which were sent then.
+/// Reads the replies to [`commands`], which were sent at `sent`.
 fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     for reply in replies {
         let Value::ServerError(error) = reply else {
             continue;
         };
         match answered(error) {
-            // Of one lock only, and looked into by the script. In a slot that is being moved the reads
-            // must not be sent one by one to where the keys are: their order counts.
+            // These errors concern one lock only, which the script will read. While a slot is being moved, the reads
+            // must not be sent one by one to where the keys are, because their order matters.
             Failure::WrongType | Failure::Elsewhere(_) => {}
             failure => return Err(failure),
         }
@@ -203,7 +204,7 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     let [time, seen @ .., replication] = replies else {
         return Err(unexpected());
     };
-    // It is asked last: who is a master then was one before.
+    // The role was read last: a server that is a master at the end was a master during the reads.
     writable(replication)?;
     let now = microseconds(time).ok_or_else(unexpected)?;
     let (seen, []) = seen.as_chunks::<COMMANDS>() else {
@@ -222,7 +223,7 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
 
 fn commands(batch: &[Keys]) -> Vec<Command> {
     let reads = batch.iter().flat_map(|keys| {
-        // What a foreign client has written may be of any length.
+        // A foreign value may have any length, so only the length of a lease is read.
         let lease = Command::new("GETRANGE").with(keys.lock()).with(0);
         [
             lease.with(MAX_LEASE_BYTES),
@@ -242,12 +243,12 @@ fn read_lease(value: &Value, now: u64, sent: Instant) -> Option<HeldLease> {
         return None;
     };
     let record = Record::read(std::str::from_utf8(value).ok()?)?;
-    // What has no end any more although it should have ended was changed by hand.
+    // A lease whose end is over, but whose key still exists, was changed by hand, and is left to the script.
     let lease = record.lease(now, sent);
     lease.filter(|lease| !lease.expires_in.is_zero())
 }
 
-/// The microseconds of a TIME.
+/// The time in microseconds in the reply to TIME.
 fn microseconds(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else {
         return None;
@@ -265,21 +266,19 @@ fn unexpected() -> Failure {
     Failure::Unknown(Uncertainty::UnexpectedReply("no look at locks".to_owned()))
 }
 
-// === List holders ===
-//
-// Looks at locks that were found for a list: who holds them, and how many wait.
+// Reads the holders and the number of waiters of locks that were found for a list.
 
-/// How many locks are looked at with one batch, and how many batches are under way at once. What is
-/// read at one go keeps the server from others for a fraction of a millisecond.
+/// How many locks are read with one batch, and how many batches are under way at once. A batch blocks the server for a
+/// fraction of a millisecond.
 const BATCH: usize = 64;
 const BATCHES: usize = 4;
-/// How many locks of a batch are looked at with a script at once.
+/// How many locks of a batch are read by scripts at once.
 const SCRIPTS: usize = 16;
 
 // === impl RedisListing ===
 
 impl RedisListing<'_> {
-    /// Who holds the locks that were found on a server.
+    /// The held locks among the names that were found on a server.
     async fn holders(
         &self,
         shard: &Arc<Shard>,
@@ -321,10 +320,10 @@ impl RedisListing<'_> {
         Ok(found)
     }
 
-    /// Looks at everything about a lock at one instant.
+    /// Reads the holder of a lock at one instant, with a script.
     async fn inspect_one(&self, keys: Keys, waiters: u64) -> Result<Option<HeldLock>, StoreError> {
         let most = if self.query.filter.looks_at_leases() {
-            // Any of those who share it may be the one.
+            // Any lease that shares the lock may match the filter.
             usize::from(Limit::MAX)
         } else {
             SHOWN_HOLDERS
@@ -343,7 +342,7 @@ impl RedisListing<'_> {
         Ok(self.to_held_lock(&lock.keys, holder, waiters))
     }
 
-    /// The lock as it is shown, if it is held and wanted.
+    /// The lock for the list, if it is held and passes the filter.
     fn to_held_lock(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
         let floors = &self.context.gateway.floors;
         floors.raise_to_holder(keys.slot(), holder.as_ref());

@@ -1,4 +1,4 @@
-//! Answers a grant when enough replicas have it, and takes it back if they do not in time.
+//! Answers a grant when enough replicas have it, and takes the grant back if they do not have it in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,25 +18,26 @@ use super::{
     scripts::{GrantKnowledge, LockScripts},
 };
 
-/// How it will be found out who has a grant that is made from now on.
+/// State for the check whether enough replicas have a grant. It is taken before the grant is made.
 struct ReplicaCheck {
     shard: Arc<Shard>,
     markers: Arc<MarkerConnection>,
-    /// Tells it apart when the slot of the lock goes to another server.
+    /// Changes if the slot of the lock moves to another server meanwhile.
     moves: u32,
 }
 
 // === impl LockScripts ===
 
 impl LockScripts<'_> {
-    /// Before a grant is asked for: how it will be found out who has it.
+    /// Prepares the check of replicas, before a grant is requested; `None` if grants do not wait for replicas.
     async fn replica_check(&self) -> Result<Option<ReplicaCheck>, Unavailability> {
         let context = self.context;
         if !context.gateway.waits_for_replicas {
             return Ok(None);
         }
         let (topology, slot) = (&context.dispatch.topology, self.keys.slot());
-        // Not before somebody has said who has it: what comes first may be no acquire.
+        // The first request at a new gateway may be a confirmation, which has not waited until a server is known for
+        // the slot.
         topology.wait_until_known().await;
         let moves = topology.moves(slot);
         let shard = topology.shard(slot)?;
@@ -50,7 +51,7 @@ impl LockScripts<'_> {
         }))
     }
 
-    /// The answer to an acquire, when enough replicas have what it tells of.
+    /// Acquires the lock, and answers when enough replicas have the lease in the answer.
     pub(super) async fn acquire_replicated(
         &self,
         attempt: &Attempt,
@@ -86,8 +87,8 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Takes an attempt out of the queue. What it was granted in time after all it has when enough replicas
-    /// have it.
+    /// Takes an attempt out of the queue. If the attempt was granted the lock in the last moment, the grant is answered
+    /// when enough replicas have it.
     pub(super) async fn leave_replicated(
         &self,
         token: &TokenHash,
@@ -102,11 +103,11 @@ impl LockScripts<'_> {
         })
     }
 
-    /// A grant that was not delivered, as it is when enough replicas have it. Else it is taken back,
-    /// so that nothing has happened.
+    /// Waits until enough replicas have an undelivered grant, and answers the lease as it is then. If they do not have
+    /// it in time, the grant is taken back, so that nothing has happened.
     ///
-    /// Where another server has become the master meanwhile it is taken back there: whoever follows the
-    /// master finds the lock as if it had never been granted, and no late copy is granted it.
+    /// If another server has become the master meanwhile, the grant is taken back there: clients of the new master find
+    /// the lock as if it had never been granted, and no late copy of the acquire is granted the lock.
     async fn grant(
         &self,
         check: Option<ReplicaCheck>,
@@ -122,10 +123,10 @@ impl LockScripts<'_> {
         let known = GrantKnowledge::WaitsForReplicas(fence);
         match self.give_back(token, known).await {
             Ok(GiveBack::GivenBack | GiveBack::NothingHeld) => Err(why.into()),
-            // Somebody else was answered it under its idempotency key.
+            // Another request was answered the lease under the idempotency key, so the lease stays.
             Ok(GiveBack::Kept) => Err(Uncertainty::NotReplicated(why).into()),
             Err(error) => {
-                // What is answered says why it was to be taken back.
+                // The answer has the reason for which the grant had to be taken back; the second error is only logged.
                 let name = self.keys.name();
                 info!(%name, %error, "a grant that too few replicas have could not be taken back");
                 Err(Uncertainty::NotReplicated(why).into())
@@ -133,7 +134,8 @@ impl LockScripts<'_> {
         }
     }
 
-    /// A lease that may have been delivered before, as it is when enough replicas have it.
+    /// Waits until enough replicas have a lease that may have been delivered before, and answers the lease as it is
+    /// then. The lease is not taken back.
     async fn replayed(
         &self,
         check: Option<ReplicaCheck>,
@@ -144,8 +146,7 @@ impl LockScripts<'_> {
         on_replicas.map_err(|why| Uncertainty::NotReplicated(why).into())
     }
 
-    /// A lease of which a script has told, as it is when enough replicas have it; or why it cannot be
-    /// answered.
+    /// Waits until enough replicas have a lease, and answers the lease as it is then, or why it cannot be answered.
     async fn on_replicas(
         &self,
         check: Option<ReplicaCheck>,
@@ -164,11 +165,11 @@ impl LockScripts<'_> {
         let limit = self.limit - dispatch.reserve();
         let had = shard.replicas.have(&markers, run, limit).await;
         if dispatch.topology.moves(self.keys.slot()) != moves {
-            // Another server may have made the grant, and its replicas were not asked.
+            // Another server may have made the grant, and this check did not ask its replicas.
             return Err(shard.replicas.too_few(None));
         }
         had.map_err(|confirmed| shard.replicas.too_few(confirmed))?;
-        // It has lasted since then.
+        // Time has passed while the replicas were checked.
         let lease = lease.at(Instant::now());
         if lease.expires_in.is_zero() {
             return Err(Unavailability::RanOut);

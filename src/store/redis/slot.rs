@@ -1,9 +1,8 @@
 //! Hash slots, a short tag for each, and the highest fencing token that was seen in each.
 //!
-//! A fence counter belongs to a slot, not to a name, so that there are never more than 16,384 of
-//! them. Its key is `lg:{TAG}:fence`, where TAG is, of all strings over `0-9a-z` that hash to the
-//! slot, the shortest, and of these the first in lexicographic order. The rule is public: a foreign
-//! client that wants the counter of a name finds the same tag.
+//! A fence counter belongs to a slot, not to a name, so that there are at most 16,384 counters. The key of a counter is
+//! `lg:{TAG}:fence`. TAG is the shortest string over `0-9a-z` that hashes to the slot; of several, the first in
+//! lexicographic order. The rule is public, so that a foreign client can find the counter of a name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +11,7 @@ use crate::{
     store::contract::Holder,
 };
 
-/// The part of the key space that Redis Cluster keeps together: 0 to 16,383.
+/// A hash slot, 0 to 16,383: the part of the key space that Redis Cluster keeps together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(u16);
 
@@ -28,7 +27,7 @@ impl Slot {
     /// How many slots there are.
     pub const COUNT: usize = 16_384;
 
-    /// The slot of a hash tag, or of a whole key that has none.
+    /// The slot of a hash tag, or of a whole key without a hash tag.
     pub fn of(tag: &[u8]) -> Self {
         Self(tag.iter().fold(0, |crc, &byte| crc16(crc, byte)) & 0x3fff)
     }
@@ -38,7 +37,7 @@ impl Slot {
         Self::of(name.as_str().as_bytes())
     }
 
-    /// The slot with this number, if there is one.
+    /// The slot with this number; `None` if the number is too large.
     pub(super) fn numbered(number: usize) -> Option<Self> {
         let number = u16::try_from(number).ok()?;
         (usize::from(number) < Self::COUNT).then_some(Self(number))
@@ -54,10 +53,10 @@ impl Slot {
 
 impl SlotTags {
     const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    /// Every slot has a tag of at most four characters; a test finds them all.
+    /// Length of the longest tag. A test finds a tag of at most this length for every slot.
     const LONGEST: usize = 4;
 
-    /// Finds all tags, by trying strings in the order of the rule: a few milliseconds.
+    /// Finds the tags of all slots by trying strings in the order of the rule, which takes a few milliseconds.
     pub fn compute() -> Self {
         let mut tags = vec![[0; Self::LONGEST]; Slot::COUNT].into_boxed_slice();
         let mut missing = Slot::COUNT;
@@ -94,7 +93,7 @@ impl SlotTags {
     }
 }
 
-/// One step of CRC-16/XMODEM, which Redis Cluster uses.
+/// One step of CRC-16/XMODEM, with which Redis Cluster hashes keys.
 const fn crc16(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRC16[((crc >> 8) as u8 ^ byte) as usize]
 }
@@ -119,11 +118,9 @@ const CRC16: [u16; 256] = {
     table
 };
 
-// === Floors ===
-//
-// A counter that was lost together with the clock that would have floored it cannot issue an old
-// number again through this gateway. Per slot: one floor for all would spread one fast clock over
-// all shards.
+// If a fence counter is lost and the server's clock has stepped back, this gateway still draws no fence that is lower
+// than a fence it has seen. There is a floor for each slot, because one floor for all would spread the fences of one
+// fast clock to all servers.
 
 /// The highest fencing token that this gateway has seen in each slot.
 #[derive(Debug)]
@@ -145,12 +142,12 @@ impl Floors {
         self.seen[slot.index()].load(Ordering::Relaxed)
     }
 
-    /// Takes note of a fence.
+    /// Records a fence that was seen in a slot.
     pub(crate) fn raise(&self, slot: Slot, fence: FencingToken) {
         self.seen[slot.index()].fetch_max(fence.get(), Ordering::Relaxed);
     }
 
-    /// Takes note of the fence of somebody's lease.
+    /// Records the fences of the leases of a holder.
     pub(crate) fn raise_to_holder(&self, slot: Slot, holder: Option<&Holder>) {
         for lease in holder.into_iter().flat_map(Holder::leases) {
             self.raise(slot, lease.fence);

@@ -1,4 +1,4 @@
-//! The store itself: what it is made of, and the contract in terms of the scripts.
+//! The Redis store: its parts, and the contract of stores by the scripts.
 
 use std::{
     fmt,
@@ -44,23 +44,23 @@ use super::{
     slot::Floors,
 };
 
-/// Leases in Redis.
+/// The store that keeps leases in Redis.
 ///
-/// It starts whether or not the server does, and comes back by itself when the server does. Before
-/// the server has been reached once and found safe, nothing is granted.
+/// The store starts even if the server is unavailable, and reconnects automatically. It grants no lock until the server
+/// has been reached once and found safe.
 pub struct RedisStore {
     context: Arc<RedisContext>,
     examiner: Arc<Examiner>,
     description: String,
     closed: AtomicBool,
-    /// The commands that are under way.
+    /// The commands that are under way, for which `close` waits.
     working: TaskTracker,
 }
 
 // === impl RedisStore ===
 
 impl RedisStore {
-    /// Opens the store. It connects when it is needed, and at once in a task of its own.
+    /// Opens the store without waiting for the server: a background task connects at once, and requests when needed.
     ///
     /// The clock is only compared with the server's, to warn of a difference.
     pub fn open(
@@ -121,7 +121,7 @@ impl RedisStore {
         Ok(token)
     }
 
-    /// A lock, and a token that counts a request for it as under way.
+    /// The scripts of a lock, and a token that counts a request for the lock as under way.
     fn enter_lock(
         &self,
         name: &LockName,
@@ -130,7 +130,7 @@ impl RedisStore {
         Ok((token, self.context.lock(self.context.keys(name))))
     }
 
-    /// The server that has a slot, as soon as it is known which.
+    /// Waits until the servers are known, and answers the server that has a slot.
     async fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         let topology = &self.context.dispatch.topology;
         topology.wait_until_known().await;
@@ -150,8 +150,8 @@ impl Store for RedisStore {
             (Some(room), _) => room,
             (None, None) => shard.asking.within(Duration::ZERO).await?,
             (None, Some(waiting)) => {
-                // Thousands who wait ask again at once when the server was started anew, and none of them is turned away
-                // because of the others. What it waits for room is part of its own wait.
+                // After a restart of the server, thousands of waiters ask again at the same time. None of them is
+                // turned away because of the others: the time that it waits for room is part of its own wait.
                 let room = shard.asking.within(waiting.max_wait).await?;
                 lock.limit = self.context.dispatch.limit();
                 room
@@ -214,7 +214,7 @@ impl Store for RedisStore {
     ) -> Result<Leaving, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         let leaving = lock.leave_replicated(token, keep_for).await;
-        // Perhaps also where it is not known.
+        // If the outcome is unknown, the position may be kept, too.
         if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
             self.context.gateway.schedule_lapse(name, *token, keep_for);
         }
@@ -292,7 +292,7 @@ impl Store for RedisStore {
             hears: Some(gateway.is_subscribed.load(Ordering::Relaxed)),
             unsent_messages: Some(gateway.unsent.load(Ordering::Relaxed)),
             clock_skew: shards.iter().filter_map(skew).collect(),
-            // Of the server that has the fewest.
+            // The number of the server with the fewest replicas.
             replicas: replicas.flatten().min(),
             ..StoreFigures::default()
         };
@@ -304,7 +304,7 @@ impl Store for RedisStore {
         let dispatch = &self.context.dispatch;
         self.closed.store(true, Ordering::SeqCst);
         self.working.close();
-        // What takes longer has its outcome unknown, and is seen to by who asked for it.
+        // A command that takes longer has an unknown outcome, which its caller must handle.
         drop(timeout_at(dispatch.limit(), self.working.wait()).await);
         self.context.closing.cancel();
         dispatch.topology.close().await;
@@ -323,10 +323,8 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-// === Relay ===
-//
-// Carries news between gateways over two channels: one on which they are asked for, to which every
-// gateway subscribes, and one on which they are sent, to which those subscribe that want news.
+// Carries news between gateways over two channels: all gateways subscribe to the channel for requests for news;
+// gateways that want news subscribe to the channel for news.
 
 #[async_trait]
 impl Relay for RedisContext {
@@ -353,7 +351,7 @@ impl Relay for RedisContext {
         let pubsub = pubsub_shard.pool.route.subscribe(&news).await?;
         let me = format!("{}\n", self.gateway.id.as_str());
         let batches = pubsub.messages().filter_map(move |message| {
-            // What has no sender is left out, as is what this gateway has sent.
+            // Messages without a sender are ignored, and so are the messages of this gateway.
             let batch = message.split_once('\n').map(|(_, batch)| batch.to_owned());
             future::ready(batch.filter(|_| !message.starts_with(&me)))
         });

@@ -1,5 +1,5 @@
-//! Whether acquires are let through: only to a server that was examined, and found to be safe; and what is found of all
-//! servers together.
+//! Admission of acquires: only a server that was examined and found safe receives them. Also the readiness report,
+//! which merges the findings of all servers.
 
 use std::{
     collections::HashMap,
@@ -28,19 +28,19 @@ use super::{
     examination::Examiner,
 };
 
-/// How long findings count for those who ask: readiness probes must not keep a server busy.
+/// How long findings are reused for readiness probes, which must not keep a server busy.
 const FRESH: Duration = Duration::from_secs(1);
-/// How often a server is examined in which all is well.
+/// How often a healthy server is examined.
 const PERIOD: Duration = Duration::from_mins(1);
-/// How often one is examined in which something is wrong, so that mending it helps at once.
+/// How often a server with a problem is examined, so that a repair takes effect at once.
 const PERIOD_WHILE_UNSAFE: Duration = Duration::from_secs(1);
-/// How often a server is pinged in which all is well: an idle gateway must notice an outage, too.
+/// How often a healthy server is pinged, so that an idle gateway notices an outage, too.
 const PING_PERIOD: Duration = Duration::from_secs(2);
 
 // === impl Admission ===
 
 impl Admission {
-    /// Lets an acquire through to the server whose admission this is, or says why not.
+    /// Waits until the server is known to be safe for an acquire, or answers why it is not.
     async fn admit(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Result<(), Unavailability> {
         let start = Instant::now();
         let mut pauses = Pauses::new();
@@ -50,7 +50,7 @@ impl Admission {
             if let Some(last_verdict) = last_verdict {
                 return last_verdict.map_err(Unavailability::Misconfigured);
             }
-            // Nobody has reached the server yet.
+            // The server has not been reached since this gateway started.
             if waiting.is_none() {
                 waiting = shard.wait_permit(CommandClass::Ask)?;
             }
@@ -65,7 +65,7 @@ impl Admission {
         }
     }
 
-    /// The same, as long as whoever asks may wait.
+    /// As `admit`, but at most until `limit`, and without waiting if the server is known to be safe.
     pub(crate) async fn admit_by(
         &self,
         shard: &Arc<Shard>,
@@ -82,14 +82,14 @@ impl Admission {
         })
     }
 
-    /// What is known of the server, not older than [`FRESH`].
+    /// The findings on the server, not older than [`FRESH`].
     pub(crate) async fn check(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Vec<Check> {
         let now = Instant::now();
         let since = now.checked_sub(FRESH).unwrap_or(now);
         self.examine_since(since, shard, examiner).await.checks
     }
 
-    /// Examines the server again and again.
+    /// Examines the server repeatedly, and logs changes of its findings.
     async fn watch(&self, shard: &Arc<Shard>, examiner: &Examiner) {
         let mut logged = HashMap::new();
         loop {
@@ -111,7 +111,7 @@ impl Admission {
             select! {
                 () = self.found.notified() => continue,
                 () = sleep_until(due) => {}
-                // To a server that may have been configured anew.
+                // A new connection may lead to a server with another configuration.
                 () = shard.pool.wait_connected() => {}
                 () = examiner.wait_for_outage(shard) => {}
             }
@@ -135,7 +135,7 @@ impl Admission {
         let last_verdict = match &findings.verdict {
             SafetyVerdict::Safe => Some(Ok(())),
             SafetyVerdict::Unsafe(why) => Some(Err(why.clone())),
-            // It says nothing about the configuration; what was found before stands.
+            // An unreachable server says nothing about its configuration, so the last verdict stays.
             SafetyVerdict::Unreachable(_) => None,
         };
         if let Some(found) = &last_verdict {
@@ -151,7 +151,7 @@ impl Admission {
 // === impl Examiner ===
 
 impl Examiner {
-    /// Ends when the server does not answer any more.
+    /// Pings the server until it no longer answers.
     async fn wait_for_outage(&self, shard: &Arc<Shard>) {
         let ping = Command::new("PING");
         loop {
@@ -163,11 +163,11 @@ impl Examiner {
     }
 }
 
-/// What is logged of an outage, however often its reason changes: one line for each outage.
+/// Log entry of every outage. The reason is left out, so that an outage is logged once although its reason changes.
 const AWAY: &str = "is away";
 
-/// A finding as it is compared with the one that was logged before; `None` if all is well. A clock that is off is
-/// off by a little more or less each time.
+/// A finding in the form that is compared with the last logged finding; `None` if all is well. The difference of a
+/// clock is left out, because it varies a little each time.
 fn log_entry(check: &Check) -> Option<String> {
     match &check.health {
         Health::Passing => None,
@@ -177,7 +177,7 @@ fn log_entry(check: &Check) -> Option<String> {
     }
 }
 
-/// Says what has changed, once: the rest is in the readiness report.
+/// Logs a changed finding once. The readiness report has the details.
 fn log_change(check: &Check, node: Option<&str>, was_away: bool) {
     let name = check.name;
     match &check.health {
@@ -197,14 +197,12 @@ fn log_change(check: &Check, node: Option<&str>, was_away: bool) {
     }
 }
 
-// === Readiness ===
-//
-// What is found of all servers together.
+// Merges the findings of all servers.
 
 // === impl Examiner ===
 
 impl Examiner {
-    /// What is known of the servers, as if they were one.
+    /// The findings of all servers, merged as if there were one server.
     pub(crate) async fn check(&self) -> Vec<Check> {
         let topology = &self.dispatch.topology;
         topology.wait_until_known().await;
@@ -222,7 +220,7 @@ impl Examiner {
         found
     }
 
-    /// Examines all servers again and again.
+    /// Examines all servers repeatedly.
     pub(crate) async fn watch(self: Arc<Self>) {
         let watch = |shard: Arc<Shard>| {
             let examiner = Arc::clone(&self);
@@ -235,8 +233,8 @@ impl Examiner {
     }
 }
 
-/// One finding of each name, as bad as the worst of them, which says where it was found. A server that
-/// could not be examined says less than others.
+/// Merges the findings of servers into one finding for each name, which is as bad as the worst and names its servers. A
+/// server that could not be examined has fewer findings.
 fn merge(of_each: Vec<(&Shard, Vec<Check>)>) -> Vec<Check> {
     let mut merged: Vec<Check> = Vec::new();
     for (shard, checks) in of_each {

@@ -1,5 +1,4 @@
-//! Looks whether the server is one in which locks are safe: at the start, on every new connection,
-//! once a minute, and whenever somebody asks.
+//! Examines whether locks on a server are safe: at the start, on every new connection, once a minute, and on request.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -28,7 +27,7 @@ use super::{
     probe::{Permission, Probed},
 };
 
-/// What it takes to examine a server.
+/// Examines servers: the settings and the state that an examination needs.
 pub(crate) struct Examiner {
     pub(crate) dispatch: Arc<Dispatch>,
     pub(crate) probe: Script,
@@ -36,17 +35,17 @@ pub(crate) struct Examiner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tags: Arc<SlotTags>,
     pub(crate) accept_eviction: bool,
-    /// What the user of a gateway must be allowed there.
+    /// The ACL line that a gateway's user needs there, for messages.
     pub(crate) acl_line: &'static str,
     /// How long an examination may take.
     pub(crate) limit: Duration,
 }
 
-/// How soon a server is probed in another slot.
+/// Pause before a server is probed again in another slot.
 const ANOTHER_SLOT: Duration = Duration::from_millis(10);
-/// By how much the clocks may differ before it is worth a look.
+/// How much clocks may differ before a warning.
 const SKEW: Duration = Duration::from_secs(1);
-/// The times from which fences may be made, as in `parts/fence.lua`.
+/// Times in seconds from which fences may be made, as in `parts/fence.lua`.
 const POSSIBLE: std::ops::Range<u64> = 1_735_689_600..7_258_118_400;
 
 // === impl Examiner ===
@@ -80,7 +79,7 @@ impl Examiner {
                 None => Keys::PROBE.to_owned(),
             };
             match self.dispatch.probe(&self.probe, shard, &key, limit).await {
-                // That slot is on its way to another server, or has gone there. The next is another.
+                // The slot is being moved to another server, or was moved there. Another slot is tried next.
                 Err(Failure::Elsewhere(_) | Failure::Moving(_)) if Instant::now() < limit => {
                     sleep(ANOTHER_SLOT).await;
                 }
@@ -154,8 +153,8 @@ impl Examiner {
         }
     }
 
-    /// A policy that cannot be read any more is taken for the one that was read last: a server that
-    /// evicts does not become safe by not saying so.
+    /// The finding if the eviction policy cannot be read: the policy that was read last still counts, because a server
+    /// that evicts keys does not become safe when it hides its policy.
     fn unread(&self, shard: &Shard, why: String) -> Health {
         let last = shard.admission.policy.lock().clone();
         match last.map(|policy| self.judge_eviction(&policy)) {
@@ -193,7 +192,7 @@ impl Examiner {
     }
 }
 
-/// Whether the server takes writes, and is the same as before.
+/// Judges whether the server takes writes, and whether its connection has a warning.
 fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
     match &probed.refusal {
         None => match shard.pool.route.endpoint().and_then(|it| it.warning()) {
@@ -208,11 +207,10 @@ fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
     }
 }
 
-// === Permissions ===
-//
-// What the ACL user of a gateway must be allowed, and what to do where it is not.
+// The permissions that the ACL user of a gateway needs, and what to do if one is missing.
 
-/// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
+/// Judges the permissions that a probe found, and the error with which the server refuses the channel of this gateway,
+/// if it does.
 pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str) -> Health {
     let tried = probed.commands.iter().chain(&probed.listing);
     let mut missing: Vec<&str> = tried
@@ -242,14 +240,12 @@ pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str)
     }
 }
 
-// === Replicas ===
-//
-// What readiness says of replicas, where grants wait for them.
+// The readiness finding on replicas, if grants wait for replicas.
 
 // === impl Examiner ===
 
 impl Examiner {
-    /// What readiness says of a server; nothing if replicas are not waited for.
+    /// The readiness finding on the replicas of a server; nothing if grants do not wait for replicas.
     async fn check_replicas(&self, shard: &Arc<Shard>) -> Option<Check> {
         let slot = self.dispatch.topology.some_slot(shard);
         let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
@@ -277,8 +273,8 @@ impl Examiner {
         })
     }
 
-    /// Whether locks can be granted after a failover. The new master was one of the replicas, so that it has
-    /// one replica less.
+    /// Judges whether locks can still be granted after a failover. The new master is one of the replicas, so it has one
+    /// replica less.
     async fn judge_spare(&self, shard: &Arc<Shard>) -> Health {
         if !self.dispatch.topology.fails_over() {
             return Health::Passing;

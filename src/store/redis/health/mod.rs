@@ -1,4 +1,4 @@
-//! Whether the servers are such that locks on them are safe.
+//! Examines whether locks on the servers are safe.
 
 pub(super) mod admission;
 pub(super) mod examination;

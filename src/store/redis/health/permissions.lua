@@ -1,13 +1,13 @@
--- Tries commands. The script that imports it names the keys `probe`, which is of no lock and gone when the script
--- ends, and `channel`, which is of no lock either.
+-- Tries which commands the user is allowed to run. The script that imports this part names `probe`, a key that belongs
+-- to no lock and is deleted before the script ends, and `channel`, a channel that belongs to no lock.
 
--- Why a command was refused, or nothing.
+-- Runs a command, and answers the error with which Redis refused it, or an empty text.
 local function refusal(command)
   local answer = redis.pcall(unpack(command))
   return type(answer) == 'table' and answer.err or ''
 end
 
--- The reply of a probe: the time, the error of PUBLISH, and name and error of each command.
+-- The reply of a probe: the time, the error of PUBLISH, and name and error of each command that was tried.
 local function tried(commands)
   local time = redis.pcall('TIME')
   local reply = {

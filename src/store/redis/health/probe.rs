@@ -1,4 +1,4 @@
-//! Calls the probe of a store.
+//! Runs the probe script of a store, and reads which permissions the user has.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use super::super::{
     keys::Keys,
 };
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug)]
 pub(crate) struct Probed {
     /// The server's clock, since 1970.
     pub(crate) time: Duration,
     /// Why the server takes no writes now, if it does not.
     pub(crate) refusal: Option<Unavailability>,
-    /// PUBLISH, on a channel of ours.
+    /// Permission to PUBLISH on a channel of the gateways.
     pub(crate) publish: Permission,
     /// The commands that the scripts use, by name.
     pub(crate) commands: Vec<(String, Permission)>,
-    /// Those that only a list needs: without them locks are as safe as ever.
+    /// The commands that only a list needs: without them locks are still safe.
     pub(crate) listing: Vec<(String, Permission)>,
 }
 
-/// Whether the user may do something.
+/// Whether the user has a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
     Given,
@@ -85,8 +85,8 @@ fn read(mut reply: Reply) -> Option<Probed> {
     }
     let failures = || tried.iter().filter_map(|(_, failure)| failure.as_ref());
     let refusal = failures().find_map(refusal_in);
-    // Each command of a probe succeeds where it is allowed and writes are taken. An error that the table
-    // does not have is a missing permission in unknown words, unless another error is its cause.
+    // Each command of a probe succeeds if it is allowed and the server takes writes. So an unknown error counts as a
+    // missing permission in unknown words, unless another error explains it.
     let is_explained = refusal.is_some() || failures().any(lacks_permission);
     let permission = |failure: Option<&Failure>| match failure {
         Some(Failure::Unknown(_)) if !is_explained => Permission::Missing,
@@ -114,7 +114,7 @@ fn failure_in(error: &str) -> Option<Failure> {
     (!error.is_empty()).then(|| Failure::of(code, text))
 }
 
-/// Why the server takes no writes, if that is what a failure says.
+/// Why the server takes no writes, if the failure says that it takes none.
 fn refusal_in(failure: &Failure) -> Option<Unavailability> {
     match failure.clone() {
         Failure::Transient(why) | Failure::WrongNode(why) | Failure::Moving(why) => Some(why),
@@ -134,8 +134,8 @@ mod tests {
 
     use super::{super::super::client::text, *};
 
-    /// The names of the commands, and of those that a list needs, that a probe with these errors finds
-    /// to be missing.
+    /// The commands that are missing according to a probe with these errors: those of scripts, and those that only a
+    /// list needs.
     fn missing(errors: &[(&str, &str)]) -> [Vec<String>; 2] {
         let mut reply = vec![text("probe"), text("key"), Value::Int(1), Value::Int(2)];
         reply.push(text(""));

@@ -1,5 +1,5 @@
-//! This gateway as the queues in Redis know it: its id, who waits here, what it has to see to, and which attempts have ended
-//! here lately.
+//! State of this gateway for the queues in Redis: its id, its waiters, its timers, and the attempts that ended here
+//! lately.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,7 +37,7 @@ use super::{
     timers::{BACKLOG, OrphanKind, OrphanedAttempt, Timers},
 };
 
-/// What the scripts tell this gateway comes here, by a reply or by a message.
+/// State of this gateway for the queues in Redis. It processes the news of scripts and the messages of other gateways.
 #[derive(Debug)]
 pub(crate) struct RedisGateway {
     pub(crate) id: GatewayId,
@@ -46,35 +46,37 @@ pub(crate) struct RedisGateway {
     pub(crate) breaks: BreakFeed,
     pub(crate) floors: Arc<Floors>,
     pub(crate) timers: Timers<LockName>,
-    /// The places that are kept for those who left through this gateway.
+    /// Timers for the positions that this gateway keeps for callers that may come back.
     pub(crate) kept: Timers<(LockName, TokenHash)>,
-    /// How often messages may have been missed.
+    /// Number of times at which messages may have been missed.
     pub(crate) missed: watch::Sender<u64>,
-    /// Whether messages arrive now.
+    /// Whether the subscription to messages is connected.
     pub(crate) is_subscribed: AtomicBool,
-    /// Told when another gateway has asked for news.
+    /// Requests of other gateways for the news of this gateway.
     pub(crate) news_wanted: Arc<NewsWanted>,
-    /// Whether a grant is kept back until replicas have it: whoever is handed a lock asks for that.
+    /// Whether a grant must wait for replicas. If so, a handed-over grant is delivered as provisional, because its
+    /// confirmation waits for replicas.
     pub(crate) waits_for_replicas: bool,
-    /// The slots in which somebody was queued through this gateway, and when the last.
+    /// The slots in which an attempt was queued through this gateway, and the time of the last such attempt.
     slots: Mutex<HashMap<Slot, Instant>>,
-    /// When an acquire has last said in a slot that this gateway is alive.
+    /// When an acquire last announced in a slot that this gateway is alive.
     announced: Mutex<HashMap<Slot, Instant>>,
-    /// Attempts that nobody waits for any more, to be given back.
+    /// Attempts without a caller, whose grants and positions must be released.
     orphans: mpsc::Sender<OrphanedAttempt>,
-    /// The attempts that ended lately, which a server that takes over may not know.
+    /// Attempts that ended lately, of which a server that takes over may not know the end.
     pub(crate) departures: Departures,
-    /// How many messages to other gateways could not be published. Each costs the waiter that it was for up to two seconds.
+    /// How many messages to other gateways could not be published. Each lost message delays a waiter by up to two
+    /// seconds.
     pub(crate) unsent: AtomicU64,
 }
 
-/// For how long a gateway counts as alive that says nothing, as in `acquire.lua` and `confirm.lua`.
+/// How long a gateway counts as alive after it last said so, as in `acquire.lua` and `confirm.lua`.
 pub(crate) const ALIVE: Duration = Duration::from_secs(6);
-/// How often those who are queued say in a slot that their gateway is alive; the rounds say it too.
+/// How often acquires announce in a slot that their gateway is alive; the rounds announce it too.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
-/// In how many slots it is known when that was said, before what is long ago is forgotten.
+/// How many slots `announced` may hold before entries older than [`ANNOUNCE_EVERY`] are removed.
 const MAX_ANNOUNCED: usize = 1_024;
-/// No message tells of a lease that lasts longer: the next round sees its end.
+/// Longest time that an `ends` message may announce. The next round notices the end of a longer lease.
 const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
 
 // === impl RedisGateway ===
@@ -107,7 +109,7 @@ impl RedisGateway {
         (gateway, found)
     }
 
-    /// Takes in what a script had to tell.
+    /// Processes the news of a script.
     pub(crate) fn ingest(&self, keys: &Keys, all_news: Vec<ScriptNews>) {
         for news in all_news {
             match news {
@@ -124,7 +126,8 @@ impl RedisGateway {
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
                 ScriptNews::Provisional(token) => {
-                    // One that waits elsewhere by now, or no more, is looked after by whoever made it.
+                    // If the attempt no longer waits here, nothing is done: a provisional grant ends soon unless it is
+                    // confirmed.
                     let _delivered =
                         self.parking
                             .deliver(keys.name(), &token, News::GrantedProvisionally);
@@ -139,7 +142,7 @@ impl RedisGateway {
         }
     }
 
-    /// Takes in what the subscription hands on.
+    /// Processes an event of the subscription.
     pub(crate) fn ingest_heard(&self, heard: Heard<'_>) {
         match heard {
             Heard::Connected => {
@@ -151,8 +154,8 @@ impl RedisGateway {
         }
     }
 
-    /// Takes in a message of another gateway: what, ticket and name, with a space between, and of a
-    /// grant its fence. Messages of a later version are not for us.
+    /// Processes a message of another gateway: kind, token hash and lock name, with spaces between, and the fence of a
+    /// grant. Unknown messages, perhaps of a later version, are ignored.
     fn ingest_message(&self, message: &str) {
         if let Some(rest) = message.strip_prefix("ends ") {
             return self.ingest_end(rest);
@@ -175,7 +178,8 @@ impl RedisGateway {
         }
     }
 
-    /// Takes note that somebody is queued through this gateway; of a lock that is shared also when it may pass on.
+    /// Records that an attempt is queued through this gateway, and sets a timer for the time at which the lock may pass
+    /// on.
     pub(crate) fn note_queued(
         &self,
         keys: &Keys,
@@ -184,10 +188,10 @@ impl RedisGateway {
     ) {
         self.slots.lock().insert(keys.slot(), Instant::now());
         let left = match &contention.holder {
-            // A grant that is not confirmed yet may end sooner once it is.
+            // A provisional grant may end sooner once it is confirmed, because its TTL may be shorter.
             Some(Holder::Lease(lease)) => Some(lease.expires_in.min(lease.ttl.duration())),
             Some(Holder::Shared(_)) => Some(next_look.unwrap_or_default()),
-            // Without an expiry, or free although nobody could be granted it: looked after once a period.
+            // Without an expiry, or if the lock is free but could not be granted, only the rounds look at the lock.
             Some(Holder::Foreign { expires_in, .. }) => *expires_in,
             None => None,
         };
@@ -196,9 +200,9 @@ impl RedisGateway {
         }
     }
 
-    /// This gateway was not known to be alive in a slot, and is from now on. Whoever waits there since
-    /// before may have been cleared away as dead, and asks again. Where nobody was queued through this
-    /// gateway yet, it could not be known, and whoever has just been queued stays.
+    /// Makes the waiters of a slot ask again, because this gateway did not count as alive there until now, and scripts
+    /// may have removed its waiters as dead. If no attempt was queued there through this gateway before, the attempt
+    /// that has just been queued stays.
     fn note_lapsed(&self, slot: Slot) {
         if self.slots.lock().contains_key(&slot) {
             self.parking
@@ -206,19 +210,20 @@ impl RedisGateway {
         }
     }
 
-    /// Whether an acquire that may be queued is to say that this gateway is alive: until one has said it in
-    /// the slot, and then once a second.
+    /// Whether an acquire that may be queued must announce that this gateway is alive: if no acquire has announced it
+    /// in this slot within the last second.
     pub(crate) fn should_announce(&self, slot: Slot) -> bool {
         let last = self.announced.lock().get(&slot).copied();
         last.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
     }
 
-    /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
+    /// Forgets the announcements in some slots, whose server may not know that this gateway is alive: the next acquire
+    /// announces it again.
     pub(crate) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
         self.announced.lock().retain(|&slot, _| !concerned(slot));
     }
 
-    /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
+    /// Records that an acquire was queued in a slot, and has announced there that this gateway is alive.
     pub(crate) fn note_announced(&self, slot: Slot) {
         let mut announced = self.announced.lock();
         if announced.len() >= MAX_ANNOUNCED {
@@ -234,7 +239,7 @@ impl RedisGateway {
         }
     }
 
-    /// Takes in for how many milliseconds a lock is held that the next waits for here, and its name.
+    /// Processes an `ends` message, which has the remaining TTL of a lock in ms and the name of the lock.
     fn ingest_end(&self, rest: &str) {
         let mut words = rest.split(' ');
         let (left, name) = (words.next().map(str::parse), words.next());
@@ -243,29 +248,29 @@ impl RedisGateway {
         }
     }
 
-    /// The slots in which this gateway must be known to be alive, given those in which somebody
-    /// waits.
+    /// The slots in which this gateway must announce that it is alive, given the slots of its waiters.
     pub(crate) fn slots_to_keep(&self, waited_for: impl Fn(Slot) -> bool) -> Vec<Slot> {
         let mut slots = self.slots.lock();
-        // Somebody may have been queued since it was found out who waits.
+        // An attempt may have been queued after the waiters were listed.
         slots.retain(|&slot, last| waited_for(slot) || last.elapsed() < ALIVE);
         slots.keys().copied().collect()
     }
 
-    /// The place of an attempt is kept for so long, and nobody asks for it then.
+    /// Sets a timer for the end of a kept position, which is given up if no caller has come back by then.
     pub(crate) fn schedule_lapse(&self, name: &LockName, token: TokenHash, keep_for: Duration) {
-        // Those beyond it are shown to nobody who looks, and stand until their turn comes.
+        // Beyond this limit a kept position gets no timer, and stays in the queue until its turn comes.
         if self.kept.len() < BACKLOG {
             self.kept.set(&(name.clone(), token), keep_for);
         }
     }
 
     fn supersede(&self, name: &LockName, token: &TokenHash) {
-        // An attempt that has left already need not be told.
+        // An attempt that has left already does not need the news.
         let _delivered = self.parking.deliver(name, token, News::Superseded);
     }
 
-    /// Ends once more what has ended lately: another server has these locks now, or the same one with older data.
+    /// Releases again the attempts that ended lately, because another server has these locks now, or the same server
+    /// with older data.
     pub(crate) fn repeat_departures(&self, concerned: impl Fn(&LockName) -> bool) {
         let mut departed = self.departures.remembered(concerned);
         departed.retain(|attempt| self.orphans.try_send(attempt.clone()).is_err());
@@ -278,7 +283,7 @@ impl RedisGateway {
         }
     }
 
-    /// Hands a grant to the attempt that waits for it here. If none does, the grant is given back.
+    /// Delivers a grant to the attempt that waits for it here. If no such attempt waits, the grant is released.
     fn deliver_grant(&self, name: &LockName, token: TokenHash, fence: FencingToken, granted: News) {
         if self.parking.deliver(name, &token, granted) {
             return;
@@ -294,26 +299,24 @@ impl RedisGateway {
     }
 }
 
-// === Departures ===
-//
-// Redis replicates after it has answered, and may write to its disk later, too. So the next master, or a server that was
-// started again, may still have the ticket of an attempt that has left, or a grant that was taken back. Without this, the
-// lock would be held there by an attempt that nobody waits for.
+// Redis replicates after it has answered, and may write to its disk later, too. So the next master, or a restarted
+// server, may still have the ticket of an attempt that has left, or a grant that was taken back. Without this list,
+// such an attempt would hold the lock there without a caller.
 
-/// The attempts that ended lately through this gateway, the earliest first.
+/// The attempts that ended lately at this gateway, the earliest first.
 #[derive(Debug, Default)]
 pub(crate) struct Departures(Mutex<VecDeque<(Instant, OrphanedAttempt)>>);
 
-/// How many attempts are remembered, at most: all of them are given back together when another server takes over.
+/// How many attempts are remembered, at most: all are released together when another server takes over.
 const MAX_REMEMBERED: usize = BACKLOG / 2;
-/// How long an attempt is remembered: much longer than replicas and disks are behind. An older one is given back when the
-/// lock is handed to it.
+/// How long an attempt is remembered: much longer than replicas and disks are behind. The grant of an older attempt is
+/// released only when the lock is handed to the attempt.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 // === impl Departures ===
 
 impl Departures {
-    /// Remembers an attempt that has ended, and what is to be ended of it on another server.
+    /// Remembers an attempt that has ended, and what must be released of it on another server.
     pub(crate) fn add(&self, name: &LockName, token: TokenHash, kind: OrphanKind) {
         let attempt = OrphanedAttempt {
             name: name.clone(),

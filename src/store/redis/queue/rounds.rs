@@ -1,10 +1,9 @@
-//! Once a period: says that this gateway is alive, and looks at every lock that is waited for here.
+//! Rounds: every two seconds a gateway announces that it is alive, and looks at every lock that has a waiter here.
 //!
-//! As much is sent however many wait for a name, and nothing while nobody waits; the places of single
-//! waiters are looked up in turns. The look finds what no message and no timer can be
-//! relied on for: grants whose message or reply was lost, locks that were freed by foreign clients,
-//! holders that are not the ones we knew, places that were lost. For those who watch how their place
-//! moves (streams that stand in the queue) it is looked up on the way.
+//! The number of commands depends on the number of locks, not of waiters; a gateway without waiters sends nothing. The
+//! positions of single waiters are looked up in turns. A round finds changes that messages and timers can miss: grants
+//! whose message or reply was lost, locks that were freed by foreign clients, other holders than expected, and lost
+//! positions. A round also looks up the positions of waiters that watch them (streams that wait in a queue).
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -40,36 +39,35 @@ use super::{
     timers::{DueEvents, OrphanKind, OrphanedAttempt, TimerActions, run_timers},
 };
 
-/// The rounds of one server.
+/// The rounds of this gateway on one server.
 struct Rounds {
     context: Arc<RedisContext>,
     shard: Arc<Shard>,
-    /// Whose places are looked up next. They are chosen a round before, so that none of them is only
-    /// about to be queued.
+    /// The waiters whose tickets are looked up in the next round. They are chosen one round before, so that their
+    /// acquires have been queued by then.
     chosen: Vec<(LockName, TokenHash)>,
-    /// How often places were looked up: with each time it is another waiter's turn to be the first of its name.
+    /// Number of lookups so far: with each, another waiter is the first of its name, whose id is searched in the queue.
     turn: usize,
-    /// Whose position was looked up last.
+    /// The waiter whose position was looked up last.
     last_shown: Option<TokenHash>,
-    /// By which the server tells its runs apart.
+    /// The run of the server at the last look.
     run_id: Option<RunId>,
-    /// When the expiry of all queues was last extended in which somebody stands here.
+    /// When the expiry of all queues with a waiter here was last extended.
     extended: Option<Instant>,
 }
 
-/// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
+/// Time between rounds: how long a lost message or reply goes unnoticed, at most. A third of the time for which a
 /// gateway counts as alive, and less than a provisional grant lasts.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How late a round may come. Between two that are further apart a provisional grant may have come and gone.
+/// How late a round may begin. Between rounds that are further apart, a provisional grant may have come and ended.
 const LATE: Duration = Duration::from_millis(500);
-/// How soon a round is made again that failed.
+/// Pause before a failed round is repeated.
 const RETRY: Duration = Duration::from_millis(200);
-/// How many commands are sent together: few enough that callers between them do not notice.
+/// How many commands are sent together: few enough that the requests of callers are not delayed noticeably.
 const BATCH: usize = 512;
-/// How many positions are looked up in one round. Where more are watched, they take turns.
+/// How many positions are looked up in one round. If more are watched, the waiters take turns.
 const POSITIONS: usize = BATCH / 2;
-/// How long a queue lasts, as in `parts/lease.lua`, and how often it is given that again: longer than anybody
-/// waits and is not asked after.
+/// Expiry of a queue, as in `parts/lease.lua`, and how often the expiry is set again: longer than any wait.
 const QUEUE_LASTS: Duration = Duration::from_hours(25);
 const EXTEND_EVERY: Duration = Duration::from_hours(1);
 
@@ -88,14 +86,14 @@ impl Rounds {
         }
     }
 
-    /// Makes rounds for ever.
+    /// Makes rounds until the task is dropped.
     async fn go(mut self) {
-        // Gateways that were started together do not make their rounds together.
+        // A random first pause spreads the rounds of gateways that were started together.
         let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
         let mut next = Instant::now() + PERIOD.mul_f64(share);
         let mut missed = false;
         let mut missed_messages = self.gateway().missed.subscribe();
-        // Those who waited for something on this server before it was known are looked after at once.
+        // The first round begins at once, for waiters that came before this server was known.
         missed_messages.mark_changed();
         loop {
             tokio::select! {
@@ -110,7 +108,8 @@ impl Rounds {
                     begun + PERIOD
                 }
                 Err(_known_by_others) => {
-                    // What was not looked at meanwhile may have ended.
+                    // Grants may have come and ended since the last complete round, so the next round looks up all
+                    // waiters.
                     missed = true;
                     Instant::now() + RETRY
                 }
@@ -124,7 +123,8 @@ impl Rounds {
             if self.is_another_run().await? {
                 let here = |name: &LockName| self.has(Slot::of_name(name));
                 self.gateway().parking.notify_forgotten(here);
-                // A server that does not say its run would be sent all of them in every round that comes late.
+                // If a server does not say its run, every late round would count as another run, and send all
+                // departures again.
                 if self.run_id.is_some() {
                     self.gateway().repeat_departures(here);
                 }
@@ -157,13 +157,13 @@ impl Rounds {
         self.context.dispatch.batch(&self.shard, commands).await
     }
 
-    /// The waiter is not queued any more, and asks again. One that has left meanwhile need not be told.
+    /// Tells a waiter that it is no longer queued, so that it asks again. A waiter that has left does not need this.
     fn notify_forgotten(&self, name: &LockName, token: &TokenHash) {
         let _delivered = self.gateway().parking.deliver(name, token, News::Forgotten);
     }
 
-    /// Says in every slot where somebody waits that this gateway is alive. Where it no longer
-    /// counts as alive its waiters may have lost their places: they ask again.
+    /// Announces in every slot with a waiter that this gateway is alive. If the gateway no longer counted as alive
+    /// there, its waiters may have lost their positions, and ask again.
     async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
         let waited_for: HashSet<Slot> = names.iter().map(Slot::of_name).collect();
         let anywhere = self.gateway().parking.names();
@@ -218,13 +218,15 @@ impl Rounds {
         let gateway = self.gateway();
         match (value, left) {
             (_, Value::Int(-2)) => gateway.watch_expiry(name, Duration::ZERO),
-            // When the head is next of a lock that is shared, and who was granted it, only a script can tell.
+            // Only a script can tell when the head of a shared lock's queue may be granted the lock, and whether a
+            // waiter was granted it.
             (Value::BulkString(value), _) if value == SHARED => {
                 gateway.watch_expiry(name, Duration::ZERO);
             }
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
-                    // Held by an attempt that waits here: its message was lost. By anybody else: as expected.
+                    // If the holder waits here, the message of its grant was lost, and the news is delivered now. Any
+                    // other holder does not wait here, and the news goes nowhere.
                     let news = News::GrantedProvisionally;
                     let _one_of_ours = gateway.parking.deliver(name, &token, news);
                 }
@@ -238,8 +240,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Extends the expiry of each queue that somebody stands in here, once an hour: that of a queue which never empties is
-    /// set by nobody else.
+    /// Extends once an hour the expiry of each queue with a waiter here. Scripts set the expiry only when a queue
+    /// begins, so a queue that never empties would expire.
     async fn extend_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
         let is_recent = (self.extended).is_some_and(|last| last.elapsed() < EXTEND_EVERY);
         if is_recent || names.is_empty() {
@@ -260,7 +262,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Looks up where those stand who watch that.
+    /// Looks up the positions of waiters that watch them.
     async fn show_positions(&mut self) -> Result<(), Failure> {
         let parking = &self.context.gateway.parking;
         let mut watched = parking.next_watched(self.last_shown.as_ref(), POSITIONS);
@@ -282,7 +284,7 @@ impl Rounds {
                     parking.publish_position(token, Position { ahead, waiters });
                 }
                 [Value::ServerError(error), _] => refused(error)?,
-                // If it has been granted the lock, it is answered so when it asks again.
+                // The waiter may have been granted the lock: it then receives the grant when it asks again.
                 [Value::Nil, _] => self.notify_forgotten(name, token),
                 _ => {}
             }
@@ -290,8 +292,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Whether the server has been started anew, or is another one, since it was last asked. If it
-    /// does not say, it may have been.
+    /// Whether the server was restarted or replaced by another since the last call. A server that does not say its run
+    /// counts as restarted.
     async fn is_another_run(&mut self) -> Result<bool, Failure> {
         let now = match self.context.dispatch.info(&self.shard, "server").await {
             Ok(info) => info.and_then(|info| RunId::read(&info)),
@@ -300,7 +302,7 @@ impl Rounds {
         };
         let before = std::mem::replace(&mut self.run_id, now);
         let another = before.is_none() || before != self.run_id;
-        // The first time it is this gateway that was started.
+        // At the first call the gateway has just started, so that nothing is logged as a restart of the server.
         if another && before.is_some() {
             info!(
                 "the server was started again, or is another one: everybody who waits asks again"
@@ -312,13 +314,14 @@ impl Rounds {
     }
 }
 
-/// A command that lets a key last for so long.
+/// A command that sets the expiry of a key.
 fn expire(key: &str, lasts: Duration) -> Command {
     let ms = lasts.as_millis().to_string();
     Command::new("PEXPIRE").with(key).with(ms)
 }
 
-/// A key of another type is no failure: those who ask are told.
+/// An error reply as a failure, except for a key of another type, which does not stop the round: its waiters get that
+/// error when they ask.
 fn refused(error: &ServerError) -> Result<(), Failure> {
     match answered(error) {
         Failure::WrongType => Ok(()),
@@ -328,22 +331,22 @@ fn refused(error: &ServerError) -> Result<(), Failure> {
 
 // === Lost waiters ===
 //
-// Finds those who wait here and are not queued any more.
+// Finds waiters of this gateway that are no longer queued.
 //
-// A place can be lost while others keep the queue alive: a grant whose message was lost ends before
-// it is confirmed, or this gateway was taken for dead and the message of that was lost. Whoever is
-// neither queued nor told so asks again, and is answered the lease if it holds the lock after all.
+// A position can be lost while other waiters keep the queue alive: a grant whose message was lost ends before it is
+// confirmed, or this gateway was taken for dead and the message about that was lost. Such a waiter is made to ask
+// again, and is answered the lease if it holds the lock after all.
 
-/// How many places are looked up in one round, and how many of them together. Where more wait they
-/// take turns: ten thousand are come by within twenty rounds.
+/// How many tickets are looked up in one round, in one batch. More waiters take turns: ten thousand waiters need twenty
+/// rounds.
 const PLACES: usize = 512;
-/// How many queues are read together in which a place was lost: none is longer than a megabyte.
+/// How many queues with a lost position are read together: none is longer than a megabyte.
 const QUEUES: usize = 8;
 
 // === impl Rounds ===
 
 impl Rounds {
-    /// Looks up on the server the places of some who wait here; of all of them if news may have been missed.
+    /// Looks up the tickets of some waiters on the server; of all waiters if news may have been missed.
     async fn find_lost_waiters(&mut self, missed: bool) -> Result<(), Failure> {
         let last = |waiters: &[(LockName, TokenHash)]| waiters.last().map(|(_, token)| *token);
         if missed {
@@ -371,10 +374,9 @@ impl Rounds {
         Ok(())
     }
 
-    /// Tells those who are not queued that they must ask again: all whose tickets do not say that they stand in the
-    /// queue. That a ticket says so and stands nowhere comes of no script, but the list may have been lost. A look for
-    /// a place takes as long as the queue is long, so that one of each name is looked for, and where it is not
-    /// found all of that name.
+    /// Makes waiters ask again whose tickets do not say that they are queued. No script leaves a queued ticket without
+    /// its id in the queue, but the list of ids may be lost. Searching the list takes time in proportion to its length,
+    /// so only one waiter of each name is searched; if its id is not found, all waiters of that name are checked.
     async fn check_tickets(&self, waiters: &[(LockName, TokenHash)]) -> Result<(), Failure> {
         let (mut names, mut commands, mut asked) = (HashSet::new(), Vec::new(), Vec::new());
         for (name, token) in waiters {
@@ -402,7 +404,7 @@ impl Rounds {
                     stands.insert(token);
                 }
                 Value::BulkString(_) => self.notify_forgotten(name, token),
-                // Of one that does not even say that it stands there nothing follows for others.
+                // Without a queued ticket, a missing id says nothing about other waiters.
                 Value::Nil if is_place && stands.contains(token) => lost.push(name),
                 Value::ServerError(error) => refused(&error)?,
                 _ => {}
@@ -414,10 +416,11 @@ impl Rounds {
         Ok(())
     }
 
-    /// Tells those who do not stand in the queues of some names that they must ask again.
+    /// Makes waiters ask again whose ids are not in the queues of some names.
     async fn read_queues(&self, names: &[&LockName]) -> Result<(), Failure> {
         let parking = &self.gateway().parking;
-        // Before the queues are read: whoever is queued meanwhile is not looked for.
+        // The waiters are listed before the queues are read, so that an attempt that is queued meanwhile does not count
+        // as lost.
         let waiting: Vec<_> = names.iter().map(|name| parking.waiting_for(name)).collect();
         let commands = names.iter().map(|name| {
             let keys = self.keys(name);
@@ -449,12 +452,10 @@ fn token_of(value: &Value) -> Option<TokenHash> {
     }
 }
 
-// === Maintenance ===
-//
-// Keeps the queues moving that somebody stands in here: ends of leases, grants that nobody waits for any more, messages,
-// and the rounds that find what all of these have missed.
+// Background tasks that keep queues with waiters here moving: ends of leases, grants without a caller, messages, and
+// the rounds, which find what these have missed.
 
-/// Starts all that goes on by itself, until the program stops or the store is closed.
+/// Starts the background tasks, which run until the program stops or the store is closed.
 pub(crate) fn start(
     context: &Arc<RedisContext>,
     orphans: mpsc::Receiver<OrphanedAttempt>,
@@ -492,28 +493,28 @@ impl TimerActions for RedisContext {
         self.dispatch.topology.partition(Slot::of_name(name))
     }
 
-    /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
-    /// may not know when it ends.
+    /// Passes a lock on if its lease has ended, even if no waiter is left here: gateways with other waiters may not
+    /// know when the lease ends.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let awaited = self.gateway.parking.has_waiters(&name);
             match self.lock(self.keys(&name)).advance().await {
                 Ok(Advance::Held(Some(left))) => self.gateway.watch_expiry(&name, left),
-                // Somebody waits here, and the store knows of nobody.
+                // This gateway has waiters, but the store has none: they ask again.
                 Ok(Advance::Idle) if awaited => {
                     self.gateway
                         .parking
                         .notify_forgotten(|waited| *waited == name);
                 }
-                // The next round looks again, if anybody waits.
+                // The next round looks again, if there are waiters.
                 Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
                 Err(error) => debug!(%name, %error, "the next round looks again"),
             }
         })
     }
 
-    /// Gives up a place that was kept for a request which has not come. If that fails it counts for
-    /// nothing either, but among those who wait until its turn comes.
+    /// Gives up a kept position whose caller has not come back. If that fails, the position still counts as a waiter
+    /// until its turn comes, but is not granted the lock.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             match self.lock(self.keys(&name)).lapse(&token).await {
@@ -526,7 +527,8 @@ impl TimerActions for RedisContext {
         })
     }
 
-    /// Gives back what nobody waits for. Until the store has answered it may be held.
+    /// Releases what an orphaned attempt holds. Answers the attempt if the store could not be reached, because the
+    /// attempt may still hold the lock.
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>> {
         Box::pin(async move {
             let OrphanedAttempt { name, token, kind } = &orphan;

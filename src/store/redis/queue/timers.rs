@@ -1,5 +1,5 @@
-//! When to look after what: a lock, as soon as the lease ends of which somebody here waits; a place that
-//! is kept, when its time is over.
+//! Timers for locks with a waiter here, which fire when the lease ends, and for kept positions, which fire when they
+//! must be given up; and the releases of orphaned attempts.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use crate::{
     store::partition::{Partition, PartitionedCommands},
 };
 
-/// An attempt that may hold something, and that nobody waits for here, or not any more.
+/// An attempt without a caller at this gateway, which may still hold a lock or a position.
 #[derive(Debug, Clone)]
 pub(crate) struct OrphanedAttempt {
     pub(crate) name: LockName,
@@ -28,17 +28,17 @@ pub(crate) struct OrphanedAttempt {
     pub(crate) kind: OrphanKind,
 }
 
-/// What of an orphaned attempt is given back.
+/// Which grant or position of an orphaned attempt must be released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OrphanKind {
-    /// The grant with this fence. An attempt that was answered the grant otherwise keeps it.
+    /// The grant with this fence. If the attempt received the grant in another way, it keeps the grant.
     Grant(FencingToken),
-    /// The attempt has ended, and another server has taken over since: its place in the queue there, or the grant with this
-    /// fence, which this keeper had taken over if there is one.
+    /// The attempt has ended, and another server has taken over since. Its position in the queue there must be
+    /// released, or the grant with this fence, which this keeper may have adopted.
     Departed(Option<FencingToken>, Option<KeeperId>),
 }
 
-/// One timer for each, however often it is set.
+/// At most one timer for each key, which fires at the earliest time that was set.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
     timers: Mutex<Schedule<K>>,
@@ -51,17 +51,17 @@ struct Schedule<K> {
     due: HashMap<K, Instant>,
 }
 
-/// How many orphans may wait to be given back, beyond which their TTL ends them; and how many kept
-/// places for their end.
+/// How many orphaned attempts may wait for their release (the leases of more attempts end with their TTL), and how many
+/// kept positions have timers.
 pub(crate) const BACKLOG: usize = 16_384;
-/// Redis counts in milliseconds, and a key is gone when its instant has passed.
+/// Added to each timer, because Redis counts in milliseconds and deletes a key only after its expiry has passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Timers ===
 
 impl<K: Clone + Ord + Hash> Timers<K> {
-    /// Looks after it when `left` has passed, unless it is looked after earlier anyway. Too early does
-    /// no harm: whoever looks finds out what is left.
+    /// Sets a timer that fires after `left`, unless an earlier timer is set. A timer that fires too early does no harm:
+    /// its action reads how much time is left.
     pub(crate) fn set(&self, name: &K, left: Duration) {
         let due = Instant::now() + left + MARGIN;
         let mut schedule = self.timers.lock();
@@ -80,13 +80,13 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
     }
 
-    /// How many are set.
+    /// How many timers are set.
     pub(crate) fn len(&self) -> usize {
         self.timers.lock().due.len()
     }
 
-    /// Waits for the next that is due. It counts as set until somebody [begins](Self::begin) to look after it. Safe
-    /// to drop and call again.
+    /// Waits for the next due timer. The timer counts as set until [begin](Self::begin) is called for its key. Safe to
+    /// drop and call again.
     pub(crate) async fn next(&self) -> K {
         loop {
             let due = match self.take_due() {
@@ -106,7 +106,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
     }
 
-    /// One that is due; or when the next one will be.
+    /// The key of a due timer; or when the next timer is due.
     fn take_due(&self) -> Result<K, Option<Instant>> {
         let mut schedule = self.timers.lock();
         match schedule.by_due.first() {
@@ -118,7 +118,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         Ok(name)
     }
 
-    /// It is looked after now: what is set from here on is another time.
+    /// Marks the timer of a key as handled. A timer that is set from now on fires again.
     fn begin(&self, name: &K) {
         self.timers.lock().due.remove(name);
     }
@@ -137,50 +137,49 @@ impl<K> Default for Timers<K> {
     }
 }
 
-// === Timer actions ===
-//
-// What is done when something falls due, and how much of it at once.
+// The actions of due timers, and how many of them run at once.
 
-/// What may fall due.
+/// The timers and orphaned attempts that need actions.
 pub(crate) struct DueEvents<'a> {
-    /// Ends of leases of which somebody here waits.
+    /// Ends of leases of locks with a waiter here.
     pub(crate) ends: &'a Timers<LockName>,
-    /// Ends of places that are kept.
+    /// Ends of kept positions.
     pub(crate) kept: &'a Timers<(LockName, TokenHash)>,
-    /// Grants that nobody waits for any more.
+    /// Orphaned attempts, whose grants and positions must be released.
     pub(crate) orphans: mpsc::Receiver<OrphanedAttempt>,
 }
 
-/// What is done then.
+/// The actions of due timers and orphaned attempts.
 pub(crate) trait TimerActions: Sync {
-    /// Where a lock is. What is done there waits for no other partition.
+    /// The partition of a lock. Actions in one partition do not wait for another.
     fn partition(&self, name: &LockName) -> Partition;
-    /// Passes a lock on whose lease has ended.
+    /// Passes a lock on after its lease has ended.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
-    /// Gives up a place that was kept.
+    /// Gives up a kept position.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
-    /// Gives back a grant that nobody waits for. Answers it if that must be tried again.
+    /// Releases what an orphaned attempt holds. Answers the attempt if the release must be tried again.
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>>;
 }
 
-/// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, too few to
-/// crowd out callers after an outage.
+/// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, and too few to
+/// delay callers after an outage.
 const PASSING_ON: usize = 64;
-/// The same for those that free locks nobody uses: each is as urgent, and comes without a timer.
+/// How many releases of orphaned attempts are under way at once at each server. A release is as urgent as passing a
+/// lock on, because it frees an unused lock.
 const GIVING_BACK: usize = 64;
-/// The same for places that are given up. They have room of their own, and little: a crowd of them
-/// falls due together, and nobody waits for what comes of it.
+/// How many commands that give up kept positions are under way at once at each server. The limit is low and separate:
+/// many fall due together, and no caller waits for them.
 const LAPSING: usize = 16;
-/// How soon a grant that could not be given back is tried again, at first and at most.
+/// Pause before a failed release is repeated: the first pause and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// Does what falls due, for ever.
+/// Runs the actions of due timers and orphaned attempts, until it is dropped.
 pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActions) {
     let mut passing_on = PartitionedCommands::new(PASSING_ON, |name| {
         due.ends.begin(&name);
         actions.advance(name)
     });
-    // Answers a grant that could not be given back, and after which pause that is to be tried again.
+    // Answers an attempt that could not be released, and the pause before the next try.
     let mut giving_back = PartitionedCommands::new(GIVING_BACK, |(orphan, pause)| {
         async move { Some((actions.give_back(orphan).await?, pause)) }.boxed()
     });
@@ -238,7 +237,7 @@ mod tests {
         for (text, seconds) in [("a", 3), ("b", 5)] {
             assert_eq!(timers.next().await, name(text));
             assert_eq!(start.elapsed(), Duration::from_secs(seconds) + MARGIN);
-            // Whoever looks has not begun yet.
+            // The action has not begun yet, so the timer still counts as set.
             timers.set(&name(text), Duration::ZERO);
             timers.begin(&name(text));
         }
@@ -258,8 +257,7 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(2));
     }
 
-    /// Actions of which those that only clear up never come to an end: the server answers slowly. What is given
-    /// back fails as often as is said.
+    /// Actions on a slow server: `lapse` never ends, and `give_back` fails as often as `failures` says.
     #[derive(Default)]
     struct Slow {
         ends: Timers<LockName>,
@@ -270,7 +268,7 @@ mod tests {
         given_back: Mutex<Vec<Instant>>,
     }
 
-    /// How the names begin of locks at a server that never answers.
+    /// Prefix of names of locks at a server that never answers.
     const AWAY: &str = "away";
 
     impl TimerActions for Slow {
@@ -320,7 +318,7 @@ mod tests {
     // === impl Slow ===
 
     impl Slow {
-        /// Does what falls due for so many seconds.
+        /// Runs the timers for some seconds.
         async fn act(&self, orphans: mpsc::Receiver<OrphanedAttempt>, seconds: u64) {
             let (ends, kept) = (&self.ends, &self.kept);
             let due = DueEvents {
@@ -337,7 +335,7 @@ mod tests {
     async fn what_cannot_be_given_back_is_tried_again_and_keeps_nothing_else_from_being() {
         let slow = Slow::default();
         let (orphaned, orphans) = mpsc::channel(GIVING_BACK + 1);
-        // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
+        // Each attempt fails five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
         *slow.failures.lock() = 5 * GIVING_BACK;
         for _ in 0..GIVING_BACK {
             orphaned.try_send(orphan(name("lock"))).unwrap();
@@ -402,7 +400,7 @@ mod tests {
         assert_eq!(slow.passed_on.lock().len(), 1);
         assert_eq!(slow.given_back.lock().len(), 1);
         assert_eq!(*slow.lapsing.lock(), LAPSING + 1);
-        // What waits for its turn is not set again.
+        // A timer whose action waits for its turn is not set again.
         assert_eq!(slow.ends.len(), 1_000 - PASSING_ON);
         slow.ends.set(&name(&format!("{AWAY}-999")), Duration::ZERO);
         assert_eq!(slow.ends.len(), 1_000 - PASSING_ON);

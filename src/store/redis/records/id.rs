@@ -1,4 +1,4 @@
-//! The id of an attempt, of its ticket and of its lease, and texts that contain the id of something else.
+//! The id of an attempt, which its ticket and its lease share, and other texts that contain an id.
 
 use crate::{
     lock::TokenHash,
@@ -7,22 +7,23 @@ use crate::{
 
 use super::super::fields::Layout;
 
-/// By what an id and a lease begin. What begins otherwise is foreign.
+/// First byte of every id, and so of every lease. A value with another first byte is foreign.
 const VERSION: u8 = b'2';
 
-/// The version of the layout, and the hash of the token in hexadecimal digits.
+/// Layout of an id: the version, and the hash of the token in hexadecimal digits.
 pub(in crate::store::redis) const ID: Layout = Layout {
     name: "id",
     groups: &[&[("version", 1), ("token", 64)]],
 };
 
-/// What `:key:HASH` holds: `q` and the id of a ticket, or `l` and that of a lease.
+/// Layout of `:key:HASH`: `q` and the id of a ticket, or `l` and the id of a lease.
 pub(in crate::store::redis) const OWNER: Layout = Layout {
     name: "owner",
     groups: &[&[("kind", 1), ("id", 65)]],
 };
 
-/// The highest fence that a gateway has seen in a slot, in digits, and the id of the gateway.
+/// Layout of an argument of scripts: the highest fence that a gateway has seen in a slot, in digits, and the id of the
+/// gateway.
 pub(in crate::store::redis) const FLOOR: Layout = Layout {
     name: "floor",
     groups: &[&[("fence", 16), ("gateway", 16)]],
@@ -36,7 +37,7 @@ pub(in crate::store::redis) fn id(token: &TokenHash) -> String {
     id
 }
 
-/// The token in an id, which may be followed by the rest of a lease.
+/// The token hash in an id or at the beginning of a lease; `None` if the text is foreign.
 pub(in crate::store::redis) fn token_in(id: &[u8]) -> Option<TokenHash> {
     if id.first() != Some(&VERSION) {
         return None;

@@ -1,7 +1,7 @@
-//! A lease (`:lock`; of a shared lock the fields of `:leases`).
+//! The record of a lease, which is the value of `:lock`, or a value in the hash `:leases` of a shared lock.
 //!
-//! After the fields follow the owner, a line feed and the metadata as JSON; if the holder was asked to release the lease,
-//! a line feed, `!` and the request; of a lease with a slot, a line feed and the slot.
+//! The fields are followed by the owner, a line feed and the metadata as JSON; after a release request also by a line
+//! feed, `!` and the request; in a lease with a slot also by a line feed and the slot.
 
 use std::{ops::Range, time::Duration};
 
@@ -24,13 +24,13 @@ pub(in crate::store::redis) const LEASE: Layout = Layout {
     groups: &[
         &[
             ("id", 65),
-            // `h` delivered, `u` undelivered, `p` provisional, `k` granted to a place that is kept.
+            // `h` delivered, `u` undelivered, `p` provisional, `k` granted to a kept position.
             ("state", 1),
         ],
         MARKS,
         &[
             ("fence", 16),
-            // Since when it is held and until when, in µs.
+            // Since when the lease is held, and when it ends, in µs.
             ("since", 16),
             ("ends", 16),
         ],
@@ -38,11 +38,11 @@ pub(in crate::store::redis) const LEASE: Layout = Layout {
     ],
 };
 
-/// What stands in the place of a lease while several share the lock.
+/// Value of `:lock` while several leases share the lock.
 pub(in crate::store::redis) const SHARED: &[u8] = b"2*";
-/// Longer than any lease: an owner and metadata in the widest way to write them.
+/// How much of a lease is read: more than the longest lease, whose owner and metadata are escaped in the longest way.
 pub(in crate::store::redis) const MAX_LEASE_BYTES: usize = 16_384;
-/// How long the part is that every lease has.
+/// Length of the fields that every lease has.
 const HEAD: usize = LEASE.place("keeper").end;
 
 /// The text of a lease.
@@ -54,19 +54,19 @@ pub(in crate::store::redis) struct Record<'a> {
 // === impl Record ===
 
 impl<'a> Record<'a> {
-    /// A lease, if that is what a text is.
+    /// The record in a text; `None` if the text does not begin as a lease.
     pub(in crate::store::redis) fn read(text: &'a str) -> Option<Self> {
         let ours = text.len() >= HEAD && token_in(text.as_bytes()).is_some();
         ours.then_some(Self { text })
     }
 
-    /// By whose id it is.
+    /// The hash of the token in the id of the lease.
     pub(in crate::store::redis) fn token(&self) -> TokenHash {
         token_in(self.text.as_bytes()).expect("it was read before")
     }
 
-    /// The lease as it is at an instant of the store's clock, which was not before `as_of`. Redis counts in
-    /// milliseconds.
+    /// The lease at an instant of the store's clock, which was not before `as_of`; `None` if the record cannot be read.
+    /// Times are cut to milliseconds, because Redis counts in them.
     pub(in crate::store::redis) fn lease(&self, now_us: u64, as_of: Instant) -> Option<HeldLease> {
         let now = now_us / 1_000;
         let since = number(self.text, const { LEASE.place("since") })? / 1_000;
@@ -75,7 +75,8 @@ impl<'a> Record<'a> {
         let ttl = Ttl::from_millis(number(self.text, const { LEASE.place("ttl") })?).ok()?;
         let mut expires_in = Duration::from_millis(ends.saturating_sub(now));
         if let b'p' | b'k' = self.byte(const { LEASE.place("state") }) {
-            // That is until when it may be confirmed. From then on it lasts its TTL, which may be over sooner.
+            // The end of a provisional lease is the end of its time to be confirmed. After the confirmation the lease
+            // lasts its TTL, so the shorter time is shown.
             expires_in = expires_in.min(ttl.duration());
         }
         let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
@@ -120,7 +121,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// What its token was derived with.
+    /// The salt from which the token was derived, if the lease has an idempotency key.
     pub(in crate::store::redis) fn salt(&self) -> Option<Salt> {
         let salt = self
             .keyed()
@@ -155,7 +156,7 @@ mod tests {
 
     const NOW: u64 = 1_795_000_000_000_000;
 
-    /// As `acquire.lua` writes it.
+    /// The lease of an attempt, as `acquire.lua` writes it.
     fn written(attempt: &Attempt) -> String {
         let keyed = u8::from(attempt.idempotency.is_some());
         let (since, ends) = (NOW - 1_000_000, NOW + 5_000_900);

@@ -1,5 +1,5 @@
-//! Stored records: the texts that the scripts write or are sent, a file for each, with its layout, and with what Rust
-//! reads of it and writes.
+//! Stored records: texts that scripts write or receive. A file for each record has its layout, and the functions that
+//! read and write it.
 
 mod id;
 mod lease;

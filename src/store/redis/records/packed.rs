@@ -1,4 +1,5 @@
-//! What an attempt is granted its lease with: the end of a ticket and of a lease, and an argument of acquire.
+//! The terms of a lease: TTL, hold limit, idempotency key, owner and metadata. This text is an argument of acquire, and
+//! the end of each ticket and each lease.
 
 use crate::{
     lock::{HoldLimit, Owner},
@@ -15,21 +16,21 @@ pub(in crate::store::redis) const PACKED: Layout = Layout {
     groups: &[GRANT],
 };
 
-/// After these fields follow the owner, a line feed, and the metadata as JSON. The last three fields are there only if the
-/// attempt has an idempotency key.
+/// The fields of the terms of a lease, which are followed by the owner, a line feed, and the metadata as JSON. The last
+/// three fields exist only if the attempt has an idempotency key.
 pub(super) const GRANT: &[Field] = &[
-    // In ms. A hold limit of 0 is none.
+    // TTL and hold limit in ms. A hold limit of 0 means no limit.
     ("ttl", 8),
     ("hold_limit", 9),
-    // Blank: the attempt itself.
+    // Blank: the attempt itself is the keeper.
     ("keeper", 64),
-    // In hexadecimal digits.
+    // Key, fingerprint and salt are in hexadecimal digits.
     ("key", 64),
     ("fingerprint", 64),
     ("salt", 32),
 ];
 
-/// The fields of an idempotency key.
+/// Length of the fields of an idempotency key.
 pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
 
 const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
@@ -37,7 +38,7 @@ const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
     Err(_) => panic!("blanks are ASCII"),
 };
 
-/// What an attempt is granted a lease with.
+/// The text with the terms of the lease that an attempt asks for.
 pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
     let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
     let mut text = String::with_capacity(512);

@@ -1,8 +1,8 @@
 //! The ticket of an attempt that waits (`:of:ID`).
 //!
-//! A letter in the place of a ticket says what became of its attempt: `g` given back, or granted while a copy of its
-//! acquire may arrive, `a` its lease was adopted, `s` its place was taken over, `r` released, `b` broken (and of a break
-//! `x` carried out, `y` not).
+//! Later a letter replaces the ticket and says how the attempt ended: `g` given back, or granted while a late copy of
+//! its acquire may arrive, `a` lease adopted, `s` position taken over, `r` released, `b` broken. Under the nonce of a
+//! break, `x` says that the break was carried out, and `y` that it was not.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -16,21 +16,21 @@ use super::{
     packed::{GRANT, KEYED},
 };
 
-/// The state of a ticket that stands in the queue.
+/// The state of a queued ticket.
 pub(in crate::store::redis) const QUEUED: u8 = b'q';
 
 pub(in crate::store::redis) const TICKET: Layout = Layout {
     name: "ticket",
     groups: &[
         &[
-            // `q` queued; `w` granted, not confirmed.
+            // `q` queued; `w` granted but not confirmed.
             ("state", 1),
-            // Blank: the place is kept for a caller who is away.
+            // Blank: the position is kept for a caller that is away.
             ("gateway", 16),
         ],
         MARKS,
         &[
-            // Of those that share the lock; else 0.
+            // Limit of leases that may share the lock; 0 for an exclusive attempt.
             ("limit", 4),
             // Since when the attempt is queued, and until when the ticket counts, in µs.
             ("since", 16),
@@ -40,26 +40,26 @@ pub(in crate::store::redis) const TICKET: Layout = Layout {
     ],
 };
 
-/// How an attempt wants to be queued: an argument of acquire.
+/// An argument of acquire: the mode, marks and limit with which an attempt is queued.
 pub(in crate::store::redis) const PLACE: Layout = Layout {
     name: "place",
     groups: &[MARKS, &[("limit", 4)]],
 };
 
-/// What a ticket and a lease say of an attempt.
+/// Marks of an attempt, which tickets and leases have.
 pub(super) const MARKS: &[Field] = &[
-    // `x` exclusive, `s` shared, `n` shared with a slot; of a lease in capital letters if its holder was asked to release
-    // it.
+    // `x` exclusive, `s` shared, `n` shared with a slot. A release request turns the letter of a lease into a capital.
     ("mode", 1),
-    // Whether it has an idempotency key.
+    // Whether the attempt has an idempotency key.
     ("keyed", 1),
-    // Of a lease: whether it was answered again under its key; `2` if only to the first who heard of it.
+    // In a lease: `1` if it was answered again under its idempotency key, `2` if only the request that collected it was
+    // answered.
     ("answered", 1),
-    // Whether a copy of its acquire may arrive late.
+    // Whether a copy of the attempt's acquire may arrive late.
     ("late", 1),
 ];
 
-/// How an attempt wants to be queued, and whether an earlier copy of its acquire may arrive.
+/// The mode, marks and limit of an attempt. `late`: an earlier copy of its acquire may arrive.
 pub(in crate::store::redis) fn place(attempt: &Attempt, late: bool) -> Cow<'static, str> {
     let keyed = attempt.idempotency.is_some();
     let Some(Sharing { limit, has_slot }) = attempt.sharing else {
@@ -82,14 +82,14 @@ pub(in crate::store::redis) fn waiter(ticket: &str, now_us: u64) -> Option<Waite
     let head = const { TICKET.place("keeper").end };
     let owner = ticket.get(head + if keyed { KEYED } else { 0 }..)?;
     Some(Waiter {
-        // Shown, never trusted: what another hand has written is left out.
+        // An owner that another program wrote may be invalid, and is left out, because the owner is only shown.
         owner: Owner::new(owner.split('\n').next()?).ok(),
         sharing: sharing(ticket)?,
         waited: Duration::from_micros(now_us.saturating_sub(queued)),
     })
 }
 
-/// How a waiter wants to share the lock; `None` if the ticket makes no sense.
+/// The sharing terms of a waiter, which an exclusive waiter does not have; `None` if the ticket is invalid.
 #[expect(clippy::option_option, reason = "to be alone is an answer, too")]
 fn sharing(ticket: &str) -> Option<Option<Sharing>> {
     let has_slot = match ticket.get(const { TICKET.place("mode") })? {
@@ -135,7 +135,7 @@ mod tests {
                 waited: Duration::from_secs(2),
             };
             assert_eq!(waiter(&ticket, NOW), Some(expected));
-            // A script cuts it off behind the owner.
+            // The script of an inspection cuts a ticket off after the owner.
             let shown = ticket.split('\n').next().unwrap();
             assert!(waiter(shown, NOW).unwrap().owner.is_some());
         }

@@ -1,51 +1,51 @@
--- Acquire: grants the lock to an attempt if it is free and nobody is before it; else lets it stand
--- in the queue, if it wants to.
+-- Acquire: grants the lock to an attempt if the lock is free and no waiter is before the attempt; else queues the
+-- attempt, if it waits.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
---   Named by the first: `wait` (list: the ids of those who wait), `of:ID` (string: the ticket of an attempt,
---   or a letter that says what became of it), `key:HASH` (string: whose an idempotency key is), `asked:ID` (string:
---   until when the holder of a lease was asked to release it), and those of a lock that is shared (`parts/shared.lua`).
+--   Also used, with names made from the first: `wait` (list: the ids of the waiters), `of:ID` (string: the ticket of an
+--   attempt, or a letter that says how the attempt ended), `key:HASH` (string: the attempt or lease of an idempotency
+--   key), `asked:ID` (string: when a release request for a lease is due), and the keys of a shared lock
+--   (`parts/shared.lua`).
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
---   3  what the lease is granted with: TTL, hold limit, .. as `records/packed.rs` packs it
+--   3  the terms of the lease: TTL, hold limit, .. as `records/packed.rs` packs them
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
---   6  empty or nothing: it wants to be alone, does not wait, and no earlier copy of this command may arrive. Else
---      mode 1, whether it has a key 1, '0', whether an earlier copy may arrive 1, limit 4
+--   6  empty or nothing: exclusive, does not wait, and no earlier copy of this command may arrive. Else one byte each
+--      for the mode, whether there is a key, '0', and whether an earlier copy may arrive; then four for the limit
 --   7  how long the attempt wants to wait, in ms, or empty, or nothing
---   8  how many may be queued, or nothing if it does not wait
---   9  the key that says that this gateway is alive, if that is to be said
+--   8  how many waiters the queue may have, or nothing if the attempt does not wait
+--   9  the liveness key of this gateway, if the script must extend it
 -- Reply
 --   granted ARGV 1: news, fence, slot if it has one
---   again ARGV 1: news, lease, time           this attempt holds the lock already
+--   again ARGV 1: news, lease, time           this attempt already holds the lock
 --   replayed ARGV 1: news, lease, time, waited
 --                                             the lease that lives under the idempotency key
 --   collected ARGV 1: news, lease, time, waited
---                                             the same, and it was answered to nobody before; how long its place had
---                                             been queued, in us
---   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
---   queued ARGV 1: news, how many are before it, how long its place has been queued in us, contention ..
---   superseded ARGV 1: news                   a newer request with its key has its place, or keeps its
---                                             lease; or the attempt has left, and its place is kept
+--                                             as replayed, but no caller was answered this lease before; how long its
+--                                             position was queued, in us
+--   held ARGV 1: news, contention ..          another attempt holds the lock, or will in a moment
+--   queued ARGV 1: news, waiters before the attempt, how long its position has been queued in us, contention ..
+--   superseded ARGV 1: news                   a newer request with the same key has the position or keeps the lease;
+--                                             or the attempt has left, and its position is kept
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
---   clock ARGV 1: news, seconds               the time is impossible
+--   clock ARGV 1: news, seconds               no fence can be made from the time
 --   counter ARGV 1: news                      the fence counter is no number
 -- Replay
---   The attempt that holds the lock is answered its lease again, the one that is queued its place;
---   an attempt that was given back, whose place was taken over or is kept, or whose lease has ended after
---   an earlier copy was outstanding, is refused.
+--   The attempt that holds the lock is answered its lease again, a queued attempt its position. An attempt is
+--   refused if it was given back, if its position was taken over or is kept, or if its lease has ended while an
+--   earlier copy was outstanding.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
---   Key 1 carries the name as hash tag, and so do those that are named by it; key 2 a tag of the same slot.
---   The keys that say which gateways are alive differ from key 2 in their end alone.
+--   Key 1 has the name as hash tag, and so have the keys made from it; key 2 has a tag of the same slot.
+--   The liveness keys of gateways differ from key 2 only in their end.
 -- Cost
---   O(1); O(n) in the number of those who wait where a place is taken over or asked for again, and O(d) for
---   d dead tickets at the head, each of which costs this only once. Of a full queue a bounded part is
---   looked through for dead tickets.
+--   O(1). O(n) in the number of waiters if a position is taken over or asked for again. O(d) for d dead tickets at
+--   the head, once for each ticket. In a full queue, a bounded part is searched for dead tickets.
 
 local lock, id, key, place = KEYS[1], ARGV[1], ARGV[5] or '', ARGV[6] or ''
 local name = string.sub(lock, 1, -5)
@@ -57,7 +57,8 @@ local counter, floor = KEYS[2], ARGV[4]
 
 local take_shared
 
--- Nobody stands before the attempt, and nobody holds the lock, or those with whom it may be shared.
+-- Grants the lock to the attempt. Before the call, the script has checked that no waiter is before the attempt, and
+-- that the lock is free or may be shared with its holders.
 local function take(us)
   local fence, why = draw(us)
   if type(why) == 'table' then
@@ -72,7 +73,8 @@ local function take(us)
   end
   local ends = string.format('%016.0f', us + ARGV[2] * 1000)
   local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
-  -- First, as it may be refused, and who is granted nothing has not used a key. SET is not: it has drawn the fence.
+  -- The shared lease is written first, because a command may be refused, and without a grant the key must not count as
+  -- used. SET cannot be refused: `draw` has just used it.
   local taken = take_shared and take_shared(lease, us)
   if used then
     redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + TOMBSTONE)
@@ -93,7 +95,7 @@ if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then
 end
 local seen = redis.call('MGET', lock, of, used or of)
 local held, became, whose = seen[1], seen[2], used and seen[3]
--- `x`: it wants to be alone.
+-- `x`: the attempt is exclusive.
 local alone = place == '' or place_mode_is(place, 'x')
 if alone and not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
   return take(clock())
@@ -107,10 +109,11 @@ local late, waits = place_late_is(place, '1'), ARGV[7] and tonumber(ARGV[7])
 -- import shared
 -- import contention
 
--- Writes the ticket of an attempt whose id stands in the queue.
+-- Writes the ticket of an attempt whose id is in the queue, and answers `queued`.
 local function stand(us, queued, count, ahead)
-  -- With a key it counts for a little longer than its wait: it leaves by itself to keep its place, and that may take
-  -- a resend. Without one nothing of it outlives its answer, on a replica that has not heard of its end either.
+  -- With an idempotency key, the ticket counts a little longer than the wait, because the gateway still sends a `leave`
+  -- that keeps the position, perhaps twice. Without a key the ticket ends with the wait, even on a replica that has not
+  -- received its deletion.
   local ends = string.format('%016.0f', us + (used and waits + 5000 or waits) * 1000)
   local copies = late and '1' or '0'
   local marks = place_with(place, { late = copies })
@@ -119,7 +122,8 @@ local function stand(us, queued, count, ahead)
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
   end
   if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
-    -- If others have waited here already, they may have been taken for dead: they must ask again.
+    -- The liveness key was missing. If this gateway had waiters here before, other scripts may have removed them as
+    -- dead, so these waiters must ask again.
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end
@@ -147,10 +151,10 @@ end
 -- import sweep
 -- import grant_ttl
 
--- Answers without having written, and is yet refused by a server that takes no writes: a replica
--- does not know who holds the lock now. (The flags of the other scripts would refuse more than that:
--- out of memory, a lease that lives could not be answered again.) What follows a write is not refused for
--- want of memory any more.
+-- Answers an attempt that is neither granted the lock nor queued. The DEL is a write, so that a server that takes no
+-- writes refuses the script: a replica does not know who holds the lock now. (The flags of the other scripts would also
+-- refuse this script when memory is short: a living lease could then not be answered again. After a first write, Redis
+-- no longer refuses for want of memory.)
 local function refuse(kind, more)
   redis.call('DEL', name .. 'absent')
   return kind .. ' ' .. id .. ' ' .. field(news) .. (more or '')
@@ -162,12 +166,13 @@ local sharers = share and share.prune(us)
 if sharers == 0 then
   held, share = nil, nil
 end
--- Nobody passes those who wait. What is no string was read as nothing, and ends the script here.
+-- Earlier waiters come first. MGET reads a key of another type as nothing, so GET ends the script here for such a key.
 local passed, why = nil, nil
 if share then
   passed, why = admit(us, share, sharers)
 elseif not held and not redis.call('GET', lock) then
-  -- What has written is not refused any more when memory is short, so this does not unless somebody waits.
+  -- After a first write, Redis no longer refuses the script when memory is short. So the script does not write here
+  -- unless there is a waiter.
   local first = redis.call('EXISTS', wait) == 1 and redis.call('LPOP', wait)
   if first then
     passed, why = hand_over(first, us)
@@ -184,7 +189,7 @@ if passed then
   share = is_shared(held) and sharing()
 end
 
--- It has left already if its place is kept, and what that is granted belongs to whoever comes back.
+-- A kept position means that the attempt has left. A grant for this position belongs to the caller that comes back.
 if is_ticket(became) and ticket_gateway(became) == NO_GATEWAY then
   return refuse('superseded')
 end
@@ -193,7 +198,7 @@ if share then
   lease = share.find(id, us)
 end
 if lease and lease_id(lease) == id then
-  -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
+  -- A newer request with the same idempotency key may have been answered the lease meanwhile, and keeps it.
   if used and kept_by(lease) ~= id_token(id) then
     return refuse('superseded')
   end
@@ -215,7 +220,8 @@ if letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
 elseif letter == 'a' or letter == 's' then
   return refuse('superseded')
 end
--- A key is first compared with that of the lease: of those who share the lock, with that of the lease it leads to.
+-- The idempotency key is first compared with the key of the lease. If the lock is shared, this is the lease to which
+-- the idempotency key leads.
 if share then
   lease = whose and share.find(owner_id(whose), us)
 end
@@ -224,7 +230,7 @@ if lease and used and lease_keyed_is(lease, '1') and lease_key(lease) == key the
     return refuse('mismatch')
   end
   redis.call('DEL', name .. 'absent')
-  -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
+  -- No caller has been told about this lease yet, except possibly this attempt, whose answer may have been lost.
   local before, replaces, ticket, waited = kept_by(lease), false, nil, '0'
   if before ~= id_token(id) then
     replaces, ticket = may_replace('2' .. before, 'a')
@@ -240,7 +246,7 @@ if lease and used and lease_keyed_is(lease, '1') and lease_key(lease) == key the
     if replaces then
       redis.call('SET', name .. 'of:2' .. before, 'a', 'PX', left + TOMBSTONE)
     end
-    -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
+    -- The lease may be delivered by this answer. So it is no longer given back, and this attempt is its keeper.
     local answered, keeper = first and '2' or '1', id_token(id)
     lease = lease_with(lease, { answered = answered, keeper = keeper })
     if share then
@@ -285,10 +291,10 @@ if fits or not waits then
   end
 end
 
--- Under its key there may be a place already: it is taken over, or given up by who does not wait.
+-- A queued ticket with the same idempotency key is taken over, or deleted if this attempt does not wait.
 local at, queued, old, other = nil, us, nil, whose and owner_id(whose)
 if other and other ~= id then
-  -- What is of another type is no place, and the lock may have passed on by now.
+  -- A key of another type is no ticket, and must not raise: the lock may have passed on by now.
   old = redis.pcall('GET', name .. 'of:' .. other)
   at = is_queued(old) and redis.call('LPOS', wait, other)
   if at then
@@ -297,7 +303,7 @@ if other and other ~= id then
     end
     queued = ticket_since(old)
     redis.call('DEL', name .. 'absent')
-    -- The newest request owns the place. The one before it must not come back for it.
+    -- The newest request owns the position. The letter keeps the earlier attempt from asking for the position again.
     local gateway = ticket_gateway(old)
     if gateway ~= NO_GATEWAY or ticket_late_is(old, '1') then
       redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
@@ -325,7 +331,7 @@ elseif is_queued(became) then
 end
 if not waits then
   if share then
-    -- It may have been the head.
+    -- The deleted ticket may have been the head, so the waiters behind it may now share the lock.
     admit(us, share, share.count())
     held = redis.call('GET', lock)
   end
@@ -340,8 +346,8 @@ else
   local longest = tonumber(ARGV[8])
   if count > longest then
     redis.call('RPOP', wait)
-    -- Dead tickets must not keep out the living until their turn comes. Who asks again looks at another
-    -- part of a long queue.
+    -- Dead tickets in a full queue must not keep living attempts out until their turn comes. Each attempt searches
+    -- another part of a long queue.
     sweep(us % math.max(1, count - 64), 64, us, lives)
     local left = left_before()
     if left > 0 and is_possible(us) then
@@ -349,7 +355,7 @@ else
     end
     if redis.call('LLEN', wait) >= longest then
       if whose then
-        -- It leads to a place that is lost.
+        -- The idempotency key leads to a lost position.
         redis.call('DEL', used)
       end
       return refuse('full')
@@ -362,7 +368,7 @@ else
   ahead = count - 1
 end
 if not at and is_ticket(old) then
-  -- It did not confirm its grant in time, or its place was lost.
+  -- The earlier attempt did not confirm its grant in time, or its position was lost.
   redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
 end
 return stand(us, queued, count, ahead)

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Advance: passes a lock that nobody holds to the head of its queue, and one that is shared to those who may share it.
+-- Advance: passes a free lock to the head of its queue, and a shared lock to the waiters that may share it.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 -- Reply
---   held KEYS 1: news, when to look again in ms  somebody holds it; -1: for ever
---   passed KEYS 1: news                          it was free, and somebody was queued
---   idle KEYS 1: news                            it is free, and nobody is queued who is alive
---   exhausted KEYS 1: news                       there is no fence any more
---   clock KEYS 1: news, seconds                  the time is impossible
+--   held KEYS 1: news, when to look again in ms  the lock is held; -1: without an expiry
+--   passed KEYS 1: news                          the lock was free and passed to a waiter, or dead tickets are left
+--   idle KEYS 1: news                            the lock is free, and no living waiter is queued
+--   exhausted KEYS 1: news                       all fences are used up
+--   clock KEYS 1: news, seconds                  no fence can be made from the time
 --   counter KEYS 1: news                         the fence counter is no number
 -- Replay
---   Somebody holds it by then.
+--   Does nothing more: the lock is held by then.
 -- Clock
 --   TIME of this Redis, only where the lock is free or shared.
 -- Cluster
@@ -26,7 +26,7 @@ local lock, counter, floor, news = KEYS[1], KEYS[2], ARGV[1], ''
 local name, me = string.sub(lock, 1, -5), floor_gateway(ARGV[1])
 local wait = name .. 'wait'
 
--- How often a grant is looked after that is not confirmed yet.
+-- How soon to look again at a grant that is not confirmed yet, in ms, at least.
 local OFTEN = 500
 
 local held, left = redis.call('GETRANGE', lock, lease_range('id', 'hold_limit')), redis.call('PTTL', lock)
@@ -57,7 +57,7 @@ if is_shared(held) then
     if type(passed) == 'table' or passed == 'stays' then
       return answer(passed, why, us)
     end
-    -- Those of this gateway that are not confirmed yet: the message of their grant may be lost.
+    -- Reports provisional grants of waiters at this gateway, because the message of a grant may be lost.
     local soon = string.format('%.0f', us + PROVISIONAL * 1000)
     for _, lease in ipairs(share.ending(us, soon, MOST_GRANTS)) do
       local of = name .. 'of:' .. lease_id(lease)
@@ -71,7 +71,7 @@ if is_shared(held) then
 end
 if left ~= -2 then
   if id_version_is(held, '2') and is_untold(held) then
-    -- Confirmed, it ends sooner than it does by itself if its TTL is short, and nobody is told.
+    -- A confirmation may make the lease end sooner, if its TTL is short, and no message tells of that.
     left = math.min(left, math.max(OFTEN, tonumber(lease_ttl(held)) or OFTEN))
   end
   return 'held ' .. lock .. ' 0:' .. field(left)

@@ -1,20 +1,21 @@
 #!lua flags=allow-oom
--- Ask: asks the holder of a lease to release it, and lets the lease end soon after the time for that.
+-- Ask: asks the holder of a lease to release it in time, and makes the lease end soon after that time at the latest.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
 -- ARGV
---   1  the fence of the lease that is meant, in 16 digits; of all that share the lock, the highest
+--   1  the fence of the lease to be released, in 16 digits; for all leases that share the lock, the highest fence
 --   2  the id of this gateway
---   3  how much time there is, in ms
---   4  who asks, and why: what only gateways read
---   5  1 if all are meant that share the lock, with fences up to that one; else nothing
+--   3  how much time the holder has, in ms
+--   4  owner and reason of the release request, which only gateways read
+--   5  1 for all leases that share the lock, with fences up to that one; else nothing
 -- Reply
 --   asked KEYS 1: news
---   changed KEYS 1: news  something else holds it, or nothing
+--   changed KEYS 1: news  another lease or value holds the lock, or nothing does
 -- Replay
---   Asks again. A request whose end is not the earliest changes nothing, and none makes a lease last longer.
+--   Asks again. A request that is due later than the stored one changes nothing, and no request makes a lease last
+--   longer.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
@@ -35,7 +36,7 @@ local wait, counter = name .. 'wait', KEYS[2]
 local held, us = redis.call('GET', lock), clock()
 local share = is_shared(held) and sharing()
 
--- The lease with a request that ends then; nothing if there is one that ends before.
+-- The lease with a release request due at `ends`; nothing if a request is due at that time or earlier.
 local function with_request(lease, ends)
   local before = asked_for(lease)
   if before and before <= ends then
@@ -44,7 +45,7 @@ local function with_request(lease, ends)
   local slot = string.match(lease, '\n%d+$') or ''
   local mode, last = string.upper(lease_mode(lease)), math.min(ends + BACKSTOP, lease_ends(lease))
   last = string.format('%016.0f', last)
-  -- Its owner and metadata are lines; an earlier request follows them.
+  -- The owner and the metadata are lines of the lease. An earlier request follows them, and is replaced.
   lease = string.match(lease, '^[^\n]*\n?[^\n]*')
   return lease_with(lease, { mode = mode, ends = last }) .. '\n!'
     .. string.format('%016.0f', ends) .. ARGV[4] .. slot
@@ -76,9 +77,9 @@ for _, lease in ipairs(meant) do
       redis.call('SET', lock, asked, 'PX', left)
     end
     sooner = math.min(sooner or left, left)
-    -- Its token is told of it when the lease has ended after that time.
+    -- After this time the token of an ended lease is told that the lease was ended by force.
     redis.call('SET', name .. 'asked:' .. id, string.format('%016.0f', ends), 'PX', ARGV[3] + BACKSTOP / 1000 + TOMBSTONE)
-    -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+    -- The keeper of the lease, at any gateway, learns of the request now, and not with its next renewal.
     send('all', 'broken', id_token(id))
   end
 end

@@ -27,26 +27,27 @@ use super::{
     reply::not_ours,
 };
 
-/// Who may know of a grant that is given back.
+/// What is known of the delivery of a grant that must be released. The script releases or keeps the lease accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::redis) enum GrantKnowledge {
-    /// Its answer may be on its way: its idempotency key is used.
+    /// The answer with the grant may be on its way to the caller: the idempotency key counts as used.
     MayBeDelivered,
-    /// Nobody, as far as is known here: its idempotency key is not used. If its attempt was answered
-    /// from the store before the message of its grant came here, it is not given back; nor is a later
-    /// grant of that attempt than the one with this fence.
+    /// This gateway did not deliver the grant with this fence: the idempotency key does not count as used. The lease is
+    /// kept if the store answered the grant to its attempt before the message of the grant arrived here, or if the
+    /// attempt has a later grant.
     Undelivered(FencingToken),
-    /// Nobody: it was kept back, and has this fence. Its idempotency key is not used.
+    /// The grant with this fence waited for replicas and was delivered to no caller. The idempotency key does not count
+    /// as used.
     WaitsForReplicas(FencingToken),
-    /// Nobody: its attempt has ended on another server, or on this one before it lost data. Given back is the place of the
-    /// attempt at this gateway, or the grant with this fence, which this keeper has taken over if there is one. Its
-    /// idempotency key is not used.
+    /// The attempt has ended on another server, or on this server before the server lost data. The script gives up the
+    /// position of the attempt at this gateway, or the grant with this fence, which this keeper may have adopted. The
+    /// idempotency key does not count as used.
     Departed(Option<FencingToken>, Option<KeeperId>),
-    /// Nobody: its keeper has answered it to nobody, and nor has anybody before. Its idempotency key is not used.
+    /// No caller was answered the lease, neither by this keeper nor before. The idempotency key does not count as used.
     Unanswered(KeeperId),
 }
 
-/// A wait that is longer is asked for again by the time it is over.
+/// Longest wait that is sent to the store. A caller with a longer wait asks again before this time is over.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 // === impl LockScripts ===
@@ -63,16 +64,16 @@ impl LockScripts<'_> {
         let lasts = limit.map_or(ttl, |limit| ttl.min(limit.as_millis()));
         let key = attempt.idempotency.as_ref();
         let key = key.map_or_else(String::new, |key| hex(key.hash.as_bytes()));
-        // Who does not wait is neither parked nor queued, and is spared both looks.
+        // An attempt that does not wait is neither parked nor queued, and skips both lookups.
         let waits = attempt.wait.is_some();
-        // It asks again because it has lost its place, and what was sent before may still arrive.
+        // The attempt asks again because it lost its position, so an earlier copy of its acquire may still arrive.
         let resent = waits && gateway.parking.was_resent(&attempt.token);
         let says_it_is_alive = waits && gateway.should_announce(keys.slot());
         let fill = |command: &mut Command, sending| {
             let late = resent || sending == Sending::Again;
             command.arg(&id).arg(lasts).arg(&rest).arg(self.floor());
             let waits_or_late = waits || late || attempt.sharing.is_some();
-            // What most attempts do not need is left out: each argument costs the server as much as a small command.
+            // Arguments that most attempts do not need are left out: each costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {
                 command.arg(&key);
             }
@@ -103,8 +104,8 @@ impl LockScripts<'_> {
                     gateway.parking.mark_resent(&attempt.token);
                 }
             }
-            // An earlier copy that is still on its way must not come to hold the lock once it is
-            // free: nobody would know its token.
+            // An earlier copy that is still on its way must not be granted the lock later: no caller would know its
+            // token.
             (_, Some(unknown)) => {
                 let withdrawn = self.give_back(&attempt.token, GrantKnowledge::MayBeDelivered);
                 withdrawn.await.map_err(|_not_withdrawn| unknown)?;
@@ -145,7 +146,7 @@ impl LockScripts<'_> {
         }
     }
 
-    /// The lease that lives under the idempotency key.
+    /// The living lease to which the idempotency key leads, and the salt of its token.
     fn under_the_key(&self, reply: &mut Reply) -> Result<(HeldLease, Salt), StoreError> {
         let (lease, salt, _) = reply.told(&self.keys)?;
         self.note_fence(&lease);
@@ -211,7 +212,7 @@ impl LockScripts<'_> {
         Ok((leaving, run))
     }
 
-    /// Gives up the place of an attempt if it was kept until now. Answers whether the lock may pass on because of that.
+    /// Gives up the kept position of an attempt. Answers whether the lock may pass on because of that.
     pub(in crate::store::redis) async fn lapse(
         &self,
         token: &TokenHash,
@@ -221,7 +222,7 @@ impl LockScripts<'_> {
             command.arg(&id).arg(self.context.gateway.id.as_str());
         };
         let answer = self.run(&self.context.scripts.lapse, &id, fill).await;
-        // If the server does not answer, the next one may still have the place.
+        // If the server does not answer, the next master may still have the position.
         if !(answer.as_ref()).is_ok_and(|answer| answer.reply.kind() == "kept") {
             self.note_departed(token, OrphanKind::Departed(None, None));
         }
@@ -261,14 +262,14 @@ impl LockScripts<'_> {
             _ => return Err(reply.unexpected()),
         };
         let ended = match (&outcome, known) {
-            // Its attempt may go on.
+            // The attempt may continue, so it must not count as ended.
             (GiveBack::Kept, _)
             | (GiveBack::NothingHeld, GrantKnowledge::Undelivered(_))
             | (_, GrantKnowledge::Departed(..)) => return Ok(outcome),
             (_, GrantKnowledge::Undelivered(fence) | GrantKnowledge::WaitsForReplicas(fence)) => {
                 Some(fence)
             }
-            // The fence of the grant that was given back, if there was one.
+            // The fence of the released grant, if the attempt held one.
             _ => reply
                 .count()
                 .and_then(|fence| FencingToken::new(fence).ok()),
@@ -277,14 +278,14 @@ impl LockScripts<'_> {
         Ok(outcome)
     }
 
-    /// Remembers that an attempt has ended, for a server that takes over.
+    /// Remembers that an attempt has ended, so that its grant or position can be released at a server that takes over.
     fn note_departed(&self, token: &TokenHash, kind: OrphanKind) {
         let departures = &self.context.gateway.departures;
         departures.add(self.keys.name(), *token, kind);
     }
 }
 
-/// A new lease is what was asked for.
+/// Makes the lease of a new grant from its fence and slot in the reply, and the attempt.
 fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let fence = reply.count()?;
     let ttl = attempt.ttl.duration();

@@ -1,25 +1,25 @@
 #!lua flags=allow-oom
--- Break: ends what holds the lock, if it is what was meant, and passes the lock on.
+-- Break: ends the lease or foreign value that holds the lock, if it is the expected one, and passes the lock on.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  a nonce, which is the identity of this break
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  the fence of the lease that is meant, in 16 digits, or empty; of all that share the lock, the highest
---   4  the mark of the foreign value that is meant, or empty
+--   3  the fence of the lease to break, in 16 digits, or empty; for all leases that share the lock, the highest fence
+--   4  the mark of the foreign value to break, or empty
 --   5  1 if an earlier copy of this command may still arrive, else 0
---   6  1 if all are meant that share the lock, with fences up to that one; else nothing
+--   6  1 for all leases that share the lock, with fences up to that one; else nothing
 -- Reply
 --   broken ARGV 1: news
---   changed ARGV 1: news  something else holds it, or nothing
+--   changed ARGV 1: news  another lease or value holds the lock, or nothing does
 -- Replay
---   What was broken once is answered so again, and what holds the lock by then is left alone. A
---   lease is never granted its fence again; a foreign value may come back, so a copy that found
---   another one keeps the copies before it from doing anything.
+--   A break that was carried out is answered `broken` again, and the next holder is left alone. No two leases have the
+--   same fence, but a foreign value may come back. So a copy that found another holder writes a letter, which keeps
+--   earlier copies from breaking anything.
 -- Clock
---   TIME of this Redis, only where somebody waits.
+--   TIME of this Redis, only if there is a waiter.
 -- Cluster
 --   As for acquire.
 -- Cost
@@ -44,7 +44,7 @@ local became = redis.call('GET', of)
 if became then
   return (became == 'x' and 'broken ' or 'changed ') .. nonce .. ' 0:'
 end
--- Remembers that a lease is broken, and tells its keeper.
+-- Records that a lease is broken, and tells its keeper.
 local function remember_break(id, lease, delivered, replaces)
   if replaces then
     redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)
@@ -52,7 +52,7 @@ local function remember_break(id, lease, delivered, replaces)
   if delivered and lease_keyed_is(lease, '1') then
     redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', TOMBSTONE)
   end
-  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+  -- The keeper of the lease, at any gateway, learns of the break now, and not with its next renewal.
   send('all', 'broken', id_token(id))
 end
 
@@ -92,8 +92,8 @@ if not meant then
   end
   return 'changed ' .. nonce .. ' 0:'
 end
--- A copy of its acquire that is still on its way must not take the lock again, and its idempotency key is used.
--- A provisional grant was not delivered, and its attempt may ask again.
+-- If the lease was delivered, the letter `b` keeps a late copy of its acquire from taking the lock again, and the
+-- idempotency key stays used. A provisional grant was not delivered, so its attempt may ask again.
 local id = lease_id(held)
 local delivered = ours and not is_untold(held)
 local replaces = delivered and may_replace(id, 'b')
@@ -105,7 +105,7 @@ end
 if type(passed) == 'table' then
   return passed
 end
--- The lock goes last: stopped half-way, it is still held and can be broken again.
+-- The lock is deleted last. If the script stops half-way, the lock is still held and can be broken again.
 redis.call('SET', of, 'x', 'PX', TOMBSTONE)
 if ours then
   remember_break(id, held, delivered, replaces)

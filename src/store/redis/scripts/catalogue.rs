@@ -1,4 +1,4 @@
-//! All scripts of the store, what they share, and the keys that they read.
+//! All scripts of the store, the parts that they import, and the keys that they read.
 
 use super::super::{
     client::{KeyOfLock, Parts, REQUEST, Script},
@@ -8,7 +8,7 @@ use super::super::{
     records::{FLOOR, ID, LEASE, OWNER, PACKED, PLACE, TICKET},
 };
 
-/// All scripts.
+/// The composed scripts of the store.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(super) acquire: Script,
@@ -25,8 +25,8 @@ pub(crate) struct Scripts {
     pub(super) ask: Script,
 }
 
-/// What the scripts share, by the name under which they import it. A function that a script does not
-/// come to costs it nothing, because it imports what only its longer ways need behind the short one.
+/// The Lua parts that scripts share, by the name in their import lines. A part that only the rare paths of a script
+/// need is imported after the frequent path, so that the frequent path costs nothing more.
 const PARTS: &Parts = &Parts {
     texts: &[
         ("clock", include_str!("parts/clock.lua")),
@@ -48,7 +48,7 @@ const PARTS: &Parts = &Parts {
     ],
 };
 
-/// A text of Lua with places in the place of the calls that name fields, for tests.
+/// A text of Lua in which calls that name fields are replaced by the positions of the fields, for tests.
 pub fn inline_fields(text: &str) -> String {
     inline(text, PARTS.fields)
 }
@@ -80,10 +80,10 @@ impl Scripts {
     }
 }
 
-/// The keys that the scripts read for a lock, with the types that they have. What a script of one attempt answers with
-/// is the id of that attempt, which names its ticket.
+/// The keys that scripts read for a lock, with their types. `echo` is the word after the kind of a reply: for a script
+/// on an attempt the id of the attempt, which names its ticket.
 ///
-/// That of an idempotency key is not among them: no script refuses one of another type.
+/// The key of an idempotency key is not listed, because no script fails if that key has another type.
 pub(crate) fn typed_keys(keys: &Keys, echo: &str) -> Vec<(String, &'static str)> {
     vec![
         (keys.lock().to_owned(), "string"),

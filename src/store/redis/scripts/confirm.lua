@@ -1,26 +1,26 @@
 #!lua flags=allow-oom
--- Confirm: makes a provisional grant the attempt's own, for its full TTL.
+-- Confirm: turns a provisional grant into a lease of the attempt, for its full TTL.
 --
 -- KEYS
---   1  lock     string: the lease, or what a foreign client has written
---   2  gateway  string: there as long as this gateway is alive
---   4  slots   bitmap: only while the slot is being moved, of a lock that is shared; 2 and 3 are then `shared` and `leases`
+--   1  lock     string: the lease, or a foreign value
+--   2  gateway  string: the liveness key of this gateway
+--   4  slots    bitmap: only for a shared lock while its slot is being moved; 2 and 3 are then `shared` and `leases`
 --   While the slot is being moved only key 1 is given, or these four.
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 -- Reply
 --   confirmed ARGV 1: lease, time
---   lost ARGV 1:        it came too late, or the attempt has left and its place was granted the lock
+--   lost ARGV 1:        the grant has ended, or the attempt has left and the grant is for its kept position
 --   superseded ARGV 1:  a newer request under its idempotency key keeps the lease
 --   shared ARGV 1:      nothing was done: the lock is shared, and its other keys must be given
---   moving ARGV 1:      nothing was done: there may be more to see of it
+--   moving ARGV 1:      nothing was done: while the slot is being moved, the lease was not found with these keys
 -- Replay
---   Answers the lease again, as it is by then. Never brings back what has ended.
+--   Answers the lease again, as it is by then. Never brings back a lease that has ended.
 -- Clock
 --   TIME of this Redis, once. The lease expires at the latest at its limit.
 -- Cluster
---   Key 1 carries the name as hash tag, key 2 a tag of the same slot. While the slot is being moved it
---   does with the lock alone, which is there as long as the lease is.
+--   Key 1 has the name as hash tag, key 2 a tag of the same slot. While the slot is being moved, the
+--   script uses only the lock, which exists as long as the lease does.
 -- Cost
 --   O(1).
 

@@ -1,24 +1,23 @@
 #!lua flags=allow-oom
--- Give back: makes sure that an attempt which nobody waits for any more holds nothing, and passes
--- on what it held.
+-- Give back: releases the undelivered lease of an attempt whose caller no longer waits, makes sure that the attempt
+-- holds nothing, and passes the lock on.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  1 to give back only what was not delivered, 2 for a grant that was kept back, or taken for a
---      group and answered to nobody, 3 for what this server has of an attempt that ended on another one, else 0.
---      Only with 0 its idempotency key counts as used
---   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds; with 3 a place
---      of the attempt at this gateway is meant, too
---   5  who knows as its keeper that it was answered to nobody, or nothing
+--   3  1 to release the lease only if it was not delivered, 2 for a grant that waited for replicas, or that was made
+--      for a group and answered to no caller, 3 for an attempt that ended on another server, of which this server
+--      may still have the grant or the ticket; else 0. Only with 0 the idempotency key counts as used
+--   4  the fence of the grant to release, in 16 digits, or empty for any lease of the attempt; with 3 also a position
+--      of the attempt at this gateway is given up
+--   5  the keeper that knows that no caller was answered the lease, or nothing
 -- Reply
---   given_back ARGV 1: news, fence  that of the lease, in 16 digits
---   kept ARGV 1: news     its lease was adopted or answered again under its idempotency key, or was
---                         delivered after all
---   nothing ARGV 1: news  it holds nothing, and never will; or the grant that is meant is over
+--   given_back ARGV 1: news, fence  the lease was released; its fence, in 16 digits
+--   kept ARGV 1: news     the lease was adopted, answered again under its idempotency key, or delivered after all
+--   nothing ARGV 1: news  the attempt holds nothing, and never will; or the grant with this fence has ended
 -- Replay
 --   The attempt is refused for as long as its end is remembered, however late a copy of its acquire
 --   arrives.
@@ -27,7 +26,7 @@
 -- Cluster
 --   As for acquire.
 -- Cost
---   As for acquire; O(n) in the number of those who wait if the attempt is one of them.
+--   As for acquire; O(n) in the number of waiters if the attempt is a waiter.
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
 local name, me, news = string.sub(lock, 1, -5), floor_gateway(ARGV[2]), ''
@@ -51,19 +50,21 @@ if share then
 end
 local meant = lease and lease_fence(lease) == ARGV[4] or ARGV[4] == '' and ARGV[3] ~= '3'
 if ARGV[3] == '3' and not meant then
-  -- The token of a group may be used again, through another gateway.
+  -- A group may use the token again through another gateway, whose position must not be given up.
   local body = redis.call('GET', of)
   meant = is_ticket(body) and ticket_gateway(body) == me
 end
 if not meant then
-  -- Its attempt may have asked again since, and have been granted it anew.
+  -- The grant with this fence is over. The attempt may have asked again and have been granted another lease, which must
+  -- stay.
   return 'nothing ' .. id .. ' 0:'
 end
 
 if not lease then
   local body = redis.call('GET', of)
   if is_ticket(body) then
-    -- It may be the head itself, and must not be granted what it gives up.
+    -- The attempt may be the head of the queue. Its ticket is removed first, so that the lock does not pass to the
+    -- attempt.
     if is_queued(body) then
       redis.call('LREM', wait, '1', id)
     end
@@ -82,7 +83,7 @@ end
 
 local keyed = lease_keyed_is(lease, '1')
 local adopted = kept_by(lease) ~= (ARGV[5] or id_token(id))
--- What its keeper has taken over was answered to nobody before it either.
+-- If the keeper knows that it answered the lease to no caller, no earlier caller was answered either.
 local again = not ARGV[5] and keyed and lease_answered_is(lease, '1')
 -- The message of the grant may be late, and its attempt have been answered otherwise.
 local heard = ARGV[3] == '1' and lease_state_is(lease, 'h')
@@ -99,13 +100,13 @@ end
 if type(passed) == 'table' then
   return passed
 end
--- The lock goes last: stopped half-way, it is still held and can be given back again. If it has passed on, nothing may
--- raise here.
+-- The lock is deleted last. If the script stops half-way, the lock is still held and can be given back again. If the
+-- lock has passed on already, nothing may raise here.
 if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
 if lease_mode_below(lease, 'a') then
-  -- Its holder was asked to release it, and this comes in time.
+  -- The holder was asked to release the lease, and this release comes in time.
   redis.pcall('DEL', name .. 'asked:' .. id)
 end
 if keyed then

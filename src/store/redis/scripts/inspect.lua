@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- Inspect: shows who holds the lock and who waits for it.
+-- Inspect: shows the holder and the waiters of a lock.
 --
 -- KEYS
---   1  lock  string: the lease, or what a foreign client has written
---   2  wait  list: the ids of those who wait
+--   1  lock  string: the lease, or a foreign value
+--   2  wait  list: the ids of the waiters
 -- ARGV
---   1  how many of those who wait are shown
+--   1  how many waiters are shown
 -- Reply
---   shown KEYS 1: queue (gateway's rest of each ticket and ms waited ..), contention ..
+--   shown KEYS 1: queue (first line of each ticket ..), time, contention ..
 -- Replay
---   Looks again.
+--   Reads the lock again.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
---   O(m) for the m that are shown.
+--   O(m) for the m waiters that are shown.
 
 local lock, wait = KEYS[1], KEYS[2]
 local name = string.sub(lock, 1, -5)
@@ -37,7 +37,7 @@ if #ids > 0 then
     if is_queued(body) and ticket_ends(body) > us then
       shown[#shown + 1] = field(string.match(body, '^[^\n]*'))
     else
-      -- Its gateway has died, or would have taken it out.
+      -- The waiter has left a long queue, or has died with its gateway: it does not count.
       over = over + 1
     end
   end

@@ -1,22 +1,22 @@
 #!lua flags=allow-oom
--- Lapse: takes a place out of the queue that was kept for a request which has not come.
+-- Lapse: removes a kept position from the queue after its caller has not come back in time.
 --
 -- KEYS
---   1  lock  string: the lease, or what a foreign client has written; names the other keys of the lock
+--   1  lock  string: the lease, or a foreign value; names the other keys of the lock
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
---   2  the id of the gateway that kept it: where this server has not heard that it did, the place is of that one still
+--   2  the id of the gateway that kept the position: if this server missed that, the ticket still has this gateway
 -- Reply
 --   lapsed ARGV 1: 1 if the lock is shared
---   kept ARGV 1:    it is kept for longer, somebody stands there, or it is gone
+--   kept ARGV 1:    the position is kept for longer, was taken over by another request, or is gone
 -- Replay
---   Has lapsed already.
+--   Answers `kept`: the position is gone.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
 --   As for acquire.
 -- Cost
---   O(n) in the number of those who wait before it.
+--   O(n) in the number of waiters before the position.
 
 local id = ARGV[1]
 local name = string.sub(KEYS[1], 1, -5)
@@ -34,15 +34,16 @@ if is_queued(body) then
   redis.call('LREM', wait, '1', id)
 end
 if ticket_late_is(body, '1') then
-  -- A copy of its acquire that is still on its way must not queue it again.
+  -- Without the letter, a late copy of the acquire would queue the attempt again.
   redis.call('SET', of, 'g', 'PX', 'TOMBSTONE')
 else
   redis.call('DEL', of)
 end
--- A newer request may stand under its key by now.
+-- The idempotency key may lead to a newer request by now, and is then left alone.
 local used = name .. 'key:' .. ticket_key(body)
 if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)
 end
--- It may have been the head, and kept those behind it from sharing the lock.
+-- The position may have been the head, and have kept the waiters behind it from sharing the lock. The caller needs to
+-- know whether the lock is shared.
 return 'lapsed ' .. id .. ' ' .. (is_shared(redis.pcall('GETRANGE', KEYS[1], '0', #SHARED)) and '1:1' or '1:0')

@@ -1,6 +1,6 @@
-//! Scripts on a lease: `renew.lua` and `release.lua`; `break.lua` and `ask.lua`, which end exactly what was seen to hold the
-//! lock; those that look at a lock: `inspect.lua` and `list.lua`; and `advance.lua`, which passes on a lock that
-//! is free.
+//! Scripts on a lease: `renew.lua` and `release.lua`; `break.lua` and `ask.lua`, which end exactly the lease or value
+//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; and `advance.lua`, which passes on
+//! a free lock.
 
 use std::time::Duration;
 
@@ -83,53 +83,50 @@ impl LockScripts<'_> {
             "adopted" => return Ok(Release::Adopted),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
-            // Not by a copy of this command: that would have released it.
+            // An earlier copy of this release cannot have caused `broken`: it would have released the lease.
             "broken" => return Ok(Release::Lost(reply.broken()?)),
             "overdue" => reply.broken()?,
             _ => return Err(reply.unexpected()),
         };
         match earlier {
             None => Ok(Release::Lost(loss)),
-            // Whether it was lost before, or released by the copy whose reply was lost, nobody can
-            // tell.
+            // The lease may have been lost before, or released by the copy whose reply was lost: the store cannot tell.
             Some(unknown) => Err(unknown.into()),
         }
     }
 }
 
-// === Breaking ===
-//
-// Looks at what holds the lock, and ends exactly that: so a copy of the command breaks nothing else, and its answer is
-// known from the look although the reply was lost.
+// Looks at the holder of the lock, and ends exactly that lease or value. So a copy of the command breaks nothing else,
+// and the answer is known from the look even if the reply was lost.
 
-/// How often it is looked again if the lock has passed on between the look and the break. Each time
-/// takes a round trip in which that happens.
+/// How often a break reads the holder again after the lock passed on between the read and the break, which must happen
+/// within one round trip each time.
 const LOOKS: usize = 32;
 
-/// What is to be broken.
+/// The leases or the foreign value that a script ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScriptTarget {
-    /// The lease with this fencing token, whether it is alone or not.
+    /// The lease with this fencing token, exclusive or shared.
     Lease(FencingToken),
-    /// All that share the lock, up to this fencing token: a late copy must not break a newer one.
+    /// All shared leases with fencing tokens up to this one: a late copy must not break a newer lease.
     UpTo(FencingToken),
-    /// What a foreign client has written.
+    /// The foreign value with this mark.
     Foreign(ForeignMark),
 }
 
-/// Why nothing is ended of what holds the lock.
+/// Why a break or a release request did nothing.
 enum NotEnded {
     NotHeld,
     HolderChanged(Holder),
     Ambiguous(SharedHolders),
-    /// A foreign client cannot be asked to release the lock.
+    /// The holder is a foreign client, which cannot be asked to release the lock.
     Foreign(Holder),
 }
 
 // === impl LockScripts ===
 
 impl LockScripts<'_> {
-    /// Breaks what holds the lock; with `target`, only if it is that.
+    /// Breaks the holder of the lock; with `target`, only if the holder is this target.
     pub(in crate::store::redis) async fn break_lock(
         &self,
         target: Option<BreakTarget>,
@@ -144,7 +141,7 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Asks what holds the lock to release it; with `target`, only if it is that.
+    /// Asks the holder of the lock to release it; with `target`, only if the holder is this target.
     pub(in crate::store::redis) async fn request_release(
         &self,
         target: Option<BreakTarget>,
@@ -164,7 +161,7 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Ends what is meant, or asks for it if there is a `request`.
+    /// Breaks the target, or the holder without a target; with `request`, asks for its release instead.
     async fn end(
         &self,
         target: Option<BreakTarget>,
@@ -193,9 +190,9 @@ impl LockScripts<'_> {
         Err(passes_too_fast())
     }
 
-    /// What holds the lock.
+    /// Reads the holder of the lock.
     async fn look(&self, target: Option<BreakTarget>) -> Result<Option<Holder>, StoreError> {
-        // Of those who share it all are looked at if all are meant: what is broken is shown.
+        // If all leases are broken, all are read, because the answer shows each broken lease.
         let (most, fence) = match target {
             Some(BreakTarget::All) => (usize::from(Limit::MAX), None),
             Some(BreakTarget::Lease(fence)) => (SHOWN_HOLDERS, Some(fence)),
@@ -212,7 +209,8 @@ impl LockScripts<'_> {
         Ok(holder)
     }
 
-    /// Whether this command, or an earlier copy of it, has broken what is meant; else it does not hold the lock any more.
+    /// Breaks the target. Answers whether this command, or an earlier copy of it, has broken the target; if not, the
+    /// target no longer holds the lock.
     async fn break_meant(&self, target: ScriptTarget) -> Result<bool, StoreError> {
         let nonce = Token::random().hash().to_string();
         let (fence, mark) = match target {
@@ -236,7 +234,8 @@ impl LockScripts<'_> {
         }
     }
 
-    /// Whether the holder of the lease with a fence was asked; with `all`, those with fences up to that one.
+    /// Asks the holder of the lease with a fence to release it; with `all`, all holders with fences up to that one.
+    /// Answers whether such a lease held the lock.
     async fn ask(
         &self,
         fence: FencingToken,
@@ -260,7 +259,7 @@ impl LockScripts<'_> {
     }
 }
 
-/// What is meant of what holds the lock, or why nothing is.
+/// Chooses the target among the leases of the holder, or answers why there is none.
 fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, Holder), NotEnded> {
     match (holder, target) {
         (Holder::Lease(lease), target)
@@ -270,7 +269,7 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
         {
             Ok((ScriptTarget::Lease(lease.fence), Holder::Lease(lease)))
         }
-        // What is meant by all are leases; a foreign client is named by its mark, or not at all.
+        // `BreakTarget::All` covers only leases; a foreign value must be named by its mark, or by no target.
         (
             holder @ Holder::Foreign {
                 mark: Some(mark), ..
@@ -299,14 +298,14 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
 
 // === Looks ===
 
-/// What became of a lock whose lease should have ended.
+/// The state of a lock after its lease should have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::redis) enum Advance {
-    /// Somebody holds it, for this long; `None`: without an expiry.
+    /// The lock is held for this long; `None`: without an expiry.
     Held(Option<Duration>),
-    /// It was free, and somebody was queued for it.
+    /// The lock was free and has passed to a waiter, or dead tickets are left in its queue.
     Passed,
-    /// It is free, and nobody is queued for it who is alive.
+    /// The lock is free, and no living waiter is queued.
     Idle,
 }
 
@@ -333,8 +332,8 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Shows who holds the lock, of those who share it at most so many, or the one with the fence if it is there. What this
-    /// version does not understand, a key of another type or a record of another layout, is foreign without a mark.
+    /// Shows the holder of the lock: at most `most` leases of a shared lock, or only the lease with `fence` if it
+    /// exists. A key of another type, or a record of an unknown layout, is shown as foreign without a mark.
     pub(in crate::store::redis) async fn list(
         &self,
         most: usize,
@@ -352,7 +351,7 @@ impl LockScripts<'_> {
         let expires_in = reply.rest().ok_or_else(|| reply.unexpected())?;
         let foreign = |mark| Holder::Foreign { expires_in, mark };
         let holder = match reply.kind() {
-            // What makes no lease was not written by us.
+            // A record that cannot be read as a lease was not written by a gateway.
             "held" => Some(
                 reply
                     .read_told()

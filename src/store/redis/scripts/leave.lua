@@ -1,28 +1,28 @@
 #!lua flags=allow-oom
--- Leave: takes an attempt out of the queue, or keeps its place for a request that asks again.
+-- Leave: takes an attempt out of the queue, or keeps its position for a later request with the same idempotency key.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  how long to keep the place, in ms, or empty
+--   3  how long to keep the position, in ms, or empty
 -- Reply
 --   left ARGV 1: news, contention ..
---   granted ARGV 1: news, lease, time  it holds the lock, for its full TTL from now
---   superseded ARGV 1: news            a newer request with its idempotency key has its place, or keeps
---                                      its lease
+--   granted ARGV 1: news, lease, time  the attempt holds the lock, for its full TTL from now
+--   superseded ARGV 1: news            a newer request with the same idempotency key has the position, or keeps
+--                                      the lease
 -- Replay
---   Has left already; a place that is kept is kept from then, and what it was granted lasts no longer.
+--   The attempt has left already. The time of a kept position begins again, and a grant does not last longer.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
 --   As for acquire.
 -- Cost
---   O(n) in the number of those who wait before it, up to LONG. Where more wait, the id stays in the queue as
---   that of a dead ticket: O(1), and O(n) when a quarter of the queue has left so, for at most MOST_SWEPT places.
---   To keep a place is O(n).
+--   O(n) in the number of waiters before the attempt, in a queue of up to LONG waiters. In a longer queue, the id stays
+--   as the id of a dead ticket: O(1). When a quarter of the queue has left so, O(n) for at most MOST_SWEPT positions.
+--   To keep a position is O(n).
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
 local name, me, news = string.sub(lock, 1, -5), floor_gateway(ARGV[2]), ''
@@ -41,7 +41,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import grant_ttl
 -- import contention
 
--- From how many on it costs too much to look for an id in the queue.
+-- In a queue of more waiters than this, searching for an id costs too much.
 local LONG = 512
 
 local held, us = redis.call('GET', lock), clock()
@@ -56,7 +56,7 @@ if share then
 elseif not held then
   -- A ticket of another type ends the script before the lock passes on.
   redis.call('GET', of)
-  -- It may be the head itself, in the last moment.
+  -- The attempt may be the head of the queue, and is granted the lock at the last moment.
   local passed = hand_over(redis.call('LPOP', wait), us)
   if type(passed) == 'table' then
     return passed
@@ -71,7 +71,7 @@ if share then
 end
 if lease then
   if lease_state_is(lease, 'k') then
-    -- An earlier copy had the place kept: what it is granted belongs to whoever comes back.
+    -- An earlier copy of this command kept the position: its grant belongs to the caller that comes back.
     return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS)
   elseif kept_by(lease) ~= id_token(id) then
     return 'superseded ' .. id .. ' ' .. field(news)
@@ -100,7 +100,7 @@ elseif is_queued(body) and count > LONG then
   bury(id, body)
   remember_end(id, 'g', TOMBSTONE)
   if left * 4 > count and is_possible(us) then
-    -- Who leave together have come together: most of them stood around this one.
+    -- Waiters that leave together mostly came together, so their tickets are near the ticket of this attempt.
     local dead
     dead, left = sweep_left(left, count, redis.call('LPOS', wait, id) or 0, us)
     count = count - dead
@@ -114,8 +114,8 @@ else
   if stood and not ticket_late_is(body, '1') then
     redis.call('DEL', of)
   else
-    -- A copy of its acquire that is still on its way must not queue it again. If its place was lost, so
-    -- was whether there is one.
+    -- Without the letter, a late copy of the acquire would queue the attempt again. If the ticket was lost, it is
+    -- unknown whether such a copy is outstanding.
     remember_end(id, 'g', TOMBSTONE)
   end
   count = stood and count - 1 or count

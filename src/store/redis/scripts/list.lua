@@ -1,25 +1,25 @@
 #!lua flags=allow-oom
--- List: shows who holds a lock that a scan has found.
+-- List: shows the holder of a lock that a scan has found.
 --
 -- KEYS
---   1  lock  string: the lease, or what a foreign client has written
+--   1  lock  string: the lease, or a foreign value
 -- ARGV
---   1  how many of the leases that share it are shown
---   2  the fence of the only one that is shown, in 16 digits, if there is one with it; else nothing
+--   1  how many leases of a shared lock are shown
+--   2  to show only one lease, its fence in 16 digits, if that lease exists; else nothing
 -- Reply
---   held KEYS 1: what is left in ms, lease, time
---   shared KEYS 1: what is left in ms, how many, when to look again in ms, leases, time
---   foreign KEYS 1: what is left in ms, mark  no lease of ours; -1: for ever
---   odd KEYS 1: what is left in ms            there is something that is not to be understood
+--   held KEYS 1: remaining TTL in ms, lease, time
+--   shared KEYS 1: remaining TTL in ms, how many leases, when to look again in ms, leases, time
+--   foreign KEYS 1: remaining TTL in ms, mark  a foreign value; -1: without an expiry
+--   odd KEYS 1: remaining TTL in ms            a key of another type
 --   free KEYS 1:
 -- Replay
---   Looks again.
+--   Reads the lock again.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
---   O(1), but for the length of a foreign value, and O(m) for the m leases that are shown, or share it.
+--   O(1), or the length of a foreign value, or O(m) for the m leases that are shown or share the lock.
 
 local lock = KEYS[1]
 local name = string.sub(lock, 1, -5)
@@ -29,7 +29,7 @@ local name = string.sub(lock, 1, -5)
 -- import lease
 -- import shared
 
--- What is of another type must not keep the others on the page from being shown.
+-- A key of another type must not raise, or the other locks on the page would not be shown.
 local held = redis.pcall('GET', lock)
 if not held then
   return 'free ' .. lock .. ' '

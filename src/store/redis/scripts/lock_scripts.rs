@@ -1,4 +1,4 @@
-//! What all commands of the store share, and how they run the scripts of one lock.
+//! The state that all commands of the store share, and how they run the scripts of one lock.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ use super::{
     catalogue::Scripts,
 };
 
-/// What all commands of the store share.
+/// The state that all commands of the store share.
 pub(in crate::store::redis) struct RedisContext {
     pub(in crate::store::redis) dispatch: Arc<Dispatch>,
     pub(in crate::store::redis) scripts: Scripts,
     pub(in crate::store::redis) gateway: RedisGateway,
     pub(in crate::store::redis) tags: Arc<SlotTags>,
-    /// Ends what goes on by itself.
+    /// Stops the background tasks of the store.
     pub(in crate::store::redis) closing: CancellationToken,
 }
 
-/// One lock, on which a request runs scripts.
+/// The scripts of one lock, with the deadline of the request that runs them.
 pub(in crate::store::redis) struct LockScripts<'a> {
     pub(in crate::store::redis) context: &'a RedisContext,
     pub(in crate::store::redis) keys: Keys,
-    /// When the outcome of all that the request sends must be known.
+    /// Deadline for the outcome of everything that the request sends.
     pub(in crate::store::redis) limit: Instant,
 }
 
@@ -48,7 +48,7 @@ impl RedisContext {
         Keys::of(name, &self.tags, &self.gateway.id)
     }
 
-    /// A lock, for a request that begins now.
+    /// The scripts of a lock, for a request that begins now.
     pub(in crate::store::redis) fn lock(&self, keys: Keys) -> LockScripts<'_> {
         LockScripts {
             context: self,
@@ -61,7 +61,7 @@ impl RedisContext {
 // === impl LockScripts ===
 
 impl LockScripts<'_> {
-    /// Runs a script that tells nothing besides its answer.
+    /// Runs a script whose reply has no news.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -74,7 +74,7 @@ impl LockScripts<'_> {
             .await
     }
 
-    /// Runs a script, and takes in its news.
+    /// Runs a script, and processes the news in its reply.
     pub(super) async fn run_with_news(
         &self,
         script: &Script,
@@ -96,7 +96,7 @@ impl LockScripts<'_> {
         text
     }
 
-    /// The lease in the next fields of a reply. Its fence is noted.
+    /// Reads the lease in the next fields of a reply, and records its fence.
     pub(super) fn held(&self, reply: &mut Reply) -> Result<HeldLease, StoreError> {
         let lease = reply.held(&self.keys)?;
         self.note_fence(&lease);

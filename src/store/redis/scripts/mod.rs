@@ -1,4 +1,4 @@
-//! The scripts: the text of each one, and a typed wrapper that knows its arguments and its reply.
+//! The Lua scripts, and a typed wrapper for each script that knows its arguments and its reply.
 
 mod attempt;
 mod catalogue;

@@ -1,9 +1,9 @@
--- Probe: finds out which of the commands that a gateway uses this user may run.
+-- Probe: finds out which of the commands of a gateway this user is allowed to run.
 --
 -- KEYS
---   1  probe  a key of no lock; gone when the script ends
+--   1  probe  a key that belongs to no lock; deleted before the script ends
 -- ARGV
---   1  a channel of no lock
+--   1  a channel that belongs to no lock
 -- Reply
 --   {probe, KEYS 1, seconds, microseconds, error of PUBLISH or empty, name, error, name, error ..}
 -- Replay
@@ -34,7 +34,7 @@ local reply = tried({
   { 'HDEL', probe, 'm' }, { 'DEL', probe }, { 'ZADD', probe, '1', 'm' }, { 'ZCARD', probe },
   { 'ZCOUNT', probe, '1', '1' }, { 'ZRANGE', probe, '1', '1', 'BYSCORE' }, { 'ZREM', probe, 'm' }, { 'DEL', probe },
 })
--- A key that is named by another one, as those of an attempt are.
+-- Tries a key that the call does not declare, because scripts derive the key of an attempt from the key of the lock.
 reply[#reply + 1] = 'keys that are not declared'
 reply[#reply + 1] = refusal({ 'EXISTS', probe .. ':of' })
 return reply

@@ -2,32 +2,32 @@
 -- Release: ends a living lease and passes the lock on.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot
---   4  slots   bitmap: only while the slot is being moved, of a lock that is shared; 2 and 3 are then `shared` and `leases`
+--   4  slots  bitmap: only for a shared lock while its slot is being moved; 2 and 3 are then `shared` and `leases`
 --   While the slot is being moved only key 1 is given, or these four.
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  who releases it as its keeper, if anybody
+--   3  the keeper that releases the lease, if a keeper does
 -- Reply
 --   released ARGV 1: news
---   adopted ARGV 1: news         another keeper goes on with it
+--   adopted ARGV 1: news         another keeper has adopted the lease
 --   another | free ARGV 1: news, 0 | 1
---                                the token does not hold the lock; 1: somebody else is holding it
---   broken ARGV 1: news, 0 | 1   its lease was broken; 1: somebody else is holding the lock
---   overdue ARGV 1: news, 0 | 1  the same of one whose holder was asked to release it until a time that is over
+--                                the token does not hold the lock; 1: another holder has the lock
+--   broken ARGV 1: news, 0 | 1   the lease was broken; 1: another holder has the lock
+--   overdue ARGV 1: news, 0 | 1  the lease has ended, and a release request for it is overdue; 1: as above
 --   shared ARGV 1: news          nothing was done: the lock is shared, and its other keys must be given
---   moving ARGV 1: news          nothing was done: the token does not hold the lock, and what became
---                                of it is not to be seen
+--   moving ARGV 1: news          nothing was done: the token does not hold the lock, and how its lease ended
+--                                cannot be read while the slot is being moved
 -- Replay
---   A lease that was acquired with an idempotency key is answered `released` again as long as its
---   end is remembered; any other is not held any more.
+--   A lease with an idempotency key is answered `released` again as long as its end is remembered; any other lease
+--   is answered as no longer held.
 -- Clock
---   TIME of this Redis, only where somebody waits.
+--   TIME of this Redis, unless the token holds the lock alone and there is no waiter.
 -- Cluster
---   As for acquire; but while the slot is being moved it does with the lock alone, which is there as long as
---   the lease is. Nobody is handed the lock then: who waits for it finds out. Its end is not remembered.
+--   As for acquire. But while the slot is being moved, the script uses only the lock, which exists as long as the lease
+--   does. The lock is then passed to no waiter (gateways notice that it is free), and the end is not remembered.
 -- Cost
 --   As for acquire.
 
@@ -52,7 +52,8 @@ end
 
 local function remember_release(lease)
   if lease_mode_below(lease, 'a') then
-    -- Its holder was asked to, and has done it in time. The lock may have passed on: nothing may raise here.
+    -- The holder was asked to release the lease, and has released it in time. The lock may have passed on already:
+    -- nothing may raise here.
     redis.pcall('DEL', name .. 'asked:' .. id)
   end
   if lease_keyed_is(lease, '1') then

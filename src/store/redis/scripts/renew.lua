@@ -1,34 +1,34 @@
 #!lua flags=allow-oom
--- Renew: makes a living lease last from now, and never shorter.
+-- Renew: restarts the TTL of a living lease, and never makes the lease end earlier.
 --
 -- KEYS
---   1  lock   string: the lease, or what a foreign client has written
+--   1  lock   string: the lease, or a foreign value
 --   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
---   4  slots   bitmap: only while the slot is being moved, of a lock that is shared; 2 and 3 are then `shared` and `leases`
+--   4  slots  bitmap: only for a shared lock while its slot is being moved; 2 and 3 are then `shared` and `leases`
 --   While the slot is being moved only key 1 is given, or these four.
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
---   2  ttl in ms, or empty for the lease's own
---   3  the longest ttl that the caller may have in ms, or empty; a longer one, the lease's own too, becomes this one
+--   2  ttl in ms, or empty for the ttl of the lease
+--   3  the longest ttl that the caller may have, in ms, or empty; a longer ttl, also of the lease, is cut to this ttl
 --   4  the keeper that renews the lease, if a keeper does
 --   5  1 if that keeper adopts the lease
 -- Reply
 --   renewed ARGV 1: lease, time, and the instant at which the lease would have ended
---   adopted ARGV 1:             another keeper goes on with it
+--   adopted ARGV 1:             another keeper has adopted the lease
 --   another | free ARGV 1: 0 | 1
---                               the token does not hold the lock; 1: somebody else is holding it
---   broken ARGV 1: 0 | 1        its lease was broken; 1: somebody else is holding the lock
---   overdue ARGV 1: 0 | 1       the same of one whose holder was asked to release it until a time that is over
+--                               the token does not hold the lock; 1: another holder has the lock
+--   broken ARGV 1: 0 | 1        the lease was broken; 1: another holder has the lock
+--   overdue ARGV 1: 0 | 1       the lease has ended, and a release request for it is overdue; 1: as above
 --   shared ARGV 1:              nothing was done: the lock is shared, and its other keys must be given
---   moving ARGV 1:              nothing was done: what it takes is not to be seen
+--   moving ARGV 1:              nothing was done: needed keys cannot be used while the slot is being moved
 -- Replay
---   Renews again. Never brings back what has ended. A copy that arrives late changes the ttl that is stored, and never
---   makes the lease end earlier than its holder was told.
+--   Renews again. Never brings back a lease that has ended. A late copy may change the stored ttl, but never makes the
+--   lease end earlier than its holder was told.
 -- Clock
 --   TIME of this Redis, once. The lease expires at the latest at its limit.
 -- Cluster
---   As for acquire. While the slot is being moved it does with the lock alone, which is there as long as the
---   lease is; only who adopts it waits until the slot is at rest.
+--   As for acquire. While the slot is being moved, the script uses only the lock, which exists as long as the lease
+--   does. An adoption waits until the move is over.
 -- Cost
 --   O(1).
 
@@ -94,7 +94,8 @@ end
 
 local before = kept_by(held)
 if adopts and before ~= keeper then
-  -- Not one that was its keeper before: that is a late copy of a command, and whoever came after it goes on.
+  -- A keeper whose lease was adopted by another keeper is refused: its command is a late copy, and the newer keeper
+  -- keeps the lease.
   local became = redis.call('GET', name .. 'of:2' .. keeper)
   if became == 'a' then
     return 'adopted ' .. id .. ' '
@@ -102,7 +103,7 @@ if adopts and before ~= keeper then
   remember_end('2' .. before, 'a', left + TOMBSTONE)
   before = keeper
 end
--- Its holder renews it, so that the grant was delivered.
+-- A renewal by the holder proves that the grant was delivered.
 keeper, ttl = adopts and before or lease_keeper(held), string.format('%08.0f', ttl)
 held = lease_with(held, { state = 'h', ends = ends, ttl = ttl, keeper = keeper })
 if share then

@@ -1,5 +1,5 @@
-//! What the scripts tell: leases, what stands between an attempt and a lock, and news, which are consequences that concern
-//! this gateway.
+//! Reads the replies of scripts: leases, the holder and waiters of a lock, and news, which are consequences for this
+//! gateway.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use super::super::{
 // === impl Reply ===
 
 impl Reply {
-    /// The lease in the fields that follow: its text, and the time. If it makes none, it was not written by us.
+    /// Reads the next fields as a lease: its text, and the time. An unreadable lease was not written by a gateway.
     pub(super) fn held(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         Ok(self.told(keys)?.0)
     }
 
-    /// The same, with what the token was derived from, and the time.
+    /// Reads a lease as `held` does, and answers also the salt of its token and the time.
     pub(super) fn told(
         &mut self,
         keys: &Keys,
@@ -39,14 +39,14 @@ impl Reply {
         Some((record.lease(now, self.sent())?, record.salt(), now))
     }
 
-    /// A lease that was renewed, and how much time it had left before.
+    /// Reads a renewed lease, and how much time the lease had left before.
     pub(super) fn renewed(&mut self, keys: &Keys) -> Result<(HeldLease, Duration), StoreError> {
         let (held, _, now) = self.told(keys)?;
         let ended = self.micros().ok_or_else(|| self.unexpected())?;
         Ok((held, Duration::from_micros(ended.saturating_sub(now))))
     }
 
-    /// Those who share a lock, in the fields that follow. What of them makes no sense is only counted.
+    /// Reads the next fields as the leases that share a lock. An unreadable lease is only counted.
     pub(super) fn shared(&mut self) -> Option<SharedHolders> {
         let (count, look) = (self.count()?, self.count()?);
         self.note_next_look(Duration::from_millis(look));
@@ -59,7 +59,7 @@ impl Reply {
         Some(SharedHolders { leases, count })
     }
 
-    /// What is left of something, in ms; -1: it does not expire.
+    /// Reads a remaining TTL in ms; -1: without an expiry.
     #[expect(clippy::option_option, reason = "without an expiry is an answer, too")]
     pub(super) fn rest(&mut self) -> Option<Option<Duration>> {
         let ms = self.integer()?;
@@ -70,18 +70,18 @@ impl Reply {
         u64::try_from(self.integer()?).ok()
     }
 
-    /// A time that has passed, in microseconds.
+    /// Reads a length of time, in microseconds.
     pub(super) fn duration(&mut self) -> Result<Duration, StoreError> {
         let passed = self.micros().ok_or_else(|| self.unexpected())?;
         Ok(Duration::from_micros(passed))
     }
 
-    /// A time of the store, in microseconds.
+    /// Reads a time of the store, in microseconds.
     pub(super) fn micros(&mut self) -> Option<u64> {
         self.str()?.parse().ok()
     }
 
-    /// A holder that is no gateway's client.
+    /// Reads a foreign holder: its remaining TTL and its mark.
     pub(super) fn foreign(&mut self) -> Option<Holder> {
         Some(Holder::Foreign {
             expires_in: self.rest()?,
@@ -89,13 +89,13 @@ impl Reply {
         })
     }
 
-    /// Those who wait, by their tickets and the time.
+    /// Reads the waiters of a queue: their tickets and the time.
     pub(super) fn queue(&mut self) -> Option<Vec<Waiter>> {
         let (mut tickets, now) = (self.nested()?, self.micros()?);
         let mut queue = Vec::new();
         while !tickets.is_over() {
             let ticket = tickets.text()?;
-            // One whose ticket was lost stands there until its turn comes.
+            // A waiter whose ticket was lost stays in the queue until its turn comes.
             queue.push(waiter(&ticket, now).unwrap_or(Waiter {
                 owner: None,
                 sharing: None,
@@ -105,7 +105,7 @@ impl Reply {
         Some(queue)
     }
 
-    /// The contention in the fields that follow.
+    /// Reads the next fields as a contention.
     pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
         let waiters = self.count().ok_or_else(|| self.unexpected())?;
         let holder = match self.text().as_deref() {
@@ -130,18 +130,19 @@ pub(super) fn not_ours(keys: &Keys) -> StoreError {
 
 // === News ===
 
-/// One piece of news.
+/// A consequence of a script for this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store::redis) enum ScriptNews {
-    /// The lock has passed to an attempt that waits here.
+    /// The lock has passed to an attempt that waits at this gateway.
     Granted(TokenHash, HeldLease),
-    /// It has passed to somebody else, for this long; or those who share it hold it for so long before it may pass on.
+    /// The lock has passed to another attempt for this long; or the holders of a shared lock keep it for this long
+    /// before it may pass on.
     Passed(Duration),
-    /// An attempt that was queued through this gateway holds the lock beside others, and has not confirmed it.
+    /// An attempt that was queued through this gateway holds the lock beside others, and has not confirmed its grant.
     Provisional(TokenHash),
-    /// The place of an attempt that waits here was taken over.
+    /// The position of an attempt that waits at this gateway was taken over.
     Superseded(TokenHash),
-    /// The lock is free; there were more dead tickets than are cleared away at once.
+    /// The queue has more dead tickets or grants than one script handles: the lock is looked at again.
     More,
     /// A message to another gateway could not be published.
     Unsent,
@@ -152,8 +153,7 @@ pub(in crate::store::redis) enum ScriptNews {
 // === impl Reply ===
 
 impl Reply {
-    /// The news in the next field. What makes no sense is as good as a lost reply: it is found out
-    /// later.
+    /// Reads the news in the next field. Unreadable news fail like a lost reply: a later check finds the consequences.
     pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
         let mut news = self.nested().ok_or_else(|| self.unexpected())?;
         let mut all = Vec::new();

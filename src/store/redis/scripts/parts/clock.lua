@@ -2,7 +2,8 @@
 
 local ZEROS = '0000000000000000'
 
--- The microseconds since 1970, as text: 16 digits until the year 2286. Leases hold it at a fixed place.
+-- The time in microseconds since 1970, as text of 16 digits (until the year 2286), because a lease holds the time in a
+-- field of fixed width.
 local function clock()
   local time = redis.call('TIME')
   local rest = time[2]

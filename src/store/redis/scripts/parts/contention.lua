@@ -1,9 +1,10 @@
--- Tells what stands between an attempt and the lock. The script that imports it names the key `lock`.
+-- Describes for a reply who holds the lock and how many wait for it. The script that imports this part names the key
+-- `lock`.
 
--- How many of those who share a lock are shown.
+-- How many leases of a shared lock a reply shows, at most.
 local SHOWN_HOLDERS = '100'
 
--- How many wait, and who holds the lock: of those who share it at most so many.
+-- The number of waiters and the holder, as fields of a reply: at most `most` leases of a shared lock.
 local function contention(count, held, us, most)
   if not held then
     return field(count) .. '7:passing'
@@ -13,6 +14,6 @@ local function contention(count, held, us, most)
     local shown = sharing().show(us, most)
     return field(count) .. (shown and '6:shared' .. shown or '7:passing')
   end
-  -- What a foreign client has written is recognised without being repeated: it may be a secret, and long.
+  -- A foreign value may be long or a secret, so the reply has only its hash, by which a caller can recognise it.
   return field(count) .. '7:foreign' .. field(redis.call('PTTL', lock)) .. '40:' .. redis.sha1hex(held)
 end

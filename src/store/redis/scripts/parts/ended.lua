@@ -1,6 +1,7 @@
--- Tells how a lease ended that is not there any more. The script that imports it names `name`.
+-- Finds out whether a lease that no longer exists was ended by force. The script that imports this part names `name`.
 
--- `broken `, or `overdue ` if the time is over until which its holder was asked to release it; else nothing.
+-- `broken ` if the lease was broken; `overdue ` if the time by which its holder was asked to release it is over; else
+-- nothing.
 local function ended_by_force(id, us)
   local asked = name .. 'asked:' .. id
   if redis.call('GET', name .. 'of:' .. id) == 'b' then

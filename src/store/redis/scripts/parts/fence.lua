@@ -1,21 +1,21 @@
--- Draws fencing tokens. The script that imports it names the key `counter` and `floor`: the highest fence
--- that its gateway has seen in the slot, in 16 digits (what follows them is not read).
+-- Draws fencing tokens. The script that imports this part names the key `counter` and `floor`: the highest fence that
+-- the gateway has seen in the slot, in 16 digits (`draw` ignores what follows the digits).
 
--- Fences may be made from times between 2025-01-01 and 2200-01-01.
+-- Times from which a fence may be made: 2025-01-01 until 2200-01-01.
 local EARLIEST, LATEST = '1735689600000000', '7258118400000000'
 
--- Whether a fence may be made from a time. Texts are compared, so their lengths must be equal.
+-- Whether a fence may be made from this time. The times are compared as texts, so their lengths must be equal.
 local function is_possible(us)
   return #us == #EARLIEST and us >= EARLIEST and us < LATEST
 end
 
--- The fence of a new grant, in 16 digits; or nothing, and why: a word, or the error of Redis. Only the
--- counter is written, and only if there is a fence.
+-- The fence of a new grant, in 16 digits; or nothing and the reason: a word, or the error of Redis. Writes only the
+-- counter, and only if there is a fence.
 local function draw(us)
   if not is_possible(us) then
     return nil, 'clock'
   end
-  -- One command suffices as long as the time is the largest.
+  -- If the time is larger than the counter and the floor, this one command draws the fence.
   local before = redis.pcall('SET', counter, us, 'GET')
   if type(before) == 'table' then
     return nil, before
@@ -30,7 +30,8 @@ local function draw(us)
     if before then
       redis.call('SET', counter, before)
     else
-      -- It is no failure that would lose a ticket: the time may stand there as well.
+      -- A failure of DEL must not raise, or a ticket that the script has taken out would be lost. The counter may then
+      -- keep the time.
       redis.pcall('DEL', counter)
     end
     return nil, next and 'exhausted' or 'counter'

@@ -1,4 +1,4 @@
--- Writes the fields of a reply: each is its length, a colon, and itself.
+-- Encodes a field of a reply: its length, a colon, and the value.
 
 local function field(value)
   local text = value .. ''

@@ -1,23 +1,24 @@
--- Knows which gateways are alive. The script that imports it names the key `counter` and `me` (the id
--- of the gateway that runs it).
+-- Finds out which gateways are alive. The script that imports this part names the key `counter` and `me` (the id of the
+-- gateway that runs the script).
 
--- How long a grant lasts that another gateway is told of by a message, until it confirms it: a
--- message and a confirmation take milliseconds, and a lost message is found after two seconds. Not
--- less for a short TTL, which begins with the confirmation.
+-- How long a provisional grant lasts until its gateway confirms it, in ms. A message and a confirmation take
+-- milliseconds, and a gateway notices a lost message within two seconds. A short TTL does not shorten this time,
+-- because the TTL begins with the confirmation.
 local PROVISIONAL = 3000
 
--- By whether they are granted something.
+-- Results of `is_alive` so far, separately for gateways with a new grant and without one.
 local known = { [true] = {}, [false] = {} }
 
--- Whether a gateway counts as alive. Who asks is, and a place that is kept needs no gateway. One that is
--- `granted` something counts as dead when the grant ends, with all who wait through it, unless it confirms.
+-- Whether a gateway counts as alive. The gateway that runs the script is alive, and a kept position needs no gateway.
+-- With `granted` (a waiter there is about to be granted the lock) the gateway counts as dead, with all its waiters,
+-- when the provisional grant ends, unless it confirms the grant.
 local function is_alive(gateway, granted)
   if gateway == me or gateway == NO_GATEWAY then
     return true
   end
   local known = known[granted == true]
   if known[gateway] == nil then
-    -- It is there as long as the gateway is alive: `lg:{TAG}:gw:ID`, next to the counter.
+    -- The key that exists while the gateway is alive, `lg:{TAG}:gw:ID`, has the tag of the counter.
     local key = string.sub(counter, 1, -1 - #'fence') .. 'gw:' .. gateway
     known[gateway] = granted and redis.call('PEXPIRE', key, PROVISIONAL, 'LT') == 1
       or redis.call('EXISTS', key) == 1
@@ -25,6 +26,7 @@ local function is_alive(gateway, granted)
   return known[gateway]
 end
 
+-- Whether a ticket has a live waiter: the ticket is queued, its wait is not over, and its gateway is alive.
 -- Whether somebody still stands there, or may come back to it.
 local function lives(body, us, granted)
   return is_queued(body) and ticket_ends(body) > us

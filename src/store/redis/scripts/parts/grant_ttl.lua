@@ -1,6 +1,7 @@
--- Makes grants last. The script that imports it names the key `lock` and `name`.
+-- Computes and sets how long a grant lasts. The script that imports this part names the key `lock` and `name`.
 
--- How long a lease may last from now with a TTL, up to its hold limit and to when it must be released, in ms.
+-- How long a lease may last from now, in ms: its TTL, but not beyond its hold limit or beyond the end that a release
+-- request sets.
 local function time_left(held, since, us, ttl)
   local limit = tonumber(lease_hold_limit(held)) or 0
   local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)
@@ -9,7 +10,7 @@ local function time_left(held, since, us, ttl)
 end
 
 -- A lease as it lasts: Redis may have put it on a server whose clock is behind the one that it was made by, and
--- ends it by what is left.
+-- that server ends the lease when its remaining TTL is over. Answers the lease with its end by this server's clock.
 local function until_its_end(held, us)
   local left = redis.call('PTTL', lock)
   local ends = string.format('%016.0f', us + math.max(0, left) * 1000)
@@ -19,10 +20,10 @@ local function until_its_end(held, us)
   return held
 end
 
--- Makes a lease that may not have been delivered last its full TTL from now, and answers it; nothing if its
--- limit is this very instant. A grant that was provisional counts from now, and its idempotency key is
--- used. One that was delivered is left as it is. `share`: it shares the lock. `alone`: no key but the lock, and what
--- belongs to those who share it, may be touched.
+-- Restarts the TTL of a lease that may not have been delivered, and answers the lease; or nothing if its hold limit is
+-- reached now. A provisional grant counts from now, and its idempotency key is marked as used. A delivered lease stays
+-- as it is. `share`: the lease shares the lock. `alone`: the script may touch only the lock and the keys of a shared
+-- lock.
 local function settle_lease(held, us, share, alone)
   if lease_state_is(held, 'h') then
     return until_its_end(held, us)

@@ -1,29 +1,29 @@
--- Passes a lock that is free, or becomes so, to the first in the queue who is alive, and one that is shared to those
--- who may share it. The script that imports it names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and
--- `news`, and imports `clock`, `fence`, `field`, `lease`, `shared`, `send` and `gateways`.
+-- Grants a free lock to the first live waiter in the queue, and a shared lock to waiters that may share it. The script
+-- that imports this part names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`, and imports
+-- `clock`, `fence`, `field`, `lease`, `shared`, `send` and `gateways`.
 
--- How many dead tickets one script clears away: a few milliseconds. The gateway asks again for the rest.
+-- How many dead tickets one script removes, which takes a few milliseconds. The gateway asks again for the rest.
 local MOST_DEAD = 512
--- How many one script grants a lock that they share. The gateway asks again for the rest.
+-- How many waiters one script grants a shared lock. The gateway asks again for the rest.
 local MOST_GRANTS = 64
 
--- The idempotency key of a ticket, and where it leads to: a newer request may stand under it by now.
+-- The idempotency key of a ticket, and what this key leads to: perhaps the ticket of a newer request.
 local function key_of(body)
   local used = name .. 'key:' .. ticket_key(body)
   return used, redis.pcall('GET', used)
 end
 
--- Forgets a dead ticket, and what leads to it from its idempotency key. One whose key leads elsewhere is
--- superseded. A memory is no ticket.
+-- Cleans up after a dead ticket that was deleted: deletes its idempotency key. If the key leads elsewhere, the attempt
+-- is marked as superseded. A letter in the place of the ticket is written back.
 local function bury(id, body)
   if is_ticket(body) then
     if ticket_keyed_is(body, '1') then
       local used, whose = key_of(body)
       if whose == 'q' .. id then
-        -- A key that leads to no ticket counts for nothing: it is no failure if it stays.
+        -- An idempotency key that leads to no ticket has no effect, so a failure of DEL must not end the script.
         redis.pcall('DEL', used)
         if ticket_gateway(body) == NO_GATEWAY and ticket_late_is(body, '1') then
-          -- Its attempt has left, and a copy of its acquire that is still on its way must not queue it again.
+          -- The attempt has left. Without the letter, a late copy of its acquire would queue it again.
           redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
         end
       elseif type(whose) == 'string' then
@@ -35,12 +35,12 @@ local function bury(id, body)
   end
 end
 
--- Whether a ticket is the one to which its idempotency key leads, if it has one.
+-- Whether the idempotency key of a ticket still leads to this ticket. Also true for a ticket without a key.
 local function owns_key(id, body)
   return not ticket_keyed_is(body, '1') or select(2, key_of(body)) == 'q' .. id
 end
 
--- Puts a ticket back where it was taken from.
+-- Puts a ticket back at the head of the queue, from which it was taken.
 local function put_back(id, body)
   redis.call('LPUSH', wait, id)
   redis.pcall('PEXPIRE', wait, QUEUE_LASTS)
@@ -50,8 +50,8 @@ local function put_back(id, body)
   end
 end
 
--- Grants the lock to a ticket that was taken out of the queue; `share`: what grants it beside others. Answers how soon
--- that may end, in ms. When the lock is granted nothing raises any more.
+-- Grants the lock to a ticket that was taken out of the queue; `share` grants a lease beside others. Answers how soon
+-- the lease may end, in ms. After the grant is written, nothing raises.
 local function pass(id, body, fence, us, share)
   local gateway, of = ticket_gateway(body), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
@@ -81,10 +81,10 @@ local function pass(id, body, fence, us, share)
     end
     return lasts
   end
-  -- It stays a ticket until the grant is confirmed, but does not stand in the queue.
+  -- The ticket stays, as granted and no longer queued, until the waiter's gateway confirms the grant.
   local left = ticket_ends(body) - us
   redis.call('SET', of, ticket_with(body, { state = 'w' }), 'PX', math.floor(left / 1000) + TOMBSTONE)
-  -- From its confirmation on it lasts its TTL, which may be over sooner.
+  -- After the confirmation the lease lasts its TTL, which may end before the provisional grant would.
   local soonest = math.min(lasts, ttl)
   if not kept then
     send(gateway, 'granted', id_token(id), fence)
@@ -96,9 +96,9 @@ local function pass(id, body, fence, us, share)
   return soonest
 end
 
--- Grants a lock that so many share to the head of the queue, and to the next, as long as they may share it. Those whose
--- time is over have gone before. `soonest`: how soon a lease may end that was granted just before. Answers as
--- `hand_over`; where somebody waits whose turn it is not, that is `nobody`.
+-- Grants a lock that `count` leases share to the head of the queue, then to the next waiter, as long as each may share
+-- it. Expired leases must have been removed before. `soonest`: how soon a lease that was granted just before may end,
+-- in ms. Answers as `hand_over` does, but also `nobody` if the head must still wait.
 local function admit(us, share, count, soonest)
   local granted, waits, failed = soonest and 1 or 0, false, nil
   for turn = 1, MOST_DEAD + 1 do
@@ -151,7 +151,7 @@ local function admit(us, share, count, soonest)
       break
     end
     if alive then
-      -- What raises here must not lose the ticket.
+      -- An error in the grant must not lose the ticket, so the ticket is put back.
       local done, lasts = pcall(function()
         redis.call('DEL', of)
         return pass(id, body, fence, us, share.grant)
@@ -183,18 +183,18 @@ local function admit(us, share, count, soonest)
   return failed and 'stays' or 'nobody', failed
 end
 
--- The time, or the error of Redis if the user may not read it any more.
+-- The time, or the error of Redis if the user no longer has the permission for TIME.
 local function try_clock()
   local known, us = pcall(clock)
   return known and us or { err = us }
 end
 
--- Passes the lock on, given the ticket that was just taken from the head of the queue, if any. Answers
--- `passed`; else nobody was granted it, and what it holds is as it was: `nobody` (is alive), `more` (dead
--- ones stand there), `stays` (there is no fence, and why), or the error of Redis. From here to the grant
--- nothing may raise: the ticket would be lost. So a permission that is taken away meanwhile is met by pcall, and
--- the ticket is put back, which needs LPUSH and SET. (Here pcall answers the text of an error of Redis.) Nor may
--- anything raise after the grant: who ends a lease would be told that nothing happened.
+-- Grants the lock to the ticket that was just taken from the head of the queue, or to the next live waiter. Answers
+-- `passed` if a waiter was granted the lock. Else the lock is unchanged, and the answer is `nobody` (no live waiter),
+-- `more` (more dead tickets are queued), `stays` (there is no fence, and why), or the error of Redis. Nothing may raise
+-- before the grant, or the ticket would be lost: if a permission was taken away, pcall catches the error (as text), and
+-- the ticket is put back with LPUSH and SET. Nothing may raise after the grant either, or a caller that ends a lease
+-- would be told that nothing happened.
 local function hand_over(id, us)
   for _ = 1, MOST_DEAD do
     if not id then
@@ -209,7 +209,7 @@ local function hand_over(id, us)
     end
     local body = redis.pcall('GETDEL', name .. 'of:' .. id)
     if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
-      -- The user may not do it any more.
+      -- The user no longer has the permission for GETDEL.
       put_back(id)
       return body
     end
@@ -231,7 +231,7 @@ local function hand_over(id, us)
         if done then
           return admit(us, share, 1, lasts)
         end
-        -- The lock is as it was: `open` writes it last.
+        -- The lock is unchanged, because `open` writes it last.
         share.forget()
         put_back(id, body)
         return { err = lasts }
@@ -253,8 +253,8 @@ local function hand_over(id, us)
   return 'nobody'
 end
 
--- Passes on what leases have left that shared the lock, which so many share yet. They have ended, so that it is no
--- failure if it cannot be passed on: the next round does.
+-- Hands on the room of leases that have ended on a shared lock; `left` leases still share it. The leases have ended
+-- already, so an error here is ignored: the next round of a gateway passes the lock on.
 local function pass_freed(us, share, left)
   if left == 0 then
     local first = redis.pcall('LPOP', wait)

@@ -1,12 +1,12 @@
--- Sends messages to gateways. The script that imports it names the keys `lock` and `wait`, `me` (the id of
--- the gateway that runs it) and `news` (what that gateway is to be told, a part of the reply).
+-- Sends messages to gateways. The script that imports this part names the keys `lock` and `wait`, `me` (the id of the
+-- gateway that runs the script) and `news` (the part of the reply that tells this gateway of consequences).
 
--- A lease that lasts as long as two rounds is seen before its end by every gateway at which somebody
--- waits for the lock. The end of a shorter one is told.
+-- Leases that end sooner than this, in ms, are announced by a message. The end of a longer lease is noticed by the
+-- periodic check of each gateway with a waiter for the lock.
 local SHORT = 4000
 
--- Sends a gateway, or `all`, a message about this lock, and answers how many have received it.
--- That it cannot be sent is no reason to fail: it is found out within a period.
+-- Sends a message about this lock to a gateway, or to `all`, and answers how many gateways received it. A failure to
+-- send is only reported in the news, because gateways notice the change within two seconds.
 local function send(gateway, what, word, more)
   local message = what .. ' ' .. word .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock')
   if more then
@@ -21,14 +21,14 @@ local function send(gateway, what, word, more)
   return sent
 end
 
--- Tells the gateway of whoever is next how long the lock stays held, in ms: it looks after the lock then.
--- One message, however many wait. Where nobody receives it, because that gateway has died, the place is kept for
--- a caller who is away or the ticket is dead, all gateways are told.
+-- Tells the gateway of the first waiter how long the lock stays held, in ms, so that the gateway looks at the lock
+-- then. The message goes to all gateways if the waiter's gateway does not receive it or has died, if the position is
+-- kept for a caller that is away, or if the ticket is dead.
 local function foretell(lasts)
   if lasts >= SHORT then
     return
   end
-  -- What is of another type is no reason to fail any more.
+  -- The script has written already, so a key of another type must not raise.
   local next = redis.pcall('LINDEX', wait, '0')
   if type(next) ~= 'string' then
     return

@@ -1,24 +1,27 @@
--- Knows the leases that share a lock. The script that imports it names the key `lock`, and `name`, and
--- imports `lease`, and `field` if it shows them.
+-- Manages the leases that share a lock. The script that imports this part names the key `lock`, and `name`, and
+-- imports `lease`, and `field` if the script shows the leases.
 --
--- `:lock` is SHARED then, until the last of them ends. `:shared` (sorted set) has their ids by their ends, in us;
--- `:leases` (hash) has the leases by their ids, as `records/lease.rs` says; `:slots` (bitmap) has the slots that are taken.
--- These three are believed only beside SHARED: whoever writes it deletes them first, since a foreign client may
--- have deleted `:lock` alone. They last longer than `:lock`, so that one that is missing was lost (evicted, or deleted
--- by hand): what is not in `:leases` is made again from it, and without `:leases` nobody holds the lock.
+-- `:lock` is SHARED until the last lease ends. `:shared` (sorted set) has the ids of the leases by their ends, in us;
+-- `:leases` (hash) has the leases by their ids, as `records/lease.rs` says; `:slots` (bitmap) has the slots in use.
+-- Scripts use these three keys only while `:lock` is SHARED, and delete them before they write SHARED, because a
+-- foreign client may have deleted `:lock` alone. The three keys last longer than `:lock`. So a missing key was lost
+-- (evicted, or deleted by hand): `:shared` and `:slots` are rebuilt from `:leases`, and without `:leases` nobody holds
+-- the lock.
 --
--- A command that the user may not run any more ends a script half-way. So SHARED is written last where a lock begins to
--- be shared, and `:leases` where a lease begins or ends: what came before counts for nothing, or `prune` undoes it.
+-- If the user loses the permission for a command, the script ends half-way. So a script writes SHARED last when a lock
+-- begins to be shared, and `:leases` last when a lease begins or ends: earlier writes have no effect, or `prune` undoes
+-- them.
 
--- How many arguments a command has at most: Lua takes some thousand.
+-- How many arguments a command has at most, because Lua unpacks only some thousand values.
 local MOST_UNPACKED = 1000
 
--- What is done with them. It is made where a lock is shared: a lock that is held alone does not pay for the functions.
+-- Makes the functions on a shared lock. They are made only when a lock is shared, so that an exclusive lock does not
+-- pay for them.
 local function sharing()
   local ids, leases, slots = name .. 'shared', name .. 'leases', name .. 'slots'
   local share = {}
 
-  -- Shares a lock that is free, or becomes so, with a first lease, and answers it as `grant` does.
+  -- Makes a free lock shared, with a first lease, and answers this lease as `grant` does.
   function share.open(lease, us)
     local id, ends = lease_id(lease), lease_ends(lease)
     local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), lease_mode_is(lease, 'n')
@@ -32,7 +35,7 @@ local function sharing()
     return lease
   end
 
-  -- Removes what `open` has written before it was refused something.
+  -- Removes what `open` wrote before one of its commands was refused.
   function share.forget()
     redis.pcall('DEL', ids, leases, slots)
   end
@@ -41,7 +44,7 @@ local function sharing()
     redis.call('DEL', lock, ids, leases, slots)
   end
 
-  -- Ends a lease, and frees its slot.
+  -- Ends a lease and frees its slot.
   function share.drop(id, lease)
     redis.call('ZREM', ids, id)
     local slot = string.match(lease, '\n(%d+)$')
@@ -51,12 +54,12 @@ local function sharing()
     redis.call('HDEL', leases, id)
   end
 
-  -- How many share the lock, those included whose time is over and who are there yet.
+  -- How many leases share the lock, with expired leases that are not removed yet.
   function share.count()
     return redis.call('ZCARD', ids)
   end
 
-  -- Makes what was lost of the other two keys from the leases that live, and answers how many there are.
+  -- Rebuilds `:shared` and `:slots` from the living leases, and answers how many there are.
   function share.restore(us)
     redis.call('DEL', ids, slots)
     redis.call('SETBIT', slots, '0', '0')
@@ -78,8 +81,8 @@ local function sharing()
     return share.count()
   end
 
-  -- Ends those whose time is over, and answers how many are left. If there are none, the lock is free. Keys of another
-  -- type end the script here, before it writes.
+  -- Removes expired leases, and answers how many are left. If none is left, the lock becomes free. A key of another
+  -- type ends the script here, before the first write.
   function share.prune(us)
     local over = redis.call('ZRANGE', ids, '-inf', us, 'BYSCORE')
     local living, taken = redis.call('HLEN', leases), redis.call('GETRANGE', slots, '0', '0')
@@ -97,7 +100,7 @@ local function sharing()
   end
 
   -- Ends a lease that lives, with those whose time is over, and answers how many are left. While a slot is moved a key
-  -- that is gone may not be asked for any more, so the last lease goes with the keys.
+  -- that was deleted may no longer be read, so the last lease is deleted together with the keys.
   function share.remove(id, lease, us)
     local others = share.prune(us) - 1
     if others > 0 then
@@ -108,25 +111,25 @@ local function sharing()
     return math.max(0, others)
   end
 
-  -- The living lease with an id.
+  -- The lease with this id, if it has not expired.
   function share.find(id, us)
     local lease = redis.call('HGET', leases, id)
     return lease and lease_ends(lease) > us and lease or nil
   end
 
-  -- Writes a lease whose end stays as it is.
+  -- Writes a lease whose end is unchanged.
   function share.rewrite(lease)
     redis.call('HSET', leases, lease_id(lease), lease)
   end
 
-  -- Lets the other three keys last longer than `:lock`, which ends in so many ms.
+  -- Sets the expiry of the other three keys to a tombstone time after `:lock`, which ends in `left` ms.
   function share.outlast(left)
     for _, key in ipairs({ ids, leases, slots }) do
       redis.call('PEXPIRE', key, left + TOMBSTONE)
     end
   end
 
-  -- Lets the lock end with the last lease. `id`: one whose end has just been set.
+  -- Sets the expiry of the lock to the end of the last lease. `id`: the lease whose end has just been set.
   function share.end_with_last(us, id)
     local last = redis.call('ZRANGE', ids, '-1', '-1', 'WITHSCORES')
     local left = math.max(1, math.ceil((last[2] - us) / 1000))
@@ -136,10 +139,10 @@ local function sharing()
     end
   end
 
-  -- Writes a lease with its end; `slot`: one that it takes.
+  -- Writes a lease and its end; `slot`: a slot that the lease takes.
   function share.keep(lease, us, slot)
     local id = lease_id(lease)
-    -- First, as whoever has found the lease has not looked at this key: of another type it ends the script here. And by
+    -- ZADD comes first because no command has read this key yet: a key of another type ends the script here. And by
     -- an id without a lease `prune` finds that a slot was taken for none.
     redis.call('ZADD', ids, lease_ends(lease), id)
     if slot then
@@ -149,7 +152,7 @@ local function sharing()
     share.rewrite(lease)
   end
 
-  -- Grants a lease beside others, and answers it: with a slot, if its mode has one.
+  -- Grants a lease beside the others, and answers it: with a slot, if the mode of the lease has slots.
   function share.grant(lease, us)
     local slot = lease_mode_is(lease, 'n') and redis.call('BITPOS', slots, '0')
     if slot then
@@ -159,7 +162,7 @@ local function sharing()
     return lease
   end
 
-  -- The leases that end after a time, soonest first, at most so many.
+  -- The leases that end after `us` and until `before`, soonest first, at most `most` of them.
   function share.ending(us, before, most)
     local found = redis.call('ZRANGE', ids, '(' .. us, before, 'BYSCORE', 'LIMIT', '0', most)
     local shown = {}
@@ -175,8 +178,8 @@ local function sharing()
     return redis.call('HVALS', leases)
   end
 
-  -- After how many ms the head of the queue may be granted the lock if none of those who share it renews its lease:
-  -- a head that wants it alone after the last of them, one with a limit when fewer than that hold it.
+  -- In how many ms the head of the queue may be granted the lock if no holder renews: for an exclusive waiter, when the
+  -- last lease ends; for a waiter with a limit, when fewer leases than the limit are left.
   function share.next_look(us)
     local head = redis.pcall('LINDEX', name .. 'wait', '0')
     local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, ticket_range('state', 'keeper'))
@@ -187,8 +190,8 @@ local function sharing()
     return at and math.ceil((at - us) / 1000) or 0
   end
 
-  -- How many hold the lock, when to look again, at most so many of the leases (or the one with a fence, if there is
-  -- one), and the time; nothing if none is left.
+  -- The state of a shared lock for a reply: how many leases hold it, when to look again, at most `most` leases (or only
+  -- the lease with this fence, if it exists), and the time; nothing if no lease is left.
   function share.show(us, most, fence)
     local count = redis.call('ZCOUNT', ids, '(' .. us, '+inf')
     if count == 0 then

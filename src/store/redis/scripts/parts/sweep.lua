@@ -1,22 +1,22 @@
--- Clears dead tickets out of the queue. The script that imports it names the keys `name` and `wait`.
+-- Removes dead tickets from the queue. The script that imports this part names the keys `name` and `wait`.
 
--- In how many places one script looks for those who have left: a few milliseconds.
+-- How many positions one script checks for waiters that have left, which takes a few milliseconds.
 local MOST_SWEPT = 2048
--- The key that says how many have left a long queue whose ids are in it yet, by and large.
+-- The key that counts, roughly, the waiters that have left a long queue while their ids are still in it.
 local gone = name .. 'gone'
 
--- Whether somebody was queued there until now, be its gateway alive or not.
+-- Whether a ticket is queued and its wait is not over, whether or not its gateway is alive.
 local function stands(body, us)
   return is_queued(body) and ticket_ends(body) > us
 end
 
--- Takes the dead out of so many places, from an index on, and answers how many they were. O(n) in the length
--- of the queue, but for each place it is a single command of Redis.
+-- Removes dead tickets from `places` positions, beginning at the index `from`, and answers how many were dead. O(n) in
+-- the length of the queue, but with only one command of Redis for each position.
 local function sweep(from, places, us, is_there)
   local dead = 0
   for i, ticket in ipairs(redis.call('LRANGE', wait, from, from + places - 1)) do
-    -- As much of it as it takes to judge and to bury it: what it is to be granted with may be long. What is
-    -- of another type stays: the way to it is longer for nobody.
+    -- Reads only the fields that are needed to judge and to bury the ticket, because its metadata may be long. A key of
+    -- another type stays in the queue, and is not removed here.
     local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, ticket_range('state', 'key'))
     if type(body) == 'string' and not is_there(body, us) then
       dead = dead + 1
@@ -33,23 +33,24 @@ local function sweep(from, places, us, is_there)
   return dead
 end
 
--- Takes those who have left it out of a part of a queue of this length, around one place, and answers how many they
--- were and how many of `left` there may be in the rest.
+-- Removes waiters that have left from the part of the queue around one position. Answers how many were removed, and how
+-- many of `left` may remain in the rest of the queue.
 local function sweep_left(left, count, place, us)
   local from = math.max(0, math.min(count, place + MOST_SWEPT / 2) - MOST_SWEPT)
   local dead = sweep(from, MOST_SWEPT, us, stands)
   left = math.max(0, left - dead)
   if count <= MOST_SWEPT then
-    -- It was the whole queue. The turn of the others came meanwhile, which is not counted.
+    -- This was the whole queue. Waiters of `left` that were not found have been removed when their turn came.
     left = 0
   elseif dead * 64 < MOST_SWEPT then
-    -- Few: the turn of the others came, or they stand elsewhere. Each who leaves would look again.
+    -- Few were found: the others had their turn, or are elsewhere in the queue. Without lowering the count, each waiter
+    -- that leaves would search again.
     left = math.floor(left * 3 / 4)
   end
   return dead, left
 end
 
--- How many have left whose ids are in the queue yet. What is of another type counts for nothing.
+-- How many waiters have left while their ids are still in the queue. A key of another type counts as none.
 local function left_before()
   local left = redis.pcall('GET', gone)
   return type(left) == 'string' and tonumber(left) or 0
