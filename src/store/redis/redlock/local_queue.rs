@@ -42,7 +42,7 @@ struct QueueState {
     waiters: VecDeque<LocalWaiter>,
     /// Whether a task contends for the lock on behalf of these waiters.
     contended: bool,
-    /// The waiter for which the lock is being tried. It may have the lock before this gateway knows.
+    /// The waiter for which the lock is being tried. That waiter may have the lock before this gateway knows.
     tried: Option<TokenHash>,
 }
 
@@ -288,7 +288,7 @@ const FEW: usize = 1_024;
 // === impl LocalQueues ===
 
 impl LocalQueues {
-    /// The queue of a lock. It exists as long as a caller has it.
+    /// The queue of a lock, which exists as long as a caller has it.
     pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
         let mut table = self.table.lock();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {

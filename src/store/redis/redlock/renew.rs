@@ -150,8 +150,8 @@ impl Shared {
     }
 }
 
-/// Whether an attempt has the lock; `None` while the answers do not decide it. `doomed` is the number of nodes that were
-/// not asked, because the attempt is withdrawn there. The confirmation of a node counts only if `is_sure(node)`.
+/// Whether an attempt has the lock; `None` while the answers do not decide it. `doomed` is the number of nodes that
+/// were not asked, because the attempt is withdrawn there. The confirmation of a node counts only if `is_sure(node)`.
 fn confirmation(
     answers: &NodeReplies<Result<Confirmation, StoreError>>,
     doomed: usize,
