@@ -71,7 +71,7 @@ pub struct RedlockStore {
 const ASKING: usize = 64;
 /// How long a request waits until it may run.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
-/// How often waiters that watch their position are told it.
+/// How often waiters that watch their position are told their position.
 const SHOWN: Duration = Duration::from_millis(500);
 
 // === impl RedlockStore ===

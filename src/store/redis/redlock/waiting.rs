@@ -182,7 +182,7 @@ enum Pause {
     Split(Duration),
 }
 
-/// Longest pause until the contender tries again without being woken; the shortest is half of it.
+/// Upper bound of a pause without a wake-up. The bound of each pause is random, and at least half of this.
 const PERIOD: Duration = Duration::from_secs(1);
 /// For how long a node is asked to wake this gateway.
 pub(super) const WAKES: Duration = Duration::from_secs(5);
