@@ -205,7 +205,7 @@ impl Story {
         }
     }
 
-    /// Adds a write: its fencing token, the version that it had read, and the version that it found.
+    /// Adds a write: its fencing token, the value that its client had read, and the value that it replaces.
     fn writes(&mut self, at: u64, resource: &str, rest: &[&str]) {
         let event = Event::Writes(ResourceWrite {
             resource: match resource {

@@ -282,7 +282,7 @@ fn no_majority(votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
 // Takes a granted lease also at the nodes that refused it because another try was there at that moment. If only a bare
 // majority has a lease, one clock that steps forward ends it too early.
 
-/// How many times a node that refused a granted lease is asked again to take it.
+/// How many times a node that refused a try is asked again to take the lease, once it is granted.
 const TRIES_TO_TAKE: u32 = 8;
 /// The pause before a node is first asked again; each further pause is twice as long.
 const TAKES_AFTER: Duration = Duration::from_millis(4);

@@ -60,7 +60,7 @@ pub(super) enum Vote {
     None(StoreError),
 }
 
-/// What a try asks of the nodes.
+/// Request of a try to the nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReserveRequest {
     /// Whether to take the lock if it is free; otherwise the try only asks.
@@ -119,11 +119,11 @@ pub(super) enum NodeRelease {
     Broken { held: bool },
     /// The lease was not at the node.
     Lost(Loss),
-    /// Another keeper continues to keep the lease.
+    /// Another keeper has adopted the lease and keeps it.
     Adopted,
 }
 
-/// What a break ends at a node. If another lease or value has the lock there, the break ends nothing.
+/// Target of a break at a node. If another lease or value has the lock there, the break ends nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeTarget {
     /// The lease of this token.

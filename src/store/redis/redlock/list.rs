@@ -47,7 +47,7 @@ struct ScanPosition {
     node: usize,
     /// How many earlier nodes did not answer.
     skipped: usize,
-    /// Identifies the run of the node, once it is known.
+    /// Identifies the run of the server of the node, once that run is known.
     run: Option<u32>,
     scan: u64,
 }
@@ -58,7 +58,7 @@ pub(super) struct ListWalk {
     /// When the walk began, in milliseconds, by the clock of the first node; 0 if that node does not tell its time.
     pub(super) since: u64,
     lasted: Option<Duration>,
-    /// Instant just before the duration was read.
+    /// Instant just before `lasted` was read from the clock of the node.
     at: Instant,
 }
 

@@ -334,7 +334,7 @@ pub(super) struct LocalWaiter {
     pub(super) until: Instant,
     /// Whether a caller waits for the outcome. If not, the position is kept for a request that asks again.
     pub(super) attended: bool,
-    /// The waiter that last had this position before, if it was still waiting. It may have been about to leave.
+    /// The waiter that last had this position before, if that waiter was still waiting, perhaps about to leave.
     pub(super) superseded: Option<TokenHash>,
 }
 

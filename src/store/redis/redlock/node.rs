@@ -60,7 +60,7 @@ pub(super) struct Node {
 pub(super) struct Learning {
     /// Notified when the node is found to have to learn.
     pub(super) wanted: Notify,
-    /// What was missing when the node last tried to learn.
+    /// Text that says which answers were missing when the node last tried to learn.
     pub(super) missing: Mutex<Option<String>>,
 }
 
@@ -213,9 +213,9 @@ impl Learning {
 
 // === Node maker ===
 //
-// Makes the nodes of a quorum from what they have in common.
+// Makes the nodes of a quorum from the settings and parts that they share.
 
-/// What the nodes of one quorum have in common.
+/// Settings and parts that all nodes of one quorum share.
 pub(super) struct NodeMaker {
     pub(super) redis: RedisConfig,
     pub(super) workers: Workers,

@@ -82,7 +82,7 @@ impl Quorum {
 //
 // Combines the answers of single nodes, where several operations do so in the same way.
 
-/// How the lease was lost, if a majority of the nodes does not have it.
+/// How the lease was lost; `None` unless a majority of the nodes does not have it.
 pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
     if losses.len() < majority {
         return None;
@@ -150,7 +150,7 @@ impl<T> NodeReplies<T> {
         self.by_node.len()
     }
 
-    /// The answers that there are.
+    /// The answers that have arrived.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.by_node.iter().flatten()
     }

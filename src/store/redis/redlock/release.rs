@@ -178,7 +178,7 @@ impl Shared {
         for node in answers.others(Result::is_ok) {
             self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
         }
-        // What only a minority of the nodes had was no lease.
+        // A try that only a minority of the nodes had was no lease.
         Ok(if nothing >= majority {
             GiveBack::NothingHeld
         } else {

@@ -22,7 +22,7 @@ pub(super) struct Sweeper {
     pub(super) pending_withdrawals: PendingWithdrawals,
 }
 
-/// What a sweep ends.
+/// The try, attempt or lease that a sweep ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SweepTarget {
     /// The try with this nonce.
