@@ -1,4 +1,4 @@
-//! I1, I2, I4, I5 and I10: what is said of fences, and of the resource that they guard.
+//! I1, I2, I4, I5 and I10: promises about fences, and about the resource that they guard.
 
 use super::story::{Story, TERMS, check_stories};
 

@@ -1,4 +1,4 @@
-//! I3, I6, I9, I12 and I15: what is said of leases, and of requests to release them.
+//! I3, I6, I9, I12 and I15: promises about leases, and about requests to release them.
 
 use super::story::{Story, TERMS, check_stories};
 
@@ -75,7 +75,7 @@ Contract: 0-1 a acquire -> wrong 500 internal
 
 #[test]
 fn answers_that_no_order_explains_are_found() {
-    // The lock was free, is granted, and yet somebody who looked afterwards saw the holder before.
+    // The lock was free and is granted, and yet a client that looked afterwards saw the holder before.
     check_stories(
         "
 I12+: 0-10 a acquire -> 7; 20-30 a release 7; 40-50 b acquire -> 8; 60-70 somebody sees 7:a
@@ -86,10 +86,10 @@ I12+: 0-10 a acquire -> 7; 20-30 a release 7; 40-50 b acquire -> 8; 60-70 somebo
 #[test]
 fn answers_in_whatever_order_that_there_is_are_right() {
     for story in [
-        // All at once: the release, a grant after it, and two who see either.
+        // At the same time: the release, a grant after it, and two clients that see either holder.
         "0-10 a acquire -> 7; 20 a release 7; 21 b acquire; 22-60 x sees 7:a; 23-61 y sees 8:b
          50 b hears 8; 70 a hears released",
-        // A grant that is broken before anybody hears of it has its place in the order.
+        // A grant that is broken before its caller hears of it has a position in the order.
         "0 a acquire wait:60000; 10-20 x sees 7:a; 30-40 ops break 7; 45-50 b acquire -> 8
          60-70 b release 8; 80 a hears 9",
     ] {

@@ -1,5 +1,4 @@
-//! The checker is checked: short histories, written by hand, of which some break a promise and some just
-//! do not.
+//! Tests of the checker: short histories, written by hand, some of which break a promise and some only nearly do.
 
 mod fences;
 mod leases;

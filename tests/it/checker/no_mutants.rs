@@ -21,7 +21,7 @@ fn patches(directory: &str) -> Vec<PathBuf> {
 /// Names of mutants, each with a file that it changes.
 type Mutants = BTreeSet<(String, String)>;
 
-/// The mutants that a patch of Rust describes above the hunks of a file, and those that the hunks ask for.
+/// The mutants that a patch of Rust describes above the hunks of a file, and the mutants that the hunks ask for.
 fn mutants_of_rust(patch: &str) -> (Mutants, Mutants) {
     let (mut described, mut asked) = (Mutants::new(), Mutants::new());
     let (mut introduced, mut file) = (Vec::new(), "");
@@ -42,7 +42,7 @@ fn mutants_of_rust(patch: &str) -> (Mutants, Mutants) {
     (described, asked)
 }
 
-/// The store that alone runs this file.
+/// The only store that runs this file; `None` if all stores do.
 fn store_of(file: &str) -> Option<&'static str> {
     let rooms = [
         ("src/store/embedded/", "embedded"),
@@ -93,7 +93,7 @@ fn every_mutant_has_a_patch_for_each_store_on_which_it_is_tried() {
     let patched = patched.into_iter().flat_map(|(mutant, file)| {
         let stores: Vec<_> = match store_of(&file) {
             Some(store) => vec![store.to_owned()],
-            // The file is part of the program on every store: one is enough.
+            // The file is part of the program on every store, so one patch is enough for all of them.
             None if tried.iter().any(|(name, _)| *name == mutant) => {
                 let tried = tried.iter().filter(|(name, _)| *name == mutant);
                 tried.map(|(_, store)| store.clone()).collect()

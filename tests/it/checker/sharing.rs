@@ -1,4 +1,4 @@
-//! Locks that are shared: of each promise a story that is right, and one that breaks it.
+//! Shared locks: for each promise a story that keeps it, and a story that breaks it.
 
 use super::{
     story::{Story, TERMS, check_stories},
@@ -50,7 +50,7 @@ I3:    1 one share wait:60000; 2 two acquire wait:60000; 10-11 somebody sees 7~o
 fn what_a_store_may_forget_of_those_who_share_is_counted() {
     let story = "0-1 r1 share/1 -> 7#0; 2-3 redis suffers flush forgets; 4-5 r2 share/1 -> 8#0";
     check_stories(&format!("right: {story}"));
-    // Both the limit and the slot.
+    // The limit is exceeded, and the slot is taken twice.
     assert_eq!(Story::of(story).told(&TERMS).overlaps.0, 2);
 }
 
@@ -179,7 +179,7 @@ fn one_of_a_hundred_places_may_be_given_late_and_not_two() {
     }
 }
 
-/// Of fewer than fifty nobody can say.
+/// With fewer than fifty positions, the checker does not decide.
 #[test]
 fn one_of_fifty_places_behind_one_who_has_left_may_be_given_late_and_not_two() {
     for (expected, slow, of) in [("right", 1, 50), ("I7", 2, 50), ("right", 2, 49)] {
@@ -199,7 +199,7 @@ fn one_of_fifty_places_behind_one_who_has_left_may_be_given_late_and_not_two() {
 #[test]
 fn those_who_share_a_lock_have_one_order_too() {
     for seen in ["7~r1", "nobody", "8~r2#0", "7~r1 8~r2#0"] {
-        // All at once: a second comes, the first goes, and somebody looks.
+        // At the same time: a second holder comes, the first goes, and a client looks.
         let story = format!(
             "0-10 r1 share -> 7; 20 r2 share/2; 21 r1 release 7; 22-60 somebody sees {seen}
              61 r2 hears 8#0; 62 r1 hears released; 70-71 somebody sees 8~r2#0"

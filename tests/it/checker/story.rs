@@ -22,7 +22,7 @@ use crate::history::{
 #[derive(Default)]
 pub(super) struct Story {
     lines: Vec<Line>,
-    /// What times are added to.
+    /// Time that is added to the times of the story.
     base: u64,
     ops: u64,
     /// The requests of each errand.
@@ -175,7 +175,7 @@ impl Story {
         self.requests[errand][0].parts[0].0
     }
 
-    /// The answer to each part of the last request without one, or one to all.
+    /// Adds the answers to the parts of the last request without an answer, or one answer to all parts.
     fn hears(&mut self, at: u64, errand: &str, text: &str) {
         let mut answers = text.split(" and ").cycle();
         let requests = self.requests.get_mut(errand).expect("a request");
@@ -205,7 +205,7 @@ impl Story {
         }
     }
 
-    /// A write: by which fencing token, what was read, and what there was.
+    /// Adds a write: its fencing token, the value that its client had read, and the value that it replaces.
     fn writes(&mut self, at: u64, resource: &str, rest: &[&str]) {
         let event = Event::Writes(ResourceWrite {
             resource: match resource {
@@ -230,7 +230,7 @@ impl Story {
         });
     }
 
-    /// What the checker says of it, after a way through the file.
+    /// The report of the checker on the story, which is written as lines of a file and read again.
     pub(super) fn told(&self, terms: &Terms) -> Report {
         let reread = self.lines.iter().map(|line| {
             let text = serde_json::to_string(line).unwrap();
@@ -239,7 +239,7 @@ impl Story {
         check(&History::read(reread), terms)
     }
 
-    /// The promises that it breaks, each once.
+    /// The promises that the story breaks, each once.
     fn breaks(&self) -> String {
         let violations = self.told(&TERMS).violations;
         let which = |violation: &Violation| violation.invariant;
@@ -308,7 +308,7 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
     }
 }
 
-/// What a text answers; without one it is what was asked for.
+/// The answer that a text describes. Without a text, the answer is what the request asked for.
 fn answer(ask: &Ask, text: &str) -> RecordedAnswer {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (first, rest) = words.split_first().unwrap_or((&"", &[]));

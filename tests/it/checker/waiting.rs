@@ -1,4 +1,4 @@
-//! I7, I8, I11 and I14: what is said of time, of the order of those who wait, and of groups.
+//! I7, I8, I11 and I14: promises about time, about the order of waiters, and about groups.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ I7:    10200-10201 b acquire -> 8
     );
 }
 
-/// The story of many turns, one twenty seconds after the other.
+/// A story of many turns, each twenty seconds after the one before.
 pub(super) fn turns(count: u64, turn: impl Fn(u64) -> String) -> String {
     let mut story = String::new();
     for n in 0..count {
@@ -121,7 +121,8 @@ right: 0-1 holder acquire -> 5; 2 first acquire wait:15; 10-11 somebody sees 5:h
     );
 }
 
-/// Where only those at one gateway are in order, others may pass, and so may all who asked at several.
+/// If only waiters at one gateway are in order, waiters at other gateways may pass, and so may attempts that asked at
+/// several gateways.
 #[test]
 fn where_only_those_at_one_gateway_are_in_order_others_may_pass() {
     let terms = Terms {

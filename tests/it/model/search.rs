@@ -1,4 +1,4 @@
-//! Explores the states of a model: all of them, with the shortest way to one that is wrong, or some at random.
+//! Explores the states of a model: all of them, with the shortest way to a wrong state, or some at random.
 
 use std::{
     collections::HashMap,
@@ -8,28 +8,28 @@ use std::{
 
 use crate::support::Random;
 
-/// A state machine.
+/// A state machine whose states can be explored.
 pub(super) trait Model {
-    /// All that is known of everybody.
+    /// State of everything in the model.
     type State: Copy + Eq + Hash + Debug;
-    /// What may happen.
+    /// One thing that may happen.
     type Step: Copy + Debug;
 
-    /// Where it begins.
+    /// The first state.
     fn beginning(&self) -> Self::State;
 
-    /// Everything that may happen next, and what comes of it.
+    /// Adds every step that may happen next, with the state after the step.
     fn next(&self, from: &Self::State, to: &mut Vec<(Self::Step, Self::State)>);
 
-    /// What must never be.
+    /// Why a state must never be reached; `None` if the state is right.
     fn wrong(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// Whether a step happens by itself when nothing fails any more and nobody new comes.
+    /// Whether a step happens by itself when no fault happens and no new caller comes any more.
     fn is_calm(&self, _step: Self::Step) -> bool {
         false
     }
 
-    /// What must not be where nothing happens by itself any more.
+    /// Why no model may end in this state; `None` if it may. Called for states from which no step happens by itself.
     fn left_over(&self, _state: &Self::State) -> Option<&'static str> {
         None
     }
@@ -39,29 +39,29 @@ pub(super) trait Model {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Heard(pub(super) bool);
 
-/// What was found.
+/// Result of a search or a walk.
 pub(super) struct SearchOutcome<Step> {
-    /// How many states there are, or were come by until then.
+    /// How many states there are, or were visited until a wrong one was found.
     pub(super) states: usize,
-    /// How many steps lead from one to another.
+    /// How many steps lead from one state to another.
     pub(super) steps: usize,
-    /// The first that is wrong.
+    /// The first wrong state that was found.
     pub(super) wrong: Option<Violation<Step>>,
 }
 
-/// Something wrong, and the way there.
+/// A wrong state, and the steps that lead to it.
 pub(super) struct Violation<Step> {
     pub(super) what: &'static str,
     pub(super) way: Vec<Step>,
-    /// The last state.
+    /// The wrong state.
     pub(super) state: String,
 }
 
-/// Good enough for states of a few dozen bytes, and fast without optimization.
+/// A hash function that is good enough for states of a few dozen bytes, and fast without optimization.
 #[derive(Default)]
 struct Mixer(u64);
 
-/// The states that were come by, each with the one before it.
+/// The states that were visited, each with the state before it.
 struct VisitedStates<M: Model> {
     states: Vec<M::State>,
     before: Vec<Option<(usize, M::Step)>>,
@@ -70,7 +70,7 @@ struct VisitedStates<M: Model> {
 
 const NEVER_ENDS: &str = "what happens by itself goes round in a circle";
 
-/// Comes by all states. There must be fewer than `most`, or the bounds of the model are too wide.
+/// Visits all states. If there are not fewer than `most`, the bounds of the model are too wide.
 pub(super) fn search<M: Model>(model: &M, most: usize) -> SearchOutcome<M::Step> {
     let mut known = VisitedStates::<M>::new();
     known.add(model.beginning(), None);
@@ -103,7 +103,7 @@ pub(super) fn search<M: Model>(model: &M, most: usize) -> SearchOutcome<M::Step>
     }
 }
 
-/// Walks so many times from the beginning, so many steps each or until nothing can happen any more.
+/// Takes so many random walks from the first state, each of at most `longest` steps.
 pub(super) fn walk<M: Model>(
     model: &M,
     random: &mut Random,
@@ -133,8 +133,8 @@ pub(super) fn walk<M: Model>(
     SearchOutcome::of(steps, steps, None)
 }
 
-/// A state from which one comes back to it, if there is one: what is left when those to which nothing
-/// leads are taken away again and again.
+/// A state from which steps lead back to it, if there is one: such states remain when states to which no step leads are
+/// removed again and again.
 fn circle(states: usize, steps: &[(usize, usize)]) -> Option<usize> {
     let mut leading_to = vec![0_u32; states];
     let mut first = vec![0; states + 1];
@@ -169,7 +169,7 @@ impl<M: Model> VisitedStates<M> {
         }
     }
 
-    /// Its place, whether it is new or not.
+    /// Index of the state, whether the state is new or not.
     fn add(&mut self, state: M::State, before: Option<(usize, M::Step)>) -> usize {
         let new = self.states.len();
         let place = *self.places.entry(state).or_insert(new);
@@ -207,7 +207,7 @@ impl<Step: Debug> SearchOutcome<Step> {
         }
     }
 
-    /// That nothing is wrong; otherwise fails and tells the way there.
+    /// Checks that no wrong state was found; otherwise fails and shows the way there.
     pub(super) fn nothing_wrong(self) -> Self {
         if let Some(wrong) = &self.wrong {
             panic!("{wrong}");
@@ -215,7 +215,7 @@ impl<Step: Debug> SearchOutcome<Step> {
         self
     }
 
-    /// What is wrong.
+    /// The wrong state that was found; fails if there is none.
     pub(super) fn wrong(&self) -> &Violation<Step> {
         let wrong = self.wrong.as_ref();
         wrong.unwrap_or_else(|| panic!("nothing wrong was found among {self}"))
@@ -274,7 +274,7 @@ impl Hasher for Mixer {
     }
 
     fn finish(&self) -> u64 {
-        // The table looks at the upper bits and at the lower ones.
+        // The hash table uses the upper bits and the lower bits.
         self.0 ^ (self.0 >> 32)
     }
 }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use crate::support::with;
 
-    /// Counts up to a bound; from some numbers on it calms down.
+    /// Counts up to a bound. Steps by two do not happen by themselves.
     struct Counter {
         bound: u32,
         wrong: Option<u32>,

@@ -1,13 +1,12 @@
-//! Acquire, over a quorum: two rounds with all nodes, tried again where several gateways have split them.
+//! Acquire, over a quorum: two rounds with all nodes, repeated if several gateways split the votes.
 //!
-//! Round 1 reserves the lock for one try at each node that has it free; a majority must have, and the
-//! highest fence that they propose is the fence of the lease. Round 2 has them accept it, each only if
-//! the try still has the lock there, the counter has not passed the fence, and no node has learnt from it
-//! since it has voted; a majority must. Any two
-//! majorities share a node, so the next to come is proposed a higher fence, without any assumption about
-//! time. Then the lease must have time left. After the answer it is taken at the nodes that refused it, too. What
-//! comes of a try is withdrawn from every node, also from
-//! those that did not answer, unless it is granted.
+//! Round 1 reserves the lock for one try at each node where it is free. A majority must reserve it, and the highest
+//! fence that these nodes propose is the fence of the lease. Round 2 has them accept this fence. A node accepts it only
+//! if the try still has the lock there, the counter has not passed the fence, and no other node has learnt from this
+//! node since its vote. A majority must accept. Any two majorities share a node, so the next lease is proposed a higher
+//! fence, without any assumption about time. Then the lease must have time left. After the answer, the lease is taken
+//! also at the nodes that refused it. A try that is not granted is withdrawn from every node, also from nodes that did
+//! not answer.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -32,42 +31,43 @@ use super::{
     tally::VoteVerdict,
 };
 
-/// What comes of an attempt, before it is known whether it waits.
+/// Outcome of an attempt, before the decision whether it joins the queue.
 #[derive(Debug)]
 pub(super) enum AttemptOutcome {
-    /// It is granted the lock, by this try.
+    /// The attempt was granted the lock, by the try with this nonce.
     Granted(HeldLease, Nonce),
-    /// It is answered for good.
+    /// The attempt has its final answer.
     Done(Acquisition),
-    /// Somebody else has the lock.
+    /// Another attempt or a foreign client holds the lock.
     Held(Holder),
-    /// Nobody got a majority, and nobody is known to have one. This one may.
+    /// No attempt is known to have a majority of the nodes. This holder may have one.
     Split(Option<Holder>),
-    /// The lock is free, and it was not to be taken.
+    /// The lock is free, and the request did not ask to take it.
     Free,
 }
 
-/// What comes of one try.
+/// Outcome of one try of an attempt.
 pub(super) enum TryOutcome {
     Over(AttemptOutcome),
-    /// Nobody got a majority.
+    /// No attempt is known to have a majority of the nodes. This holder may have one.
     Split(Option<Holder>),
-    /// Another lock of the slot was acquired meanwhile, or a node has learnt from another.
+    /// The fence of the try is outdated: another lock of the slot was acquired meanwhile, or a node has learnt from
+    /// another.
     Overtaken,
     /// Too few nodes take part, for this reason.
     TooFew(StoreError),
 }
 
-/// For how long it is tried again where too few nodes answer: as on one server, long enough for a
-/// restart, short enough for a caller to be told that nothing happened.
+/// For how long an attempt is retried while too few nodes answer: as on one server, long enough for a restart, and
+/// short enough that a caller is soon told that nothing happened.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// How often it is tried again where nobody got a majority.
+/// How many times an attempt is retried after a split vote, in which no attempt got a majority.
 const TRIES: usize = 8;
 
 // === impl Shared ===
 
 impl Shared {
-    /// Tries until it is known what becomes of the attempt.
+    /// Repeats the try until the outcome of the attempt is known, or its retries are used up.
     pub(super) async fn attempt(
         self: &Arc<Self>,
         keys: &Keys,
@@ -83,13 +83,13 @@ impl Shared {
                 TryOutcome::Over(tried) => return Ok(tried),
                 TryOutcome::Split(holder) => {
                     splits += 1;
-                    // Whoever waits goes on in the queue.
+                    // An attempt that may wait is not retried here: it continues in the queue.
                     if splits > TRIES || !request.take || request.wake_within.is_some() {
                         return Ok(AttemptOutcome::Split(holder));
                     }
                     pauses.next(tried.elapsed())
                 }
-                // The one that has passed it is done with that counter.
+                // No pause is needed: the acquire that has raised the counter of the slot has finished with it.
                 TryOutcome::Overtaken if began.elapsed() < self.deadline => Duration::ZERO,
                 TryOutcome::Overtaken => {
                     let why = "other locks of its slot are acquired, or nodes learn, all the time"
@@ -116,7 +116,7 @@ impl Shared {
     ) -> Result<TryOutcome, StoreError> {
         let nonce = Nonce::random();
         let began = Instant::now();
-        // Dropped half-way, it is withdrawn.
+        // If this future is dropped half-way, the guard has the try withdrawn.
         let mut guard = TryGuard {
             shared: self,
             keys,
@@ -129,7 +129,8 @@ impl Shared {
             |votes| {
                 let reserved = votes.count(|vote| matches!(vote, Vote::Reserved(..)));
                 let refused = votes.count(Vote::counts) - reserved;
-                // Where a majority is split, waiting for those that may be silent for long keeps it split.
+                // If a majority has voted and is split, the round ends: waiting for nodes that may be silent for long
+                // would keep the lock split.
                 let split = reserved + votes.count(Vote::is_taken);
                 reserved >= majority || refused >= majority || split >= majority
             },
@@ -180,8 +181,8 @@ impl Shared {
         fence: FencingToken,
         began: Instant,
     ) -> Result<HeldLease, TryOutcome> {
-        // Only those whose vote came before any node is asked to accept the fence: what a node learns
-        // until then from one of them counts that one's acceptance, or ends its vote.
+        // Counts only nodes whose vote came before any node is asked to accept the fence. If another node learns from
+        // one of them meanwhile, either it learns of the acceptance of this fence, or the vote of the taught node ends.
         let reserved: HashMap<usize, &VoteId> = votes
             .by_node()
             .filter_map(|(node, vote)| match vote {
@@ -221,8 +222,8 @@ impl Shared {
     }
 }
 
-/// The lease that a majority has accepted, as it is `now`; nothing if its time is over. What the nodes took since a try
-/// `began`, and what this process stood still meanwhile, is taken from its time.
+/// The lease that a majority has accepted, as it is `now`; `None` if its time is over. The time since the try `began`
+/// is subtracted from it, including any time for which this process stood still.
 fn granted_lease(
     attempt: &Attempt,
     request: ReserveRequest,
@@ -244,7 +245,7 @@ fn granted_lease(
         ttl,
         expires_in,
         held_for: Duration::ZERO,
-        // Where it is the limit that ends the lease, both are the same.
+        // If the hold limit is what ends the lease, both times must be the same.
         hold_expires_in: limit.map(|limit| match limit {
             limit if limit == lasts => expires_in,
             limit => limit.saturating_sub(spent),
@@ -256,7 +257,7 @@ fn granted_lease(
     })
 }
 
-/// Why there is no majority; an error where waiting does not help.
+/// Why no majority of the nodes has voted. `Err`: waiting does not remove the reason.
 fn no_majority(votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
     let missing = || {
         votes.iter().filter_map(|vote| match vote {
@@ -278,22 +279,22 @@ fn no_majority(votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
 
 // === Bare majority ===
 //
-// Takes a lease at the nodes that refused it, because somebody's try was just there. If a lease has no more than a
-// bare majority, one clock that steps forward ends it too early.
+// Takes a granted lease also at the nodes that refused it because another try was there at that moment. If only a bare
+// majority has a lease, one clock that steps forward ends it too early.
 
-/// How often a node is asked again.
+/// How many times a node that refused a try is asked again to take the lease, once it is granted.
 const TRIES_TO_TAKE: u32 = 8;
-/// The pause before the first of them; each one is twice as long as the one before.
+/// The pause before a node is first asked again; each further pause is twice as long.
 const TAKES_AFTER: Duration = Duration::from_millis(4);
-/// For how long a node is asked again. It is much shorter than nodes remember the end of a lease, so that a lease that
-/// has ended meanwhile is not taken.
+/// For how long a node is asked again. This is much shorter than nodes remember the end of a lease, so that no node
+/// takes a lease that has ended meanwhile.
 const TAKES_WITHIN: Duration = Duration::from_secs(2);
 
 // === impl Shared ===
 
 impl Shared {
-    /// Goes on to take a lease that was just granted where it was refused, after its holder is answered. A lease of a kept
-    /// place is not taken: its holder may collect it first, and a copy that came afterwards would stay provisional.
+    /// After the holder is answered, takes its lease in the background at the nodes that refused it. A lease for a kept
+    /// position is not taken: its holder may collect it first, and a copy that came afterwards would stay provisional.
     fn take_where_refused(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -327,8 +328,8 @@ impl Shared {
                         ..request
                     };
                     let vote = node.reserve(&keys, &attempt, &nonce, &request).await;
-                    // After an answer that was lost no other copy is sent: what ends the lease at the node ends
-                    // one copy that is on its way, and not two.
+                    // After a lost answer no other copy is sent: what ends the lease at the node ends one copy that is
+                    // on its way, and not two.
                     if !vote.is_taken() {
                         return;
                     }
@@ -353,8 +354,9 @@ impl TryOutcome {
 // === impl Shared ===
 
 impl Shared {
-    /// Answers an attempt that some node has already: by its lease, if a majority has accepted it and it
-    /// is not about to be withdrawn there. What is left of a try that came to nothing will be soon.
+    /// Answers an attempt that some node has already. If a majority has accepted its lease and no node is about to
+    /// withdraw it, the answer is that lease. Otherwise the vote is split: the rest of a failed try will soon be
+    /// withdrawn.
     pub(super) async fn replay_own(
         &self,
         keys: &Keys,
@@ -362,11 +364,12 @@ impl Shared {
     ) -> Result<TryOutcome, StoreError> {
         let began = Instant::now();
         let (name, token) = (&attempt.name, &attempt.token);
-        // A withdrawal that ends while the nodes are asked is none any more afterwards.
+        // Read before the nodes are asked: a withdrawal that ends while they are asked is not listed afterwards.
         let doomed = self.nodes_to_withdraw_from(name, token);
         let view = self.view(keys).await?;
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
-        // In this order: what is withdrawn from now on was not granted to anybody else.
+        // Pending withdrawals are read after the nodes have answered: a lease that is withdrawn from now on was granted
+        // to no other caller.
         let sure = view.of(token);
         let sure = sure.filter(|(node, _)| {
             !doomed.contains(node) && !pending_withdrawals.contains(*node, name, token)
@@ -381,8 +384,8 @@ impl Shared {
         })
     }
 
-    /// Answers a lease that lives under the idempotency key of an attempt. From then on that one keeps
-    /// it.
+    /// Answers an attempt with the lease that lives under its idempotency key. From then on this attempt keeps the
+    /// lease.
     pub(super) async fn replay_under_key(
         &self,
         keys: &Keys,
@@ -432,7 +435,8 @@ impl Shared {
         Ok(TryOutcome::Over(AttemptOutcome::Done(if delivered > 0 {
             Acquisition::Replayed(lease, salt)
         } else {
-            // A place that is kept is in the memory of a gateway alone, and gone when it is granted the lock.
+            // The time waited is not known: a kept position exists only in the memory of a gateway, and is removed when
+            // it is granted the lock.
             Acquisition::Collected(lease, salt, Duration::ZERO)
         })))
     }
@@ -440,21 +444,21 @@ impl Shared {
 
 // === Try guard ===
 //
-// A try of which nothing is known yet: whoever drops it half-way has it withdrawn.
+// A try whose outcome is not known yet: if its guard is dropped half-way, the try is withdrawn.
 
-/// A try of which nothing is known yet. Dropped, it is withdrawn from every node.
+/// Guards a try whose outcome is not known yet. Dropping the guard withdraws the try from every node.
 pub(super) struct TryGuard<'a> {
     pub(super) shared: &'a Shared,
     pub(super) keys: &'a Keys,
     pub(super) token: &'a TokenHash,
-    /// `None`: it is granted, or withdrawn, or took nothing.
+    /// Nonce of the try; `None` if the try is granted, is withdrawn, or took nothing.
     pub(super) nonce: Option<Nonce>,
 }
 
 // === impl TryGuard ===
 
 impl TryGuard<'_> {
-    /// Withdraws the try from the nodes that it concerns. Those of them that do not answer now are told later.
+    /// Withdraws the try from the nodes that it concerns. Nodes that do not answer now are left to the sweeper.
     pub(super) async fn withdraw(
         self,
         concerns: impl Fn(usize) -> bool,
@@ -469,8 +473,8 @@ impl TryGuard<'_> {
         let _until_then: Vec<_> = concerned
             .map(|node| sweeper.pending_withdrawals.begin(node, keys.name(), token))
             .collect();
-        // If this ends half-way, the guard is dropped first, and hands the try to the sweeper: at no instant does what a
-        // node has of the try look like a lease.
+        // If this future is dropped half-way, the guard is dropped first and hands the try to the sweeper: at no
+        // instant does the state of the try at a node look like a lease.
         let mut guard = self;
         let withdrawn = quorum.ask_some(
             |node| concerns(node.index) && answers(node.index),
@@ -526,12 +530,12 @@ mod tests {
             let fence = FencingToken::new(7).unwrap();
             granted_lease(&attempt, ReserveRequest::default(), fence, began, now)
         };
-        // Between the answers of the quorum and the lease.
+        // Time passes between the answers of the quorum and the lease.
         advance(Duration::from_secs(10)).await;
         let lease = granted(Instant::now()).unwrap();
         let left = Duration::from_millis(30_000 - 302 - 10_000);
         assert_eq!(lease.expires_in, left);
-        // Between the lease and its answer.
+        // Time passes between the lease and its answer.
         advance(Duration::from_secs(5)).await;
         let told = lease.at(Instant::now()).expires_in;
         assert_eq!(told, left.saturating_sub(Duration::from_secs(5)));

@@ -1,4 +1,4 @@
-//! The lease that nodes agree on, and for how long it may be relied on.
+//! The lease that the nodes agree on, and for how long its holder may rely on it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, HeldLease, ReleaseRequest};
 
-/// What a record says for its fence until the second round has named it, as in `reserve.lua`.
+/// The fence in a lease record until the second round has named one, as in `reserve.lua`.
 const UNRATIFIED: u64 = 1;
 
 /// Whether the second round has named the fence of a lease.
@@ -14,14 +14,14 @@ pub(super) fn is_ratified(lease: &HeldLease) -> bool {
     lease.fence.get() > UNRATIFIED
 }
 
-/// The lease that nodes have, as far as is known; `None` if none of them knows its fence.
+/// The lease as these nodes report it, whether or not they are a majority; `None` if none of them knows its fence.
 pub(super) fn agreed(leases: &[&HeldLease], majority: usize) -> Option<HeldLease> {
     let as_of = leases.iter().map(|lease| lease.as_of).min()?;
     valid_lease(leases, majority, as_of, as_of)
 }
 
-/// The lease that a majority has accepted by one fence, as it is `now`. Less than that is none: a
-/// try may be given up when a minority has accepted it.
+/// The lease that a majority has accepted with the same fence, as it is `now`; `None` if fewer nodes have: a try may be
+/// withdrawn although a minority has accepted it.
 pub(super) fn accepted(
     leases: &[&HeldLease],
     majority: usize,
@@ -35,13 +35,13 @@ pub(super) fn accepted(
     valid_lease(&accepted, majority, began, now)
 }
 
-/// How many of these have accepted the lease by one fence.
+/// How many of these nodes have accepted the lease with its most frequent fence.
 pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
     fence(leases).map_or(0, |fence| with(leases, fence).count())
 }
 
-/// The lease that a majority has made last anew. Who renews it was granted it, so
-/// that a node keeps it too which was never told its fence.
+/// The lease that a majority has just renewed. Only the holder of a granted lease renews it, so a node counts even if
+/// it was never told the fence.
 pub(super) fn renewed(
     leases: &[&HeldLease],
     majority: usize,
@@ -61,16 +61,16 @@ fn with<'a>(leases: &[&'a HeldLease], fence: FencingToken) -> impl Iterator<Item
         .filter(move |lease| lease.fence == fence)
 }
 
-/// The fence by which most nodes have accepted the lease. Another one is of a try that came to nothing,
-/// and may be the higher one.
+/// The fence with which most nodes have accepted the lease. Another fence is of a try that failed, and may be higher.
 fn fence(leases: &[&HeldLease]) -> Option<FencingToken> {
     let ratified = leases.iter().filter(|lease| is_ratified(lease));
     let fences = ratified.map(|lease| lease.fence);
     fences.max_by_key(|fence| (with(leases, *fence).count(), *fence))
 }
 
-/// The lease `now`, of nodes that were asked since `began`. One reading of the clock for what has passed and for when the
-/// times count from: if the process stands still after that, the holder knows that its time has gone on.
+/// The lease as it is `now`, from the replies of nodes that were asked since `began`. The elapsed time ends, and the
+/// remaining time begins, at the same reading of the clock: if the process stands still afterwards, the holder sees
+/// that time pass.
 fn valid_lease(
     leases: &[&HeldLease],
     majority: usize,
@@ -79,7 +79,7 @@ fn valid_lease(
 ) -> Option<HeldLease> {
     let spent = now.saturating_duration_since(began);
     let lease = with(leases, fence(leases)?).next()?;
-    // A renewal that a majority has refused may have changed that of the others.
+    // A renewal that a majority has refused may have changed the TTL at the other nodes.
     let ttls = leases.iter().map(|lease| lease.ttl).collect();
     let ttl = least_of_majority(ttls, majority)?;
     let left = majority_validity(
@@ -90,7 +90,7 @@ fn valid_lease(
     let limit = majority_validity(limits.collect(), majority);
     let expires_in = validity(left, spent);
     let held_for = leases.iter().map(|lease| lease.held_for).min();
-    // A node may have missed it.
+    // A node may have missed the release request, so a request at any node counts.
     let requests = leases
         .iter()
         .filter_map(|lease| lease.release_requested.as_deref());
@@ -104,9 +104,10 @@ fn valid_lease(
                 ..request.clone()
             })
         }),
-        // By the last node that took part in it, so that this and what is left are no more than the limit.
+        // Counted from when the last node took part, so that the time held and the time left together do not exceed the
+        // limit.
         held_for: held_for.unwrap_or_default(),
-        // Where it is the limit that ends the lease, both are the same.
+        // If the hold limit is what ends the lease, both times must be the same.
         hold_expires_in: lease.hold_expires_in.map(|_| {
             if limit <= left {
                 expires_in
@@ -121,19 +122,20 @@ fn valid_lease(
 
 // === Validity ===
 
-/// What may be relied on of a time that a node has told: clocks run apart by up to a hundredth, and a
-/// key is gone up to 2 ms before or after its instant.
+/// The part of a time reported by a node that may be relied on. Clocks drift apart by up to a hundredth, and a key
+/// expires up to 2 ms before or after its instant.
 pub(super) fn validity(reported: Duration, spent: Duration) -> Duration {
     let drift = reported / 100 + Duration::from_millis(2);
     reported.saturating_sub(drift).saturating_sub(spent)
 }
 
-/// For how long at least so many of these will last.
+/// For how long at least a majority of these leases lasts.
 pub(super) fn majority_validity(lefts: Vec<Duration>, majority: usize) -> Duration {
     least_of_majority(lefts, majority).unwrap_or_default()
 }
 
-/// What at least so many of these come to, or all if there are fewer; `None` if there are none.
+/// The largest value that at least a majority of these values reach; the smallest one if there are fewer values; `None`
+/// if there are none.
 pub(super) fn least_of_majority<T: Ord + Copy>(mut values: Vec<T>, majority: usize) -> Option<T> {
     values.sort_unstable_by(|a, b| b.cmp(a));
     let least = values.get(majority - 1).or(values.last());
@@ -148,10 +150,10 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// When the nodes were asked.
+    /// Time at which the nodes were asked.
     static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// A lease as a node tells of it, in milliseconds.
+    /// A lease as a node reports it, with times in milliseconds.
     pub(in super::super) fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(fence).unwrap(),
@@ -223,7 +225,7 @@ pub(super) mod tests {
         );
         let other = lease(9, 900, None);
         assert_eq!(accepted(&[&named, &other, &unnamed], 2, *THEN, *THEN), None);
-        // Whoever renews it was granted it, and knows that it was accepted.
+        // A caller that renews the lease was granted it, and knows that a majority accepted it.
         assert!(renewed(&[&named, &unnamed], 2, *THEN, *THEN).is_some());
         assert_eq!(renewed(&[&named], 2, *THEN, *THEN), None);
     }
@@ -255,7 +257,7 @@ pub(super) mod tests {
             majority_validity(vec![ms(3), ms(9), ms(5), ms(1), ms(7)], 3),
             ms(5)
         );
-        // Where some of the majority have not answered.
+        // Some nodes of the majority have not answered.
         assert_eq!(majority_validity(vec![ms(9)], 2), ms(9));
         assert_eq!(majority_validity(Vec::new(), 2), Duration::ZERO);
     }

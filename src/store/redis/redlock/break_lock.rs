@@ -1,4 +1,4 @@
-//! Break, over a quorum: looks at who has the lock, and ends exactly that at every node.
+//! Break, over a quorum: finds the holder of the lock, and ends exactly its lease or value at every node.
 
 use crate::{
     lock::{BreakTarget, LockName, ReleaseRequest},
@@ -18,7 +18,7 @@ use super::{
     sweeper::SweepTarget,
 };
 
-/// How often it is looked again if the lock has passed on between the look and the break.
+/// How many times the holder is looked up, if the lock passes to another holder between the look and the break.
 const LOOKS: usize = 32;
 
 // === impl Shared ===
@@ -58,7 +58,7 @@ impl Shared {
                         .sweep(node, name, token, SweepTarget::Lease(None));
                 }
             }
-            // Whoever releases it at the same time is told that he has if no break has a majority.
+            // If no break has a majority, a release at the same time is told that it has ended the lease.
             if strokes.own >= majority {
                 return Ok(Breaking::Broken(holder));
             }
@@ -69,7 +69,7 @@ impl Shared {
         Err(passes_too_fast())
     }
 
-    /// Asks the holder of the lock to release it. A majority of nodes ends the lease then.
+    /// Asks the holder of the lock to release it. A majority of nodes then ends the lease after the given time.
     pub(super) async fn request_release(
         &self,
         name: &LockName,
@@ -108,7 +108,8 @@ impl Shared {
         Err(passes_too_fast())
     }
 
-    /// What is meant, and what is told of it; else what holds the lock instead, if anything does.
+    /// Finds what to end at the nodes, and the holder to report. The inner `Err` is the holder that is not the target,
+    /// or `None` if the lock is not held.
     async fn choose(
         &self,
         keys: &Keys,
@@ -128,7 +129,8 @@ impl Shared {
             }
         };
         let holder = holding.holder();
-        // What is meant by all are leases; a foreign client is named by its mark, or not at all.
+        // `BreakTarget::All` means all leases. A foreign value is ended only if the target is its mark, or no target is
+        // given.
         let is_lease = matches!(found, BreakTarget::Lease(_));
         if target.is_none_or(|target| target == found || (target == BreakTarget::All && is_lease)) {
             Ok(Ok((node_target, holder)))
@@ -139,11 +141,11 @@ impl Shared {
     }
 }
 
-/// At how many nodes what has ended that which was to be broken.
+/// How many nodes report that this break, or another break, has ended the target.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BreakTally {
     own: usize,
-    /// Another break.
+    /// Nodes where another break has ended the target.
     others: usize,
     silent: usize,
 }
@@ -160,8 +162,8 @@ impl BreakTally {
         }
     }
 
-    /// Whether this break has, given the nodes that have not answered, or it and others together, of which
-    /// none may have a majority.
+    /// Whether this break may have ended the lease: with the silent nodes it may have a majority, or together with
+    /// other breaks, none of which may have a majority alone.
     fn may_have_ended_it(&self, majority: usize) -> bool {
         let own = self.own + self.silent;
         own >= majority || (self.own > 0 && own + self.others >= majority)
@@ -182,7 +184,7 @@ mod tests {
         assert!(strokes(1, 0, 1).may_have_ended_it(2));
         assert!(strokes(1, 1, 0).may_have_ended_it(2));
         assert!(strokes(0, 0, 2).may_have_ended_it(2));
-        // It was released.
+        // The lease was released.
         assert!(!strokes(1, 0, 0).may_have_ended_it(2));
         assert!(!strokes(0, 2, 0).may_have_ended_it(2));
         assert!(!strokes(0, 0, 1).may_have_ended_it(2));

@@ -1,4 +1,5 @@
-//! Calls of the scripts of a node: for each of them a wrapper, which knows the positions, and what it answers.
+//! Calls of the scripts of a node: for each script a wrapper, which knows the positions of its arguments and decodes
+//! its reply.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -29,132 +30,133 @@ use super::{
     scripts::{Nonce, begun_millis, fill_idempotency, fill_lease_keys},
 };
 
-/// Which vote of a node it is: another one in another life of its data, and when another node has learnt from
-/// it meanwhile.
+/// Name of a vote of a node. The name changes in each life of the node's data, and when another node has learnt from
+/// the node.
 pub(super) type VoteId = Box<str>;
 
-/// How a node votes in the first round of a try. That a node refuses and that it does not answer are
-/// different votes.
+/// Vote of a node in the first round of a try. A node that refuses and a node that does not answer have different
+/// votes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Vote {
-    /// It has reserved the lock, and proposes this fence by this vote.
+    /// The node has reserved the lock, and proposes this fence under this vote.
     Reserved(u64, VoteId),
-    /// The lock is free, and was not asked for.
+    /// The lock is free, and the try did not ask to take it.
     Free,
-    /// The attempt has the lock there, by an earlier try.
+    /// The attempt has the lock at the node already, by an earlier try.
     Again,
-    /// The lease of this token lives there under the idempotency key.
+    /// The lease of this token lives at the node under the idempotency key of the attempt.
     Replay(TokenHash),
-    /// Somebody else has the lock there.
+    /// Another attempt or a foreign client has the lock at the node.
     Taken(NodeHolder),
-    /// A lease lives under the idempotency key, and was asked for in other words.
+    /// A lease lives under the idempotency key, and was requested with another fingerprint.
     Mismatch,
     /// The lease under the idempotency key has ended.
     Expired,
     /// A newer request with the idempotency key keeps the lease of this attempt.
     Superseded,
-    /// The try, or the attempt, was withdrawn.
+    /// The try, or the whole attempt, was withdrawn.
     Withdrawn,
-    /// It has no vote: it does not answer, may not vote yet, or is not fit to.
+    /// The node has no vote: it does not answer, may not vote yet, or is not fit to vote.
     None(StoreError),
 }
 
-/// What a try is to do.
+/// Request of a try to the nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReserveRequest {
-    /// Take the lock if it is free; else only ask.
+    /// Whether to take the lock if it is free; otherwise the try only asks.
     pub(super) take: bool,
-    /// For how long it lasts if it is not delivered.
+    /// How long the lease lasts if it is not delivered; `None` for a lease that is not provisional.
     pub(super) undelivered_ttl: Option<Duration>,
-    /// For how long somebody waits who wants to be woken.
+    /// For how long a node that refuses the try must wake this gateway when the lock becomes free; `None`: no waiter
+    /// needs that.
     pub(super) wake_within: Option<Duration>,
-    /// Somebody else waits here, who wants to be woken also if this try is granted.
+    /// Whether other waiters at this gateway must be woken later even if this try is granted.
     pub(super) others_wait: bool,
-    /// A majority has granted the lease already, by this fence, and it began so long ago.
+    /// The fence of the lease and the time since it began, if a majority has granted it to this try already.
     pub(super) granted: Option<(FencingToken, Duration)>,
 }
 
-/// What a node says to the fence of a lease.
+/// Answer of a node that is asked to accept the fence of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ratification {
-    /// It has accepted it.
+    /// The node has accepted the fence.
     Ratified,
-    /// Another lock of the slot has passed it there; or it has a vote no more, or another one than it gave: a node has
-    /// learnt from it meanwhile.
+    /// Another lock of the slot has passed the fence at the node; or the vote of the node has ended or changed, because
+    /// another node has learnt from it meanwhile.
     Overtaken,
-    /// The try does not have the lock there (any more).
+    /// The try does not have the lock at the node, or not any more.
     Refused,
 }
 
-/// What is answered again.
+/// A request to answer a lease again under its idempotency key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplayRequest {
-    /// The attempt that asks.
+    /// Token hash of the attempt that asks.
     pub(super) asks: TokenHash,
-    /// Under which idempotency key.
+    /// Hash of the idempotency key.
     pub(super) key: IdempotencyHash,
-    /// The lease.
+    /// Token hash of the lease.
     pub(super) lease: TokenHash,
 }
 
-/// What a node answers.
+/// Answer of a node to a replay request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplayReply {
-    /// The lease, and whether it may have been delivered to another attempt before.
+    /// The lease, the salt of its token, and whether the lease may have been delivered to another attempt before.
     Lease(HeldLease, Salt, bool),
-    /// A newer request under the key keeps it.
+    /// A newer request under the idempotency key keeps the lease.
     Superseded,
-    /// It does not live there under this key.
+    /// The lease does not live at the node under this key.
     NotFound,
 }
 
-/// What became of a lease at one node that was to release it.
+/// Outcome of a release at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeRelease {
-    /// It was there, and this has ended it.
+    /// The lease was at the node, and this release has ended it.
     Released,
-    /// It was there, and a break has ended it. Whether somebody else has the lock there now.
+    /// The lease was at the node, and a break has ended it. `held`: another holder has the lock there now.
     Broken { held: bool },
-    /// It was not there.
+    /// The lease was not at the node.
     Lost(Loss),
-    /// Another keeper goes on with it.
+    /// Another keeper has adopted the lease and keeps it.
     Adopted,
 }
 
-/// What is to be broken. Nothing else is.
+/// Target of a break at a node. If another lease or value has the lock there, the break ends nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeTarget {
     /// The lease of this token.
     Lease(TokenHash),
-    /// What a foreign client has written, by its mark.
+    /// The value that a foreign client has written, by its mark.
     Foreign(ForeignMark),
 }
 
-/// What became of it at one node.
+/// Outcome of a break at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeBreak {
-    /// It was broken.
+    /// The break has ended its target.
     Broken,
-    /// Another break has ended it there.
+    /// Another break has ended the target at the node.
     Ended,
-    /// It does not have the lock there (any more).
+    /// The target does not have the lock at the node, or not any more.
     Changed,
 }
 
 // === impl Vote ===
 
 impl Vote {
-    /// Whether the node has said something about the lock.
+    /// Whether the node has voted, for or against the try.
     pub(super) fn counts(&self) -> bool {
         !matches!(self, Self::None(_))
     }
 
-    /// Whether somebody else has the lock there.
+    /// Whether another attempt or a foreign client has the lock at the node.
     pub(super) fn is_taken(&self) -> bool {
         matches!(self, Self::Taken(_))
     }
 
-    /// Whether the lock may be reserved there although nobody knows.
+    /// Whether the try has the lock at the node, or may have it because the answer was lost.
     pub(super) fn may_be_reserved(&self) -> bool {
         matches!(
             self,
@@ -244,7 +246,7 @@ impl Node {
         }
     }
 
-    /// Tells the node the fence of a lease to which it has given this vote, once. `lead`: for how long the
+    /// Asks the node once to accept the fence of a lease, for which it has given this vote. `lead`: for how long the
     /// lease has lasted already.
     pub(super) async fn ratify(
         &self,
@@ -276,7 +278,7 @@ impl Node {
         }
     }
 
-    /// Who holds the lock at the node; `None` if nobody does.
+    /// The holder of the lock at the node; `None` if the lock is free there.
     pub(super) async fn view(&self, keys: &Keys) -> Result<Option<NodeHolder>, StoreError> {
         let fill = |command: &mut Command, _| {
             command.arg(keys.lock()).arg(keys.of_name("info"));
@@ -394,7 +396,7 @@ impl Node {
             "adopted" => return Ok(NodeRelease::Adopted),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
-            // Not by a copy of this command: that would have released it.
+            // No earlier copy of this command has ended the lease: it would have released the lease, not broken it.
             "broken" => match (reply.integer(), reply.integer()) {
                 (Some(held @ (0 | 1)), Some(1)) => {
                     return Ok(NodeRelease::Broken { held: held == 1 });
@@ -409,14 +411,13 @@ impl Node {
         };
         match earlier {
             None => Ok(NodeRelease::Lost(loss)),
-            // Whether it was lost before, or released by the copy whose reply was lost, nobody can
-            // tell.
+            // It is not known whether the lease was lost before, or was released by the copy whose reply was lost.
             Some(unknown) => Err(unknown.into()),
         }
     }
 
-    /// Withdraws a try that was not delivered. Without a nonce it is the whole attempt, which may have been delivered;
-    /// or not, if this keeper has answered its lease to nobody: then its idempotency key stays usable.
+    /// Withdraws an undelivered try. Without a nonce, withdraws the whole attempt, which may have been delivered. If
+    /// the keeper in `unanswered` has answered its lease to no caller, its idempotency key stays usable.
     pub(super) async fn withdraw(
         &self,
         keys: &Keys,
@@ -472,7 +473,7 @@ impl Node {
         }
     }
 
-    /// Asks the holder of a lease to release it. Answers whether it holds the lock there.
+    /// Asks the holder of a lease to release it. Answers whether the lease holds the lock at the node.
     pub(super) async fn ask(
         &self,
         keys: &Keys,

@@ -1,4 +1,4 @@
-//! What readiness and the metrics say of a quorum: its promises hold as long as a majority is well.
+//! Readiness checks and metrics of a quorum, whose promises hold as long as a majority of its nodes works.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -16,13 +16,13 @@ use super::{
     shared::Shared,
 };
 
-/// How long a node may take to say how it is: whoever asks for all of them does not wait for one.
+/// How long a node may take to answer a check, so that one slow node does not delay the checks of all.
 const SOON: Duration = Duration::from_millis(500);
 
 // === impl Shared ===
 
 impl Shared {
-    /// What was found at the nodes: of each check the worst, and whether there is a majority.
+    /// Checks of the quorum: each check combined over all nodes, and whether a majority of them votes.
     pub(super) async fn check(&self) -> Vec<Check> {
         let nodes = self.quorum.nodes();
         let (found, refusals) = tokio::join!(
@@ -57,8 +57,8 @@ impl Shared {
         checks
     }
 
-    /// Logs once that the majority of the nodes is lost, and once that there is one again. `had`: whether there was
-    /// one; `None` before each node was examined once.
+    /// Logs once when the majority of the nodes is lost, and once when it is back. `had`: whether there was a majority;
+    /// `None` before each node was examined once.
     pub(super) fn log_majority(&self, had: &mut Option<bool>) {
         let nodes = self.quorum.nodes();
         if nodes
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-/// What was found at one node.
+/// Results of the checks of one node.
 async fn checked(node: &Node) -> Vec<Check> {
     match timeout(
         SOON,
@@ -126,15 +126,16 @@ async fn checked(node: &Node) -> Vec<Check> {
     }
 }
 
-/// For how long at least no majority votes, by how long it takes each node of which that is known; `None` if
-/// one does, or if nobody knows.
+/// Time until a majority of the nodes votes, by the nodes whose time is known; `None` if a majority votes already, or
+/// too few times are known.
 fn time_until_majority(mut lefts: Vec<Duration>, majority: usize) -> Option<Duration> {
     lefts.sort_unstable();
     let left = lefts.get(majority - 1).copied();
     left.filter(|left| !left.is_zero())
 }
 
-/// One check of all nodes. What is wrong at fewer than would cost the majority only wants a look.
+/// Combines the results of one check at all nodes. Problems are only a warning as long as a majority of the nodes is
+/// well.
 fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usize) -> Check {
     let [mut outages, mut misconfigured, mut warnings] = [const { Vec::new() }; 3];
     for (node, health) in nodes {

@@ -1,12 +1,12 @@
-//! Gives nodes their vote that have lost their data, when it is known how far fences have come.
+//! Gives a vote to nodes that have lost their data, once the largest granted fence is known.
 //!
-//! A node that lost its data would propose fences anew that it has accepted. So it has no vote until a
-//! gateway has asked the others: a majority that has a vote is enough, because any fence that was granted was
-//! accepted by one of them, or all others, where no more can be known: those that have no vote must not have
-//! had one at any time between their answers. Who is asked accepts no fence any more
-//! that it was asked to propose before: none can be granted behind the back of the one who asks. What was
-//! learnt counts for the life of the node in which it was asked for. Several gateways may do this at once,
-//! and one may die half-way: it is done again from the start. `tests/it/model/fence` shows what each of these
+//! A node that lost its data would propose fences again that it has accepted before. So it has no vote until a gateway
+//! has asked the other nodes for the largest fence. A majority of nodes with a vote is enough, because any granted
+//! fence was accepted by one of them. Otherwise all other nodes must answer, and a node without a vote must not have
+//! had one at any time between its two answers. A node that is asked no longer accepts a fence that it was asked to
+//! propose before: otherwise such a fence could be granted without the knowledge of the learning node. The answers
+//! count only for the life of the node's data in which they were asked for. Several gateways may do this at once, and
+//! one may die half-way: then another starts from the beginning. `tests/it/model/fence` shows what each of these rules
 //! is for.
 
 use std::{collections::HashMap, sync::Arc};
@@ -27,24 +27,24 @@ use super::{
     shared::Shared,
 };
 
-/// What came of learning.
+/// Outcome of learning, for one node.
 enum LearnOutcome {
-    /// There was nothing to learn.
+    /// The node had a vote already.
     Before,
-    /// It has a vote, and proposes more than this.
+    /// The node has a vote now, and proposes only fences above this one.
     Now(u64),
-    /// This is missing.
+    /// The node cannot learn, because this is missing.
     Missing(String),
 }
 
-/// How often it is looked whether a node has lost its data of which nobody asks anything: it has no vote for a
-/// while from when that was found.
+/// How often a node without requests is checked for lost data. The time without a vote begins when the loss is found,
+/// so a loss must not stay unnoticed for long.
 const PERIOD: Duration = Duration::from_secs(10);
 
 // === impl Shared ===
 
 impl Shared {
-    /// Starts what gives nodes their vote.
+    /// Starts a task for each node, which gives the node its vote when it has none.
     pub(super) fn start_learning(self: &Arc<Self>) {
         for node in self.quorum.nodes() {
             let (shared, index) = (Arc::clone(self), node.index);
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Has a node learn what it has to, and gives it its vote.
+    /// Has a node learn the largest granted fence, and gives the node its vote.
     async fn learn(&self, node: &Node) -> Result<LearnOutcome, StoreError> {
         let life = match node.learn_state(&Nonce::random(), true).await? {
             LearnState::Learnt(_) => return Ok(LearnOutcome::Before),
@@ -100,7 +100,8 @@ impl Shared {
         let majority = self.quorum.majority();
         let is_taught =
             |answer: &Result<TeachReply, _>| matches!(answer, Ok(TeachReply::Taught(_)));
-        // After its life has begun: what the others are asked then is known to none of its lives before.
+        // Asks the other nodes only after this life of the node has begun, so that no earlier life of it knows their
+        // answers.
         let lessons = self.quorum.ask_some(
             |other| other.index != node.index,
             |other| other.teach(&life),
@@ -125,8 +126,8 @@ impl Shared {
         Err(Unavailability::Refused(why).into())
     }
 
-    /// Makes sure that all who said that they have not learnt had not when the last of the others answered: else
-    /// of those who answered first one may have learnt what another forgot before it was asked.
+    /// Makes sure that no node that answered without a vote had one when the last other node answered. Otherwise a node
+    /// that answered first may since have learnt a fence that another node forgot before it was asked.
     async fn none_has_learnt_since(
         &self,
         life: &str,
@@ -158,7 +159,7 @@ impl Shared {
         Err(Unavailability::Refused(why).into())
     }
 
-    /// Which nodes have to answer, and why all of them.
+    /// Says which nodes have to answer, and why all of them have to.
     fn missing(
         &self,
         node: &Node,

@@ -1,11 +1,11 @@
-//! Fills a page of a list: scans as many nodes as no majority can do without, one after the other, and
-//! asks all nodes who has what was found.
+//! Fills a page of a list: scans a majority of the nodes one after the other, and asks all nodes for the holder of each
+//! lock found.
 //!
-//! A lease is at a majority of the nodes, so that it is on one of those that are scanned; it is shown where
-//! the first of them is. It may have come to that one after the scan, late or with a lock that has passed
-//! on. So it is left out only where the node has had it for longer than the walk has lasted, and a young
-//! lease may be shown more than once. A lock whose lease is missing at a node while the walk is there, and
-//! that passes to a lease which is missing where the walk comes next, can be missed.
+//! A lease is at a majority of the nodes, so at least one scanned node has it, and its lock is shown when the first of
+//! them is scanned. But the lease may have come to that node after its scan, because it came late or the lock has
+//! passed on. So a lock is left out only if an earlier node has had the lease for longer than the walk has lasted, and
+//! a young lease may be shown more than once. A lock can be missed if its lease is missing at a node while the walk is
+//! there, and the lock then passes to a lease that is missing at the node where the walk comes next.
 
 use std::collections::HashSet;
 
@@ -35,34 +35,34 @@ use super::{
     shared::Shared,
 };
 
-/// How many steps a page may take, and for how long another may begin.
+/// How many scan steps a page may take, and for how long further steps may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_secs(1);
-/// How many locks are asked about at once.
+/// How many locks are looked up at the nodes at once.
 const READS: usize = 64;
 
-/// Where a walk is.
+/// Position of a walk over the nodes.
 #[derive(Debug, Clone, Copy, Default)]
 struct ScanPosition {
     node: usize,
-    /// How many nodes before it did not answer.
+    /// How many earlier nodes did not answer.
     skipped: usize,
-    /// What tells the run of the node apart, once it is known.
+    /// Identifies the run of the server of the node, once that run is known.
     run: Option<u32>,
     scan: u64,
 }
 
-/// For how long a walk has lasted.
+/// Start and duration of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListWalk {
-    /// When it began, in milliseconds, by the clock of the first node; 0 if that does not say.
+    /// When the walk began, in milliseconds, by the clock of the first node; 0 if that node does not tell its time.
     pub(super) since: u64,
     lasted: Option<Duration>,
-    /// When it had lasted so long, at the latest.
+    /// Instant just before `lasted` was read from the clock of the node.
     at: Instant,
 }
 
-/// What told times may be off by.
+/// Tolerance for the times that nodes report.
 const JITTER: Duration = Duration::from_millis(5);
 
 // === impl Shared ===
@@ -91,7 +91,7 @@ impl Shared {
                     position = self.skip_node(position, &error)?;
                 }
                 Ok(step) if position.run.is_some_and(|run| run != step.run) => {
-                    // What another run has answered means nothing to this one.
+                    // The scan position of one run of a server means nothing to another run, so the walk starts again.
                     position = ScanPosition::default();
                     walk = self.walk(None).await;
                     seen.clear();
@@ -101,7 +101,8 @@ impl Shared {
                     let names: HashSet<LockName> = step.names.into_iter().collect();
                     let new = names.difference(&seen).cloned().collect();
                     let found = self.holders(new, query, position, &walk).await?;
-                    // What lies together cannot be scanned in parts: a page of its own may be too long by a few locks.
+                    // Locks that lie together cannot be scanned in parts, so a page with only these locks may exceed
+                    // its limit by a few.
                     if found.len() <= wanted || (count == 1 && locks.is_empty()) {
                         looked_at += count;
                         locks.extend(found);
@@ -123,7 +124,7 @@ impl Shared {
                     ..position
                 };
             }
-            // Nothing has been shown, and the next page would begin with the same.
+            // No lock has been shown, and the next page would begin with the same scan step.
             if fewer.is_some() && locks.is_empty() {
                 continue;
             }
@@ -136,7 +137,7 @@ impl Shared {
         Ok(Page { locks, next })
     }
 
-    /// A walk that began then, or begins now.
+    /// A walk that began at `since`, or begins now.
     pub(super) async fn walk(&self, since: Option<u64>) -> ListWalk {
         let at = Instant::now();
         let node = &self.quorum.nodes()[0];
@@ -152,7 +153,8 @@ impl Shared {
         }
     }
 
-    /// The place that a cursor means, and when its walk began; the beginning if it means none here.
+    /// The position that a cursor names, and when its walk began; the beginning if the cursor names no position in this
+    /// quorum.
     fn position(&self, cursor: Option<Cursor>) -> (ScanPosition, Option<u64>) {
         let Some(Cursor::Quorum {
             node,
@@ -176,7 +178,7 @@ impl Shared {
         (position, Some(since))
     }
 
-    /// Goes on with the next node, as long as enough of them can be scanned.
+    /// Moves the walk to the next node, as long as enough nodes can be scanned.
     fn skip_node(
         &self,
         position: ScanPosition,
@@ -196,7 +198,7 @@ impl Shared {
         })
     }
 
-    /// Who has these locks.
+    /// The holders of these locks, without leases that an earlier node has shown.
     async fn holders(
         &self,
         names: Vec<LockName>,
@@ -204,7 +206,7 @@ impl Shared {
         position: ScanPosition,
         walk: &ListWalk,
     ) -> Result<Vec<HeldLock>, StoreError> {
-        // Which were passed by is not known.
+        // It is not known which nodes were skipped, so no earlier node counts as scanned.
         let before = if position.skipped == 0 {
             position.node
         } else {
@@ -212,7 +214,7 @@ impl Shared {
         };
         let reads = stream::iter(names).map(|name| async move {
             let view = self.view(&self.keys(&name)).await?;
-            // What may be held is shown: a lock that is held throughout must not be missing.
+            // A likely holder is shown too: a lock that is held throughout the walk must not be missing.
             let holding = view.likely_holder().ok().flatten();
             if let Some(NodeHolder::Lease(token, _)) = &holding
                 && view
@@ -256,8 +258,8 @@ impl ScanPosition {
 // === impl ListWalk ===
 
 impl ListWalk {
-    /// Whether a node has certainly had this since before the walk began. Clocks run apart by a hundredth
-    /// at most.
+    /// Whether a node has certainly had this lease since before the walk began. Clocks drift apart by a hundredth at
+    /// most.
     pub(super) fn is_younger_than(&self, lease: &HeldLease) -> bool {
         self.lasted.is_some_and(|lasted| {
             let lasted = lasted + self.at.elapsed();

@@ -1,4 +1,4 @@
-//! The queue of those who wait for a lock at this gateway. It lives in memory only.
+//! The queue of the waiters for a lock at this gateway. The queue exists in memory only.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,18 +20,19 @@ use crate::{
     store::contract::{Attempt, INSPECTED_WAITERS, Waiter, Waiting},
 };
 
-/// What this gateway does about one lock.
+/// The waiters for one lock at this gateway, and the turn to try for the lock.
 #[derive(Debug, Default)]
 pub(super) struct LocalQueue {
     queue: Mutex<QueueState>,
-    /// Held by whoever tries to take the lock, so that this gateway contends with others and not with
+    /// Held by the task that tries to take the lock, so that this gateway contends with other gateways and not with
     /// itself.
     pub(super) turn: AsyncMutex<()>,
-    /// Held while a lease changes its keeper: else two who adopt it together could each have some nodes.
+    /// Held while a lease changes its keeper. Otherwise two keepers that adopt it together could each have some of the
+    /// nodes.
     pub(super) adopting: AsyncMutex<()>,
-    /// Told when the lock may be free.
+    /// Notified when the lock may be free.
     pub(super) woken: Notify,
-    /// How many tries for those who stand here have begun, and how many are over.
+    /// How many tries for the waiters of this queue have begun; `over` counts the tries that have ended.
     begun: AtomicU64,
     over: watch::Sender<u64>,
 }
@@ -39,17 +40,17 @@ pub(super) struct LocalQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiters: VecDeque<LocalWaiter>,
-    /// Whether somebody tries to get the lock for them.
+    /// Whether a task contends for the lock on behalf of these waiters.
     contended: bool,
-    /// For whom the lock is tried just now: it may have it before anybody here knows.
+    /// The waiter for which the lock is being tried. That waiter may have the lock before this gateway knows.
     tried: Option<TokenHash>,
 }
 
-/// What becomes of one that wants to join the queue.
+/// Outcome of joining the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JoinOutcome {
-    /// It stands there, with so many before it; how long the place does; whose place it has taken; and whether
-    /// somebody must begin to contend for the lock.
+    /// The attempt has a position: with so many waiters before it, taken so long ago, taken over from this waiter.
+    /// `contend`: the caller must start to contend for the lock.
     Queued {
         ahead: u64,
         waited: Duration,
@@ -57,38 +58,38 @@ pub(super) enum JoinOutcome {
         contend: bool,
     },
     Full,
-    /// Its place was taken in other words.
+    /// The position under the idempotency key was taken by a request with another fingerprint.
     Mismatch,
-    /// It has left, and its place is kept for whoever comes back.
+    /// The attempt has left, and its position is kept for a new request with its idempotency key.
     HasLeft,
 }
 
-/// What becomes of one that leaves.
+/// Outcome of leaving the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaveOutcome {
-    /// It stood there, and does not any more, or its place is kept.
+    /// The attempt was in the queue, and has been removed or has its position kept.
     Removed,
-    /// Another one has its place.
+    /// Another attempt has taken over the position.
     Superseded,
-    /// It does not stand there.
+    /// The attempt is not in the queue.
     NotQueued,
-    /// It stands there still, because the lock is tried for it just now. Whoever has the turn knows what came
-    /// of it.
+    /// The attempt is still in the queue, because the lock is being tried for it. The task that has the turn knows the
+    /// outcome.
     BeingTried,
 }
 
-/// How much longer than its wait a place is remembered: whoever has it leaves by itself.
+/// How much longer than the wait of its attempt a position is remembered. Waiters normally leave before.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl LocalQueue ===
 
 impl LocalQueue {
-    /// How many stand here.
+    /// How many waiters are in the queue.
     pub(super) fn len(&self, now: Instant) -> u64 {
         count(self.queue.lock().living(now).count())
     }
 
-    /// The first of them and how many there are.
+    /// The first waiters, and how many waiters there are.
     pub(super) fn head_and_len(&self, now: Instant) -> (Vec<Waiter>, u64) {
         let queue = self.queue.lock();
         let living = queue.living(now).take(INSPECTED_WAITERS);
@@ -96,14 +97,14 @@ impl LocalQueue {
         (head, count(queue.living(now).count()))
     }
 
-    /// Where each of these stands.
+    /// How many waiters are before the attempt with this token; `None` if the attempt is not in the queue.
     pub(super) fn ahead_of(&self, token: &TokenHash, now: Instant) -> Option<u64> {
         let queue = self.queue.lock();
         let ahead = queue.living(now).position(|it| it.attempt.token == *token);
         ahead.map(count)
     }
 
-    /// Takes a place behind everybody, or the one under its idempotency key.
+    /// Takes a position at the end of the queue, or the existing position under the idempotency key of the attempt.
     pub(super) fn join(&self, attempt: &Attempt, waiting: Waiting, now: Instant) -> JoinOutcome {
         let mut queue = self.queue.lock();
         let mut waiter = LocalWaiter {
@@ -148,8 +149,8 @@ impl LocalQueue {
         }
     }
 
-    /// One that does not wait gives the place up that was taken under its key. With whose it was, if that
-    /// one waits; `Err`: it was taken in other words.
+    /// Removes the position under the idempotency key of an attempt that does not wait. Returns the token of the waiter
+    /// in it, if one still waits. `Err`: the position was taken with another fingerprint.
     pub(super) fn drop_keyed(&self, attempt: &Attempt) -> Result<Option<TokenHash>, ()> {
         let mut queue = self.queue.lock();
         let Some(at) = queue
@@ -166,8 +167,8 @@ impl LocalQueue {
         Ok(before.filter(|it| it.attended).map(|it| it.attempt.token))
     }
 
-    /// Gives a place up, or has it kept for a request that asks again; unless the lock is tried for it just now, where
-    /// it is not kept. What came of that is known to whoever has the turn.
+    /// Removes an attempt from the queue, or keeps its position for a request that asks again. While the lock is being
+    /// tried for the attempt, its position is not removed: only the task that has the turn knows the outcome.
     pub(super) fn leave(
         &self,
         token: &TokenHash,
@@ -198,7 +199,7 @@ impl LocalQueue {
         LeaveOutcome::Removed
     }
 
-    /// The first who may be granted the lock. `None`: nobody stands here, and nobody contends any more.
+    /// The first waiter, which may be granted the lock. `None`: the queue is empty, and its contender ends.
     pub(super) fn head(&self, now: Instant) -> Option<LocalWaiter> {
         let mut queue = self.queue.lock();
         queue.waiters.retain(|it| it.until > now);
@@ -207,7 +208,7 @@ impl LocalQueue {
         head
     }
 
-    /// Whoever has the turn tries for the head from here on; `false`: it is not there any more as it was.
+    /// Records that the task that has the turn tries for the head; `false`: the head has left or changed.
     pub(super) fn try_for(&self, head: &LocalWaiter) -> bool {
         let mut queue = self.queue.lock();
         let is_there = queue.is_head(head);
@@ -215,7 +216,7 @@ impl LocalQueue {
         is_there
     }
 
-    /// Takes the head out, if it still is as it was.
+    /// Removes the head from the queue, if the head has not changed.
     pub(super) fn take(&self, head: &LocalWaiter) -> bool {
         let mut queue = self.queue.lock();
         let is_there = queue.is_head(head);
@@ -225,23 +226,23 @@ impl LocalQueue {
         is_there
     }
 
-    /// A try begins for those who stand here.
+    /// Records that a try for the waiters of this queue begins.
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The try is over.
+    /// Records that the try is over.
     pub(super) fn end(&self) {
         self.queue.lock().tried = None;
         self.over.send_modify(|over| *over += 1);
     }
 
-    /// Wakes whoever tries for those who stand here, and ends when a try that has begun since is over.
+    /// Wakes the contender of this queue, and returns when a try that has begun since is over.
     pub(super) async fn tried(&self) {
         let begun = self.begun.load(Ordering::SeqCst);
         self.woken.notify_one();
         let mut over = self.over.subscribe();
-        // The queue cannot go while it is asked.
+        // The wait cannot fail: the queue, which has the sender, lives as long as this call.
         drop(over.wait_for(|over| *over > begun).await);
     }
 }
@@ -268,7 +269,7 @@ fn count(len: usize) -> u64 {
 //
 // The queues of all locks at this gateway.
 
-/// The queues of the locks that are in use here.
+/// The queues of the locks that are in use at this gateway.
 #[derive(Debug, Default)]
 pub(super) struct LocalQueues {
     table: Mutex<QueueTable>,
@@ -277,17 +278,17 @@ pub(super) struct LocalQueues {
 #[derive(Debug, Default)]
 struct QueueTable {
     by_name: HashMap<LockName, Weak<LocalQueue>>,
-    /// How many there may be before those are cleared away that are not in use any more.
+    /// How many queues there may be before unused ones are removed.
     most: usize,
 }
 
-/// Fewer are not worth a look.
+/// With fewer queues than this, unused ones are not searched for.
 const FEW: usize = 1_024;
 
 // === impl LocalQueues ===
 
 impl LocalQueues {
-    /// The queue of a lock. It is kept as long as somebody has it.
+    /// The queue of a lock, which exists as long as a caller has it.
     pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
         let mut table = self.table.lock();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
@@ -306,12 +307,12 @@ impl LocalQueues {
         local_queue
     }
 
-    /// The queue of a lock that is in use already.
+    /// The queue of a lock, if it is in use already.
     pub(super) fn existing(&self, name: &LockName) -> Option<Arc<LocalQueue>> {
         self.table.lock().by_name.get(name).and_then(Weak::upgrade)
     }
 
-    /// A lock may be free now.
+    /// Wakes the contender of a lock that may be free now.
     pub(super) fn notify(&self, name: &LockName) {
         if let Some(local_queue) = self.existing(name) {
             local_queue.woken.notify_one();
@@ -321,26 +322,26 @@ impl LocalQueues {
 
 // === Local waiter ===
 //
-// One that stands in the queue of a lock.
+// A waiter in the queue of a lock.
 
-/// One that stands in the queue of a lock at this gateway.
+/// A waiter in the queue of a lock at this gateway.
 #[derive(Debug, Clone)]
 pub(super) struct LocalWaiter {
     pub(super) attempt: Arc<Attempt>,
-    /// When the place was first taken.
+    /// Time at which the position was first taken.
     pub(super) since: Instant,
-    /// When the place is given up if nothing else happens.
+    /// Time at which the position is removed if nothing else happens.
     pub(super) until: Instant,
-    /// Whether somebody waits for the news. If not, the place is kept for a request that asks again.
+    /// Whether a caller waits for the outcome. If not, the position is kept for a request that asks again.
     pub(super) attended: bool,
-    /// Whose place it was last, if that one was still waiting. It may have been about to leave.
+    /// The waiter that last had this position before, if that waiter was still waiting, perhaps about to leave.
     pub(super) superseded: Option<TokenHash>,
 }
 
 // === impl LocalWaiter ===
 
 impl LocalWaiter {
-    /// What an inspect shows of it.
+    /// The waiter as an inspect shows it.
     pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
@@ -349,13 +350,13 @@ impl LocalWaiter {
         }
     }
 
-    /// Whether it stands under the idempotency key of this attempt.
+    /// Whether the waiter has the same idempotency key as this attempt.
     pub(super) fn is_under_key_of(&self, attempt: &Attempt) -> bool {
         let key = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.hash);
         key(attempt).is_some() && key(attempt) == key(&self.attempt)
     }
 
-    /// Whether another attempt under its key asks for something else.
+    /// Whether the waiter and this attempt have the same request fingerprint.
     pub(super) fn is_same_request(&self, attempt: &Attempt) -> bool {
         let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
         fingerprint(attempt) == fingerprint(&self.attempt)

@@ -1,4 +1,4 @@
-//! One node of a quorum: an independent Redis, and whether it may vote.
+//! One node of a quorum: an independent Redis server, and whether it may vote.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -39,40 +39,40 @@ use super::{
 /// One node of a quorum.
 pub(super) struct Node {
     pub(super) index: usize,
-    /// Where it is, for people.
+    /// Address of the node, for messages.
     pub(super) name: String,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) shard: Arc<Shard>,
     pub(super) examiner: Arc<Examiner>,
     pub(super) scripts: Arc<QuorumScripts>,
-    /// How long one answer may take.
+    /// How long one answer of the node may take.
     pub(super) timeout: Duration,
-    /// For how long it must have run before it votes.
+    /// For how long the server must have run before it votes.
     pub(super) wait: Duration,
-    /// Whether it may have forgotten something when it is started again.
+    /// Whether the server may have lost data when it is started again.
     pub(super) forgets: bool,
     pub(super) votes: Votes,
     pub(super) learning: Learning,
 }
 
-/// What is known of how a node learns.
+/// State of the learning of a node.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
-    /// It was found that it has to.
+    /// Notified when the node is found to have to learn.
     pub(super) wanted: Notify,
-    /// What is missing, when it was last tried.
+    /// Text that says which answers were missing when the node last tried to learn.
     pub(super) missing: Mutex<Option<String>>,
 }
 
-/// That a node does not vote.
+/// Why a node does not vote, and for how long.
 #[derive(Debug)]
 pub(super) struct VoteRefusal {
     pub(super) why: String,
-    /// For how long at least; `None` if nobody knows.
+    /// For how long at least the node does not vote; `None` if that is not known.
     pub(super) left: Option<Duration>,
 }
 
-/// How often a node has voted how.
+/// Counts of the votes of a node.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
     pub(super) given: AtomicU64,
@@ -96,8 +96,7 @@ impl Node {
         }
     }
 
-    /// How long it will be until the node votes to which this connection is; `None` if it does not say
-    /// for how long it has run.
+    /// Time until the node of this connection votes; `None` if the node does not say for how long it has run.
     fn time_until_vote(&self, connection: &Connection) -> Option<Duration> {
         if self.wait.is_zero() {
             return Some(Duration::ZERO);
@@ -105,7 +104,7 @@ impl Node {
         Some(self.wait.saturating_sub(connection.age()?))
     }
 
-    /// Why the node does not vote, as it can be reached now; `None` if it does.
+    /// Why the node does not vote at present; `None` if it votes.
     pub(super) async fn vote_refusal(&self) -> Result<Option<VoteRefusal>, StoreError> {
         let limit = Instant::now() + self.timeout;
         let connection = self.shard.pool.connection(limit).await?;
@@ -127,19 +126,20 @@ impl Node {
         })
     }
 
-    /// The run of the node to which a connection is, as its scripts take it: of a node that forgets nothing
-    /// it does not matter.
+    /// The run of the server on this connection, as an argument of its scripts; empty for a node that forgets nothing,
+    /// because its run does not matter.
     pub(super) fn run_of<'a>(&self, connection: &'a Connection) -> Result<&'a str, StoreError> {
         match connection.run() {
             _ if !self.forgets => Ok(""),
             Some(run) => Ok(run.as_str()),
-            // That is for trials.
+            // A node may vote at once only in trials, where its run does not matter.
             None if self.wait.is_zero() => Ok(""),
             None => Err(Unavailability::TooFewNodes(delayed(None)).into()),
         }
     }
 
-    /// It has no vote until it has learnt how far fences have come.
+    /// The refusal of a node that has no vote until it has learnt the largest fence. Also wakes the task that has it
+    /// learn.
     pub(super) fn unlearnt(&self) -> Unavailability {
         self.learning.wanted.notify_one();
         Unavailability::TooFewNodes(self.learning.to_learn())
@@ -163,7 +163,7 @@ impl Node {
         }
     }
 
-    /// Sends a script until its outcome is known, as long as a caller may wait.
+    /// Sends a script until its outcome is known, for as long as a caller may wait.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -179,13 +179,13 @@ impl Node {
     }
 }
 
-/// Says for how long a node does not vote that was found without its data.
+/// Says for how long a node that was found without its data does not vote.
 pub(super) fn delayed_without_data(left: Duration) -> String {
     let seconds = left.as_secs() + 1;
     format!("it votes in {seconds} s, because it was found without its data")
 }
 
-/// Says for how long a node does not vote.
+/// Says for how long a node that was started does not vote.
 pub(super) fn delayed(left: Option<Duration>) -> String {
     match left {
         Some(left) => {
@@ -213,9 +213,9 @@ impl Learning {
 
 // === Node maker ===
 //
-// Makes the nodes of a quorum, of what they have in common.
+// Makes the nodes of a quorum from the settings and parts that they share.
 
-/// What the nodes of one quorum have in common.
+/// Settings and parts that all nodes of one quorum share.
 pub(super) struct NodeMaker {
     pub(super) redis: RedisConfig,
     pub(super) workers: Workers,
@@ -223,9 +223,9 @@ pub(super) struct NodeMaker {
     pub(super) scripts: Arc<QuorumScripts>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tags: Arc<SlotTags>,
-    /// For how long a node must have run before it votes.
+    /// For how long a server must have run before it votes.
     pub(super) wait: Duration,
-    /// Whether a node may have forgotten something when it is started again.
+    /// Whether a server may have lost data when it is started again.
     pub(super) forgets: bool,
 }
 
@@ -269,31 +269,32 @@ impl NodeMaker {
 
 // === Learn ===
 //
-// Calls `learn.lua`, `teach.lua` and `admit.lua`, by which a node gets its vote.
+// Calls `learn.lua`, `teach.lua` and `admit.lua`, which give a node its vote.
 
-/// Whether a node has learnt how far fences have come.
+/// Whether a node has learnt the largest granted fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LearnState {
-    /// It has; for so long since it was found without its data, if it ever was.
+    /// The node has learnt; with the time since it was found without its data, if it ever was.
     Learnt(Option<Duration>),
-    /// It has not in this life of its data. It is empty if none has begun, and was not to.
+    /// The node has not learnt in this life of its data. The life is empty if none has begun.
     Unlearnt(String),
 }
 
-/// What a node says to one that learns.
+/// Answer of a node that is asked for the largest fence, for another node that learns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TeachReply {
-    /// The largest fence that it has accepted, or has learnt of.
+    /// The largest fence that the node has accepted, or has learnt of.
     Taught(u64),
-    /// It has not learnt itself, and had come to this when it last had; and in which life of its data. That
-    /// is empty if none has begun.
+    /// The node itself has not learnt: the largest fence that it knew when it last had, and the life of its data. The
+    /// life is empty if none has begun.
     Unlearnt(u64, String),
 }
 
 // === impl Node ===
 
 impl Node {
-    /// Whether the node has learnt; if not, `begin` has its life begin, under this name if it is new.
+    /// Whether the node has learnt. If not, `begin` starts a life of its data with the name `new`, unless one has
+    /// begun.
     pub(crate) async fn learn_state(
         &self,
         new: &Nonce,
@@ -311,7 +312,7 @@ impl Node {
         state.ok_or_else(|| reply.unexpected())
     }
 
-    /// Asks the node how far fences have come, for another that learns in this life.
+    /// Asks the node for the largest fence, for another node that learns in this life.
     pub(crate) async fn teach(&self, life: &str) -> Result<TeachReply, StoreError> {
         let asked = self.of_node(&self.scripts.teach, life, |command, run| {
             command.arg(life).arg(run);
@@ -330,7 +331,7 @@ impl Node {
         said.ok_or_else(|| reply.unexpected())
     }
 
-    /// Gives the node its vote, if this life of its data is not over. Answers whether it has one.
+    /// Gives the node its vote, if this life of its data is not over. Answers whether the node has a vote.
     pub(crate) async fn admit(&self, life: &str, top: u64) -> Result<bool, StoreError> {
         let asked = self.of_node(&self.scripts.admit, life, |command, _run| {
             command.arg(life).arg(top);
@@ -343,7 +344,7 @@ impl Node {
         }
     }
 
-    /// Runs a script on what the node has learnt, once.
+    /// Runs a script on the learning state of the node, once.
     async fn of_node(
         &self,
         script: &Script,

@@ -1,4 +1,4 @@
-//! The nodes of a quorum: asks all of them at once, counts what they have answered, and pauses between tries.
+//! The nodes of a quorum: asks all of them at once, counts their answers, and pauses between tries.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ pub(super) struct Quorum {
     nodes: Box<[Node]>,
 }
 
-/// For how long at least those are waited for that have not answered when enough have.
+/// Shortest time to wait for the other nodes when enough nodes have answered.
 const LINGER: Duration = Duration::from_millis(5);
-/// For how long at most.
+/// Longest time to wait for the other nodes when enough nodes have answered.
 const LONGEST_LINGER: Duration = Duration::from_millis(50);
 
 // === impl Quorum ===
@@ -36,8 +36,8 @@ impl Quorum {
     }
 
     /// Asks all nodes. When there are enough answers the others have as much time again as those took,
-    /// a few milliseconds at least; then nobody waits for them any more. What they were sent may still be
-    /// carried out.
+    /// a few milliseconds at least; then the call returns without the missing answers. Commands that were sent may
+    /// still be carried out.
     pub(super) async fn ask<'a, T, F>(
         &'a self,
         question: impl Fn(&'a Node) -> F,
@@ -49,7 +49,7 @@ impl Quorum {
         self.ask_some(|_| true, question, enough).await
     }
 
-    /// The same of some of them.
+    /// Asks some of the nodes, in the same way as `ask`.
     pub(super) async fn ask_some<'a, T, F>(
         &'a self,
         whom: impl Fn(&Node) -> bool,
@@ -80,15 +80,15 @@ impl Quorum {
 
 // === Combined ===
 //
-// What the answers of single nodes amount to, where it is the same for several operations.
+// Combines the answers of single nodes, where several operations do so in the same way.
 
-/// How a lease was lost, if a majority of the nodes does not have it.
+/// How the lease was lost; `None` unless a majority of the nodes does not have it.
 pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
     if losses.len() < majority {
         return None;
     }
     let held = losses.iter().filter(|loss| is_held(**loss));
-    // Fewer are those who only try.
+    // Holders at fewer nodes are only tries.
     let held = held.count() >= majority;
     let broken = losses
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
     })
 }
 
-/// Whether [`loss`] says the same whatever the nodes answer that have not.
+/// Whether the missing answers cannot change the result of [`loss`].
 pub(super) fn is_decided(losses: &[Loss], majority: usize, nodes: usize) -> bool {
     let held = losses.iter().filter(|loss| is_held(**loss)).count();
     losses.len() >= majority && (held >= majority || held + nodes - losses.len() < majority)
@@ -116,9 +116,9 @@ fn is_held(loss: Loss) -> bool {
 
 // === Node replies ===
 //
-// What the nodes of a quorum have answered.
+// The answers of the nodes of a quorum.
 
-/// The answers of the nodes, by their index; `None` where there is none (yet), or none was asked for.
+/// The answers of the nodes, by their index; `None` for a node that has not answered (yet), or was not asked.
 #[derive(Debug)]
 pub(super) struct NodeReplies<T> {
     by_node: Vec<Option<T>>,
@@ -139,32 +139,33 @@ impl<T> NodeReplies<T> {
         self.by_node[node] = Some(answer);
     }
 
-    /// Why there is no answer of a majority: how many of the nodes that were asked have answered, and why another has not.
+    /// The error if a majority is missing: how many of the nodes that were asked have answered, and why another node
+    /// has not.
     pub(super) fn too_few_answers(&self, answered: usize, why: Option<&StoreError>) -> StoreError {
         too_few(self.asked, answered, why)
     }
 
-    /// How many nodes there are.
+    /// How many nodes the quorum has.
     pub(super) fn nodes(&self) -> usize {
         self.by_node.len()
     }
 
-    /// What the nodes have answered that did.
+    /// The answers that have arrived.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.by_node.iter().flatten()
     }
 
-    /// The same, by node.
+    /// The answer of each node; `None` if it is missing.
     pub(super) fn by_node(&self) -> impl Iterator<Item = (usize, Option<&T>)> {
         self.by_node.iter().map(Option::as_ref).enumerate()
     }
 
-    /// How many have answered so.
+    /// How many answers satisfy the condition.
     pub(super) fn count(&self, so: impl Fn(&T) -> bool) -> usize {
         self.iter().filter(|answer| so(answer)).count()
     }
 
-    /// The nodes that have not answered so.
+    /// The nodes whose answer is missing or does not satisfy the condition.
     pub(super) fn others(&self, so: impl Fn(&T) -> bool) -> Vec<usize> {
         let others = self
             .by_node()
@@ -174,23 +175,23 @@ impl<T> NodeReplies<T> {
 }
 
 impl<T> NodeReplies<Result<T, StoreError>> {
-    /// The errors of the nodes.
+    /// The errors among the answers.
     pub(super) fn errors(&self) -> impl Iterator<Item = &StoreError> {
         self.iter().filter_map(|answer| answer.as_ref().err())
     }
 
-    /// How many have not answered, or with an error.
+    /// How many nodes have not answered, or answered with an error.
     pub(super) fn silent(&self) -> usize {
         self.nodes() - self.count(Result::is_ok)
     }
 
-    /// [`NodeReplies::too_few_answers`], where each error is an answer that is missing.
+    /// [`NodeReplies::too_few_answers`], where an error counts as a missing answer.
     pub(super) fn too_few(&self) -> StoreError {
         self.too_few_answers(self.count(Result::is_ok), self.errors().next())
     }
 }
 
-/// Too few of the nodes that were asked have answered; `why` another has not.
+/// The error for too few answers of the nodes that were asked; `why` is the reason of a node that has not answered.
 pub(super) fn too_few(asked: usize, answered: usize, why: Option<&StoreError>) -> StoreError {
     let why = why.map(|why| format!("; {why}")).unwrap_or_default();
     let text = format!("{answered} of {asked} nodes that were asked have answered{why}");
@@ -199,17 +200,17 @@ pub(super) fn too_few(asked: usize, answered: usize, why: Option<&StoreError>) -
 
 // === Backoff ===
 
-/// Pauses of random length, which grow with each try: of those who have split the nodes among themselves
-/// one must come first the next time, and be done before another begins.
+/// Pauses of random length, which grow with each try: of the gateways that have split the nodes among themselves, one
+/// must come first the next time, and be done before another begins.
 #[derive(Debug)]
 pub(super) struct Backoff {
     longest: Duration,
 }
 
-/// A few round trips to nodes that are near.
+/// Longest first pause: a few round trips to nodes that are near.
 const FIRST: Duration = Duration::from_millis(4);
 const LONGEST: Duration = Duration::from_millis(128);
-/// How many tries fit into the longest pause where the nodes are far away: enough that two seldom meet.
+/// How many tries fit into the longest pause where the nodes are far away: enough that two gateways seldom meet.
 const DOUBLINGS: u32 = 4;
 
 // === impl Backoff ===
@@ -219,12 +220,12 @@ impl Backoff {
         Self { longest: FIRST }
     }
 
-    /// The pause after a try that took so long.
+    /// The pause after a try that took this long.
     pub(super) fn next(&mut self, took: Duration) -> Duration {
         up_to(self.range(took))
     }
 
-    /// How long the pause may be. Shorter than a try it would not keep two apart.
+    /// Longest pause after a try. If it were shorter than a try, it would not keep two gateways apart.
     fn range(&mut self, took: Duration) -> Duration {
         let range = self.longest.max(took);
         self.longest = (2 * range).min(LONGEST.max(DOUBLINGS * took));
@@ -232,7 +233,7 @@ impl Backoff {
     }
 }
 
-/// A random part of a time. Without randomness gateways come together, which is no reason to fail.
+/// A random part of a time. If there is no randomness, gateways come together, which is no reason to fail.
 pub(super) fn up_to(longest: Duration) -> Duration {
     let share = getrandom::u32().unwrap_or(u32::MAX / 2);
     longest.mul_f64(f64::from(share) / f64::from(u32::MAX))
@@ -242,7 +243,7 @@ pub(super) fn up_to(longest: Duration) -> Duration {
 pub(super) mod tests {
     use super::*;
 
-    /// What the nodes have answered that did.
+    /// The answers of a quorum; `None` for a node that has not answered.
     pub(in super::super) fn replies<T, const N: usize>(said: [Option<T>; N]) -> NodeReplies<T> {
         NodeReplies {
             by_node: said.into(),

@@ -1,4 +1,4 @@
-//! A lease as the scripts of a quorum tell it.
+//! Reads a lease from the replies of the scripts of a quorum.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::super::{
     keys::Keys,
 };
 
-/// Who holds a lock at one node.
+/// Holder of a lock at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeHolder {
     /// The lease of this token, or a try. Its fence means nothing until the second round has named one.
     Lease(TokenHash, HeldLease),
-    /// A foreign client, for so long (`None`: without an expiry), with a mark of what it has written.
+    /// A foreign client: the time until its value expires (`None`: never), and the mark of that value.
     Foreign(Option<Duration>, ForeignMark),
 }
 
 // === impl NodeHolder ===
 
 impl NodeHolder {
-    /// The holder, as callers are told of it.
+    /// The holder, as callers see it.
     pub(super) fn holder(self) -> Holder {
         match self {
             Self::Lease(_, lease) => Holder::Lease(lease),
@@ -39,7 +39,7 @@ impl NodeHolder {
 // === impl Reply ===
 
 impl Reply {
-    /// The lease in the fields that follow. If they make no lease, the record was not written by us.
+    /// Reads a lease from the next fields of the reply. If they make no lease, the record was not written by a gateway.
     pub(super) fn lease(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         self.read_lease().ok_or_else(|| StoreError::ForeignData {
             key: keys.of_name("info"),
@@ -54,7 +54,7 @@ impl Reply {
             ttl: Ttl::from_millis(u64::try_from(self.integer()?).ok()?).ok()?,
             expires_in: millis(self.integer()?)?,
             held_for: millis(self.integer()?)?,
-            // -1: there is no limit.
+            // -1: there is no hold limit.
             hold_expires_in: millis(self.integer()?),
             owner: match self.text()?.as_str() {
                 "" => None,
@@ -69,7 +69,7 @@ impl Reply {
         })
     }
 
-    /// The reply itself; an error if it tells of a record of another layout.
+    /// The reply itself; an error if the record at the node has another layout.
     pub(super) fn of_known_layout(mut self, keys: &Keys) -> Result<Self, StoreError> {
         if self.kind() != "layout" {
             return Ok(self);
@@ -82,19 +82,19 @@ impl Reply {
         Err(StoreError::ForeignData { key, found })
     }
 
-    /// Who holds the lock at a node, as a reply of the kind `held` or `foreign` says.
+    /// Reads the holder of the lock at a node from a reply of the kind `held` or `foreign`.
     pub(super) fn holder(&mut self, keys: &Keys) -> Result<NodeHolder, StoreError> {
         if self.kind() == "held" {
             return Ok(NodeHolder::Lease(self.token()?, self.lease(keys)?));
         }
         match (self.integer(), self.mark()) {
-            // -1: it does not expire.
+            // -1: the foreign value does not expire.
             (Some(left), Some(mark)) => Ok(NodeHolder::Foreign(millis(left), mark)),
             _ => Err(self.unexpected()),
         }
     }
 
-    /// The hash of a token.
+    /// Reads the hash of a token.
     pub(super) fn token(&mut self) -> Result<TokenHash, StoreError> {
         let token = self.text().as_deref().and_then(token_hash);
         token.ok_or_else(|| self.unexpected())
@@ -105,7 +105,7 @@ pub(super) fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What every reader of what only nodes answer makes of the bytes, for fuzzers.
+/// What the readers of replies that only nodes send make of the bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed_quorum_reply(bytes: &[u8]) -> String {
     use super::super::client::{fuzzed, shown};

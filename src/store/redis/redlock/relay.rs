@@ -1,5 +1,5 @@
-//! Carries news between gateways over all nodes. Each message comes by every node that there is a way by,
-//! and is delivered once.
+//! Carries messages between gateways over all nodes. Each message arrives by every node that can carry it, and is
+//! delivered once.
 
 use std::{
     collections::VecDeque,
@@ -23,11 +23,11 @@ use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
 /// The relay of a quorum.
 pub(super) struct QuorumRelay {
     pub(super) shared: Arc<Shared>,
-    /// How many batches were sent.
+    /// How many batches this gateway has sent.
     pub(super) sent: AtomicU64,
 }
 
-/// The messages that came last, so that those which come by another node as well are known.
+/// Marks of the last messages, to recognize copies that arrive by other nodes.
 #[derive(Debug, Default)]
 struct RecentMessages(VecDeque<String>);
 
@@ -37,7 +37,8 @@ const REMEMBERED: usize = 1_024;
 // === impl QuorumRelay ===
 
 impl QuorumRelay {
-    /// Publishes at all nodes. A majority shares a node with the majority on which others listen.
+    /// Publishes a message at all nodes. A majority must take it, because it shares a node with the majority on which
+    /// other gateways listen.
     async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
         let quorum = &self.shared.quorum;
         let majority = quorum.majority();
@@ -97,7 +98,7 @@ impl Relay for QuorumRelay {
         let (mut listening, mut recent) = (all.len(), RecentMessages::default());
         let me = format!("{} ", self.shared.id.as_str());
         let closing = self.shared.closing.clone();
-        // With fewer than a majority some of what is sent may not come any more.
+        // With connections to fewer than a majority of the nodes, some messages may not arrive any more.
         let until = all.take_while(move |message| {
             listening -= usize::from(message.is_none());
             future::ready(listening >= majority)
@@ -114,7 +115,7 @@ impl Relay for QuorumRelay {
     }
 }
 
-/// What is published at one node, and `None` when the connection is lost.
+/// The messages that are published at one node, and `None` when the connection is lost.
 fn messages(pubsub: PubSubConnection) -> BoxStream<'static, Option<String>> {
     let end = stream::once(future::ready(None));
     pubsub.messages().map(Some).chain(end).boxed()
@@ -123,7 +124,7 @@ fn messages(pubsub: PubSubConnection) -> BoxStream<'static, Option<String>> {
 // === impl RecentMessages ===
 
 impl RecentMessages {
-    /// Whether no message with this mark came before.
+    /// Whether no message with this mark has arrived before.
     fn is_new(&mut self, mark: &str) -> bool {
         if self.0.iter().rev().any(|recent| recent == mark) {
             return false;

@@ -1,4 +1,5 @@
-//! Release and give-back, over a quorum: the lease ends at every node, now or when the node answers again.
+//! Release, also of undelivered leases, over a quorum: the lease ends at every node, now or when the node answers
+//! again.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl Shared {
         let release_tally = ReleaseTally::of(&answers);
         let outcome = release_tally.final_outcome(majority);
         if release_tally.released > 0 && outcome != Some(Release::Adopted) {
-            // What of it is elsewhere, and what of its acquire is still on its way.
+            // Parts of the lease may be at other nodes, and a copy of its acquire may still be on its way.
             for node in answers.others(|answer| *answer == Ok(NodeRelease::Released)) {
                 self.sweeper
                     .sweep(node, name, token, SweepTarget::Lease(keeper));
@@ -60,12 +61,12 @@ impl Shared {
 
 // === Release tally ===
 //
-// What has ended a lease that was released, by what the nodes say.
+// Decides the outcome of a release by the answers of the nodes.
 
-/// How many nodes say what of a lease that was to be released.
+/// How many nodes gave which answer to a release.
 ///
-/// A break may come at the same time, and each node lets one of both end the lease. A break is told that
-/// it has if it did at a majority; so a release is told so where no break can have.
+/// A break may come at the same time, and each node lets one of both end the lease. The break succeeds if it ended the
+/// lease at a majority. So the release succeeds if no break can have a majority.
 #[derive(Debug, Default)]
 pub(super) struct ReleaseTally {
     nodes: usize,
@@ -73,7 +74,7 @@ pub(super) struct ReleaseTally {
     pub(super) released: usize,
     broken: usize,
     adopted: usize,
-    /// How it was lost where it was not there, or was broken.
+    /// How the lease was lost, for each node that did not have it or where it was broken.
     losses: Vec<Loss>,
 }
 
@@ -100,7 +101,7 @@ impl ReleaseTally {
         release_tally
     }
 
-    /// What the caller is told, if the nodes that have not answered may say what they like.
+    /// The outcome for the caller; `None` if the missing answers can change it.
     pub(super) fn outcome(&self, majority: usize) -> Option<Release> {
         let (released, losses) = (self.released, self.losses.len());
         let silent = self.nodes - self.answered;
@@ -109,28 +110,29 @@ impl ReleaseTally {
         {
             return Some(Release::Adopted);
         }
-        // Broken by a majority, or not at one any more when this came.
+        // A majority has broken the lease, or did not have it any more when the release came.
         if self.broken >= majority || losses - self.broken >= majority {
             return loss(&self.losses, majority).map(Release::Lost);
         }
-        // Gone from a majority, it cannot be renewed any more.
+        // A lease that is gone from a majority cannot be renewed any more.
         let gone = released > 0 && released + losses >= majority;
         (gone && self.broken + silent < majority).then_some(Release::Released)
     }
 
-    /// The same where nobody is waited for any more. What no node has released is lost to its holder,
-    /// whether or not it was a break.
+    /// The outcome when the missing answers are not waited for. A lease that no node has released is lost to its
+    /// holder, whether or not a break has ended it.
     pub(super) fn final_outcome(&self, majority: usize) -> Option<Release> {
         let lost = || loss(&self.losses, majority).filter(|_| self.released == 0);
         self.outcome(majority).or_else(|| lost().map(Release::Lost))
     }
 
-    /// Whether no other answer can change what is told, or none of those that are missing is worth waiting for.
+    /// Whether no missing answer can change the outcome, or none of them is worth waiting for.
     pub(super) fn is_decided(&self, majority: usize) -> bool {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
             Some(Release::Released | Release::Adopted) => true,
-            // Where a keeper has adopted it nothing has ended that it keeps.
+            // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, nothing that
+            // it keeps has ended.
             None => self.answered >= majority && self.broken == 0,
         }
     }
@@ -138,7 +140,7 @@ impl ReleaseTally {
 
 // === Give back ===
 //
-// Give back, over a quorum: makes sure that an attempt which nobody waits for any more holds nothing.
+// Releases an undelivered lease, over a quorum: makes sure that an attempt without a waiting caller holds nothing.
 
 // === impl Shared ===
 
@@ -153,7 +155,7 @@ impl Shared {
         let majority = self.quorum.majority();
         let local_queue = self.local_queues.of(name);
         local_queue.leave(token, None, Instant::now(), true);
-        // If it is just being tried for, that is over then.
+        // Waits for the turn, so that no try for the attempt is under way any more.
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
             |node| node.withdraw(&keys, token, None, unanswered),
@@ -176,7 +178,7 @@ impl Shared {
         for node in answers.others(Result::is_ok) {
             self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
         }
-        // What a minority had was no lease.
+        // A try that only a minority of the nodes had was no lease.
         Ok(if nothing >= majority {
             GiveBack::NothingHeld
         } else {
@@ -187,9 +189,9 @@ impl Shared {
 
 // === Sweep ===
 //
-// Ends what could not be ended at once, when its node answers again.
+// Ends tries and leases that could not be ended at once, when their node answers again.
 
-/// How many sweeps are under way at one node.
+/// How many sweeps run at the same time at one node.
 const SWEEPS_TOGETHER: usize = 64;
 
 // === impl Shared ===
@@ -245,7 +247,7 @@ impl Shared {
                 if released == NodeRelease::Released {
                     return Ok(());
                 }
-                // Without the withdrawal, what of its acquire is still on its way would take the lock.
+                // Without the withdrawal, a copy of its acquire that is still on its way would take the lock.
                 None
             }
         };
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(outcome([released(), free(), None]), told);
         assert_eq!(outcome([released(), broken(), free()]), told);
         assert_eq!(outcome([released(), broken(), released()]), told);
-        // The one that is missing may have been broken too.
+        // The lease may have been broken at the missing node too.
         assert_eq!(outcome([released(), broken(), None]), None);
         assert_eq!(
             outcome([released(), released(), broken(), None, None]),

@@ -1,4 +1,4 @@
-//! Renew, over a quorum: the nodes that still have the lease keep it. None takes it again.
+//! Renew, over a quorum: the nodes that still have the lease keep it. No node takes the lease again.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use super::{
     sweeper::SweepTarget,
 };
 
-/// What the nodes say to a renewal.
+/// Answers of the nodes to a renewal.
 struct RenewalTally<'a> {
-    /// The lease as those have it that keep it.
+    /// The lease as each node reports it that keeps it.
     kept: Vec<&'a HeldLease>,
-    /// How much time it had left there before.
+    /// How much time the lease had left at each of these nodes before.
     margins: Vec<Duration>,
     losses: Vec<Loss>,
     adopted: usize,
@@ -52,8 +52,8 @@ impl<'a> RenewalTally<'a> {
         tally
     }
 
-    /// Whether nodes that keep the lease name different fences, none of them so many that it is the one by which it was
-    /// granted: another is of a try that came to nothing. One answer more may tell.
+    /// Whether nodes that keep the lease name different fences, none of them by a majority. A different fence is of a
+    /// failed try, and one more answer may show which.
     fn is_disputed(&self, majority: usize) -> bool {
         let named = self.kept.iter().filter(|lease| is_ratified(lease)).count();
         let agreeing = accepting(&self.kept);
@@ -98,7 +98,8 @@ impl Shared {
             return Ok(Renewal::Adopted);
         }
         if let Some(loss) = loss(&tally.losses, majority) {
-            // A lease without a majority is over; where it still is it only keeps a node from others.
+            // A lease without a majority is over. Where a node still has it, the lease only keeps other attempts from
+            // that node.
             for (node, answer) in answers.by_node() {
                 if matches!(answer, Some(Ok(Renewal::Renewed(..)))) {
                     let swept = SweepTarget::Lease(None);
@@ -125,7 +126,8 @@ impl Shared {
     ) -> Result<Confirmation, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
-        // These nodes are not asked: a try that has been confirmed there would not be withdrawn any more.
+        // Nodes where a withdrawal is pending are not asked: a try that was confirmed there would not be withdrawn any
+        // more.
         let doomed = self.nodes_to_withdraw_from(name, token);
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
         let is_sure = |node| !pending_withdrawals.contains(node, name, token);
@@ -148,8 +150,8 @@ impl Shared {
     }
 }
 
-/// Whether an attempt has the lock; `None` while the answers do not decide it. `doomed` is the number of nodes that were
-/// not asked, because the attempt is withdrawn there. The confirmation of a node counts only if `is_sure(node)`.
+/// Whether an attempt has the lock; `None` while the answers do not decide it. `doomed` is the number of nodes that
+/// were not asked, because the attempt is withdrawn there. The confirmation of a node counts only if `is_sure(node)`.
 fn confirmation(
     answers: &NodeReplies<Result<Confirmation, StoreError>>,
     doomed: usize,
@@ -172,7 +174,7 @@ fn confirmation(
         return Some(Confirmation::Superseded);
     }
     let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed;
-    // What fewer have accepted was never granted; others may have accepted it too.
+    // A lease that fewer than a majority have accepted was never granted. The other nodes may have accepted it too.
     let others = answers.nodes() - superseded - lost - confirmed.len();
     (accepting(&sure) + others < majority).then_some(Confirmation::Lost)
 }

@@ -1,4 +1,4 @@
-//! The scripts of a quorum, what they share, and the arguments that several of them take.
+//! The scripts of a quorum, the parts that they share, and the arguments that several of them take.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::super::{
     keys::Keys,
 };
 
-/// The scripts of a quorum. Beside them its nodes run `quorum_probe.lua`.
+/// The scripts of a quorum. The nodes also run `quorum_probe.lua`.
 #[derive(Debug)]
 pub(super) struct QuorumScripts {
     pub(super) reserve: Script,
@@ -28,7 +28,7 @@ pub(super) struct QuorumScripts {
     pub(super) admit: Script,
 }
 
-/// What the scripts share, by the name under which they import it.
+/// The parts that scripts share, by the names under which scripts import them.
 const PARTS: &Parts = &Parts {
     texts: &[
         ("adopt", include_str!("lua/parts/adopt.lua")),
@@ -70,15 +70,15 @@ impl QuorumScripts {
 
 // === Keys ===
 //
-// The keys that only the nodes of a quorum have, and those of a lease as the scripts are given them.
+// Keys that only the nodes of a quorum have, and the keys of a lease in the order of the scripts.
 
 // === impl Keys ===
 
 impl Keys {
-    /// What a node has learnt, and in which life of its data.
+    /// Key of what a node has learnt, and in which life of its data.
     pub(super) const NODE: &str = "lg:{}:node";
 
-    /// The keys that the scripts read for a lock, with the types that they have, to find one that is not ours.
+    /// The keys that the scripts read for a lock, with their types, to find a key that another program wrote.
     pub(super) fn of_node(&self, _echo: &str) -> Vec<(String, &'static str)> {
         vec![
             (self.lock().to_owned(), "string"),
@@ -90,8 +90,8 @@ impl Keys {
     }
 }
 
-/// Lock, record and memories of ended leases. Every script that changes a lease takes them as its first
-/// three keys.
+/// Appends the keys of the lock, of its record and of the memories of ended leases. Every script that changes a lease
+/// takes them as its first three keys.
 pub(super) fn fill_lease_keys<'a>(command: &'a mut Command, keys: &Keys) -> &'a mut Command {
     command
         .arg(keys.lock())
@@ -101,9 +101,9 @@ pub(super) fn fill_lease_keys<'a>(command: &'a mut Command, keys: &Keys) -> &'a 
 
 // === Idempotency ===
 //
-// The idempotency key of an attempt, as the scripts are given it.
+// The idempotency key of an attempt, as arguments of the scripts.
 
-/// Key, fingerprint and salt; each empty if there is no key.
+/// Appends key, fingerprint and salt; each is empty if there is no key.
 pub(super) fn fill_idempotency(command: &mut Command, idempotency: Option<&Idempotency>) {
     match idempotency {
         None => command.arg("").arg("").arg(""),
@@ -114,19 +114,19 @@ pub(super) fn fill_idempotency(command: &mut Command, idempotency: Option<&Idemp
     };
 }
 
-/// Milliseconds, and the one that has begun.
+/// A time in whole milliseconds, including the millisecond that has begun.
 pub(super) fn begun_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).map_or(u64::MAX, |ms| ms.saturating_add(1))
 }
 
 // === Nonce ===
 
-/// The identity of one try to acquire. An attempt that tries again does so under another: else what is
-/// still on its way of one try would count for the next.
+/// Identity of one try to acquire. Each try of an attempt has a nonce of its own: otherwise a late copy of one try
+/// would count for the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nonce(Box<str>);
 
-/// How many hexadecimal digits it has: 128 bits.
+/// How many hexadecimal digits a nonce has: 128 bits.
 const LENGTH: usize = 32;
 
 // === impl Nonce ===

@@ -1,4 +1,4 @@
-//! What all parts of the store have in common.
+//! State and functions that all parts of the Redlock store use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,13 +32,13 @@ use super::{
     sweeper::Sweeper,
 };
 
-/// For how long whoever frees a lock waits for the next at most. It is a courtesy.
+/// How long a caller that frees a lock waits at most until the next waiter is tried. The wait is only a courtesy.
 const HAND_OFF_WITHIN: Duration = Duration::from_millis(100);
 
-/// What all parts of the store have in common.
+/// State that all parts of the Redlock store use.
 pub(super) struct Shared {
     pub(super) quorum: Quorum,
-    /// This gateway, as others know it.
+    /// Identity of this gateway, as other gateways know it.
     pub(super) id: GatewayId,
     pub(super) channels: Channels,
     pub(super) news_wanted: Arc<NewsWanted>,
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     /// How long a caller may wait for an answer.
     pub(super) deadline: Duration,
     pub(super) lifecycle: Lifecycle,
-    /// Ends what goes on by itself.
+    /// Cancelled to stop the background tasks of the store.
     pub(super) closing: CancellationToken,
 }
 
@@ -61,7 +61,7 @@ impl Shared {
         Keys::of(name, &self.tags, &self.id)
     }
 
-    /// The turn to try for a lock at this gateway.
+    /// Waits for the turn to try for a lock at this gateway.
     pub(super) async fn turn<'a>(
         &self,
         local_queue: &'a LocalQueue,
@@ -70,8 +70,8 @@ impl Shared {
         turn.map_err(|_elapsed| Unavailability::Overloaded)
     }
 
-    /// A lock has become free by what was done here: whoever is next in the queue here has it by the time
-    /// that this is answered, unless another gateway comes first.
+    /// After a command here has freed a lock, waits until the lock was tried for the next waiter of this gateway. That
+    /// waiter then has the lock when the command is answered, unless another gateway comes first.
     pub(super) async fn hand_off(&self, name: &LockName) {
         if let Some(local_queue) = self.local_queues.existing(name)
             && local_queue.len(Instant::now()) > 0
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Takes in a message of a node: that it has freed a lock, or that a lease was broken there.
+    /// Takes in a message of a node: a lock became free, or a lease was broken there.
     pub(super) fn ingest_message(&self, message: &str) {
         let words: Vec<_> = message.split(' ').collect();
         match words[..] {
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// What is known where no majority has said the same. `partly`: some node has done it.
+    /// The error if no majority has given the same answer. `partly`: some node has carried out the command.
     pub(super) fn unknown<T>(
         &self,
         answers: &NodeReplies<Result<T, StoreError>>,
@@ -113,12 +113,12 @@ impl Shared {
         match (foreign.or(uncertain), answers.errors().next()) {
             (Some(error), _) => error.clone(),
             (None, Some(_)) if !partly && answered < self.quorum.majority() => answers.too_few(),
-            // Some nodes have, some have not, and the others do not answer.
+            // Some nodes have carried out the command, some have not, and the others do not answer.
             _ => Uncertainty::TimedOut.into(),
         }
     }
 
-    /// Goes on with a task by itself, until the store is closed.
+    /// Runs a task in the background, until the store is closed.
     pub(super) fn start_background(&self, task: impl Future<Output = ()> + Send + 'static) {
         let (stopped, closing) = (self.lifecycle.stopped(), self.closing.clone());
         self.lifecycle.spawn_background(async move {
@@ -130,7 +130,8 @@ impl Shared {
         });
     }
 
-    /// The nodes from which a try of this attempt is being withdrawn. What they have of it is nothing to rely on.
+    /// The nodes from which a try of this attempt is being withdrawn. What they report of the attempt cannot be relied
+    /// on.
     pub(super) fn nodes_to_withdraw_from(&self, name: &LockName, token: &TokenHash) -> Vec<usize> {
         let withdrawals = &self.sweeper.pending_withdrawals;
         let nodes = self.quorum.nodes().iter().map(|node| node.index);
@@ -139,9 +140,9 @@ impl Shared {
             .collect()
     }
 
-    /// What stands between somebody and a lock, if nothing but the queue here is known.
+    /// The holder of a lock and the number of waiters at this gateway, as far as they are known.
     pub(super) async fn contention(&self, keys: &Keys, local_queue: &LocalQueue) -> Contention {
-        // It is shown to people; who left has left although nobody knows it.
+        // The holder is shown to people only: an attempt that leaves has left even if the holder is not known.
         let view = self.view(keys).await.ok();
         Contention {
             holder: view

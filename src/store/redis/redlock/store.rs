@@ -1,4 +1,4 @@
-//! The store itself: what it is made of, and the contract in terms of the quorum.
+//! The Redlock store: its parts, and the store contract in terms of the quorum.
 
 use std::{
     fmt,
@@ -52,9 +52,9 @@ use super::{
     sweeper::Sweeper,
 };
 
-/// Leases that a majority of independent Redis servers agrees on.
+/// A store of leases that a majority of independent Redis servers agrees on.
 ///
-/// It starts whether or not the nodes do, and comes back by itself when a majority does.
+/// The store starts whether or not the servers do, and works again when a majority of them answers.
 pub struct RedlockStore {
     shared: Arc<Shared>,
     relay: QuorumRelay,
@@ -62,24 +62,24 @@ pub struct RedlockStore {
     closed: AtomicBool,
     /// The commands that are under way.
     working: TaskTracker,
-    /// Room for those who ask for something, among the commands that are under way.
+    /// Limits how many acquires, inspects and lists are under way.
     asking: Semaphore,
 }
 
-/// How many may ask at once. Each asks every node, and a node that is asked for more than it answers in its
-/// time counts as one that is gone: the others wait here, where nothing is lost by it.
+/// How many acquires, inspects and lists may run at once. Each asks every node, and a node that gets more requests than
+/// it can answer in its time counts as gone. Further requests wait here, where nothing is lost.
 const ASKING: usize = 64;
-/// For how long they do.
+/// How long a request waits until it may run.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
-/// How often those are told who watch their place in a queue.
+/// How often waiters that watch their position are told their position.
 const SHOWN: Duration = Duration::from_millis(500);
 
 // === impl RedlockStore ===
 
 impl RedlockStore {
-    /// Opens the store. It connects when it is needed, and at once in tasks of its own.
+    /// Opens the store. Connections are opened when they are needed, and at once by tasks in the background.
     ///
-    /// The clock is only compared with those of the nodes, to warn of a difference.
+    /// The clock is only compared with the clocks of the nodes, to warn of a difference.
     pub fn open(
         url: &ServersUrl,
         redis: &RedisConfig,
@@ -145,7 +145,7 @@ impl RedlockStore {
         Ok(token)
     }
 
-    /// Room for a command that does not keep anybody's lease.
+    /// Waits until a command that keeps no lease may run.
     async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
         match timeout(ROOM_WITHIN, self.asking.acquire()).await {
             Ok(Ok(room)) => Ok(room),
@@ -157,7 +157,7 @@ impl RedlockStore {
 // === impl Shared ===
 
 impl Shared {
-    /// Starts the watch of the nodes, and the subscriptions to their messages.
+    /// Starts the examination of the nodes, and the subscriptions to their messages.
     fn start_listening(self: &Arc<Self>) {
         for node in self.quorum.nodes() {
             let examiner = Arc::clone(&node.examiner);
@@ -287,7 +287,7 @@ impl Store for RedlockStore {
     }
 
     fn shares(&self) -> bool {
-        // A majority of counters does not bound a count.
+        // Counters at a majority of the nodes cannot bound how many shared leases there are.
         false
     }
 

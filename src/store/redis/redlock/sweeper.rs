@@ -1,7 +1,7 @@
-//! Ends later what could not be ended at once: tries and leases at nodes that did not answer.
+//! Ends tries and leases later that could not be ended at once, because their node did not answer.
 //!
-//! Whatever is swept has no majority, so nobody relies on it; but it keeps a node from others. A node
-//! that does not come back in time is left to the TTL.
+//! A try or lease that is swept has no majority, so no caller relies on it; but it keeps its node from other attempts.
+//! If the node does not return in time, the TTL ends it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,48 +13,48 @@ use crate::lock::{KeeperId, LockName, TokenHash};
 
 use super::scripts::Nonce;
 
-/// Takes note of what is to be swept at each node.
+/// Lists of tries and leases to end at each node.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     nodes: Vec<mpsc::Sender<Sweep>>,
     lasts: Duration,
-    /// What is about to be withdrawn.
+    /// The tries that are about to be withdrawn.
     pub(super) pending_withdrawals: PendingWithdrawals,
 }
 
-/// What is to be swept.
+/// The try, attempt or lease that a sweep ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SweepTarget {
-    /// This try.
+    /// The try with this nonce.
     Try(Nonce),
     /// The whole attempt, which may have been delivered.
     Attempt,
-    /// The lease, which was released by this keeper, or has no majority any more. What another has
+    /// The lease, which was released by this keeper, or has no majority any more. A lease that another keeper has
     /// adopted stays.
     Lease(Option<KeeperId>),
 }
 
-/// One thing to sweep at one node.
+/// One try, attempt or lease to end at one node.
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     pub(super) swept: SweepTarget,
-    /// When it is left to the TTL.
+    /// Time after which the sweep is given up and the TTL ends the lease.
     pub(super) until: Instant,
-    /// Until it is swept.
+    /// Marks the withdrawal as pending until the sweep is over.
     _pending_withdrawal: PendingWithdrawal,
 }
 
-/// How much may be waiting for one node; beyond it, it is left to the TTL.
+/// How many sweeps may wait for one node. Further tries and leases are left to the TTL.
 const BACKLOG: usize = 16_384;
-/// How much longer than the longest lease a node is asked: it may have got the command late.
+/// How much longer than the longest TTL a node is asked, because the node may have got the command late.
 const AFTER: Duration = Duration::from_mins(1);
 
 // === impl Sweeper ===
 
 impl Sweeper {
-    /// A list for each node. What is put on it is swept by [`Shared::start_sweeping`].
+    /// The sweeper, and a list of sweeps for each node. [`Shared::start_sweeping`] runs the sweeps on the lists.
     pub(super) fn new(nodes: usize, max_ttl: Duration) -> (Self, Vec<mpsc::Receiver<Sweep>>) {
         let (nodes, lists) = (0..nodes).map(|_| mpsc::channel(BACKLOG)).unzip();
         let sweeper = Self {
@@ -87,21 +87,21 @@ impl Sweeper {
 
 // === Pending withdrawals ===
 //
-// Which nodes may have something of an attempt that is about to be withdrawn from them.
+// Records which nodes may have state of an attempt that is about to be withdrawn from them.
 
-/// How many tries of an attempt are being withdrawn from a node. What the node has of the attempt until
-/// then is nothing to rely on, however much it looks like its lease.
+/// How many tries of an attempt are being withdrawn from a node. What the node reports of the attempt until then cannot
+/// be relied on, however much it looks like a lease.
 ///
-/// Only the gateway that has made a try withdraws it, so this gateway knows of all.
+/// Only the gateway that has made a try withdraws it, so this gateway knows of every withdrawal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWithdrawals {
     tries: Arc<Mutex<HashMap<NodeAttempt, usize>>>,
 }
 
-/// An attempt at one node. With the name, because the attempts of a group have one token.
+/// An attempt at one node. The name is part of it, because the attempts of a group have one token.
 type NodeAttempt = (usize, LockName, TokenHash);
 
-/// One try at one node, for as long as this lives.
+/// Marks one try at one node as about to be withdrawn, for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct PendingWithdrawal {
     pending_withdrawals: PendingWithdrawals,
@@ -111,7 +111,7 @@ pub(super) struct PendingWithdrawal {
 // === impl PendingWithdrawals ===
 
 impl PendingWithdrawals {
-    /// A try of this attempt is being withdrawn from the node.
+    /// Records that a try of this attempt is being withdrawn from the node.
     pub(super) fn begin(
         &self,
         node: usize,
@@ -126,7 +126,7 @@ impl PendingWithdrawals {
         }
     }
 
-    /// Whether what the node has of this attempt may be gone in a moment.
+    /// Whether a try of this attempt is being withdrawn from the node.
     pub(super) fn contains(&self, node: usize, name: &LockName, token: &TokenHash) -> bool {
         let tries = self.tries.lock();
         !tries.is_empty() && tries.contains_key(&(node, name.clone(), *token))

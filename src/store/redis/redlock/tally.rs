@@ -1,4 +1,4 @@
-//! How the nodes vote in the first round, and what their votes amount to.
+//! Combines the votes of the nodes in the first round of a try.
 
 use crate::{
     lock::TokenHash,
@@ -7,26 +7,27 @@ use crate::{
 
 use super::{calls::Vote, quorum::NodeReplies, view::possible_holders};
 
-/// What the votes of the first round amount to.
+/// Combined result of the votes in the first round of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum VoteVerdict {
-    /// A majority has reserved the lock; the highest fence that was proposed.
+    /// A majority has reserved the lock; with the highest fence that was proposed.
     Reserved(u64),
-    /// A majority says that the lock is free, and none was asked to reserve it.
+    /// A majority says that the lock is free, and no node was asked to reserve it.
     Free,
     /// Some node has this attempt already.
     Again,
     /// A majority has the lease of this token under the idempotency key.
     Replay(TokenHash),
-    /// A majority says that somebody else has it.
+    /// A majority says that this holder has the lock.
     Held(Holder),
-    /// Nobody can have a majority, or nobody knows: to be tried again. With whom it seems to be held by.
+    /// No attempt can have a majority, or it is not known which has one, so the try is repeated. With the likely
+    /// holder.
     Split(Option<Holder>),
-    /// The attempt is refused for good, with this answer.
+    /// The attempt is refused with this final answer.
     Refused(Acquisition),
     /// The attempt was withdrawn.
     Withdrawn,
-    /// Less than a majority has voted.
+    /// Fewer than a majority of the nodes have voted.
     TooFew,
 }
 
@@ -73,7 +74,8 @@ impl VoteVerdict {
         if !agree(&Vote::counts) {
             return Self::TooFew;
         }
-        // Whether the lease under the key lives is for others to say: it must not seem to be somebody else's.
+        // The silent nodes decide whether the lease under the key lives: it must not be reported as the lease of
+        // another holder.
         let replayed = votes.count(|vote| matches!(vote, Vote::Replay(_)));
         let silent = votes.nodes() - votes.count(Vote::counts);
         if replayed > 0 && silent > 0 && replayed + silent >= majority {
@@ -146,10 +148,10 @@ mod tests {
         let by_a = Holder::Lease(agreed(&[&lease(7, 1_000, None)], 2).unwrap());
         let votes = [held(a, 7), held(a, 1), silent()];
         assert_eq!(verdict(votes), VoteVerdict::Held(by_a.clone()));
-        // One of three is missing, and may have it too.
+        // The silent node may have the lease too.
         let votes = [held(a, 7), reserved(8), silent()];
         assert_eq!(verdict(votes), VoteVerdict::Split(Some(by_a)));
-        // Both only try.
+        // Both holders are only tries.
         let votes = [held(a, 1), held(b, 1), reserved(8)];
         assert_eq!(verdict(votes), VoteVerdict::Split(None));
     }
@@ -176,7 +178,7 @@ mod tests {
             ([replay(), silent(), replay()], VoteVerdict::Replay(token)),
             ([expired(), expired(), reserved(7)], is_used),
             ([expired(), silent(), reserved(7)], VoteVerdict::Split(None)),
-            // The silent one may have the lease: then it is not somebody else's.
+            // The silent node may have the lease under the key, which is then not the lease of another holder.
             ([replay(), silent(), reserved(7)], VoteVerdict::TooFew),
             ([replay(), None, reserved(7)], VoteVerdict::TooFew),
             ([replay(), other, reserved(7)], VoteVerdict::Split(None)),

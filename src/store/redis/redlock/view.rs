@@ -1,4 +1,4 @@
-//! Who has a lock, by what the nodes say.
+//! Finds the holder of a lock by the answers of the nodes.
 
 use std::time::Duration;
 
@@ -17,30 +17,30 @@ use super::{
     shared::Shared,
 };
 
-/// What the nodes say of a lock.
+/// Answers of the nodes to the question who holds a lock.
 pub(super) struct QuorumView {
     answers: Answers,
     majority: usize,
 }
 
-/// It is not known who holds the lock: the nodes that do not answer decide it.
+/// The holder of the lock is not known: the nodes that have not answered decide it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotKnown;
 
-/// For how long it is asked again where the nodes do not agree, because something is just happening.
+/// For how long the nodes are asked again if they disagree, because a command is under way.
 const RETRY_FOR: Duration = Duration::from_secs(1);
 
 // === impl Shared ===
 
 impl Shared {
-    /// Asks the nodes who has a lock until a majority says the same, or nobody can have one. If it does not
-    /// come to that soon, nobody knows.
+    /// Asks the nodes for the holder of a lock until a majority agrees, or no holder can have a majority. If that takes
+    /// too long, the holder is not known.
     pub(super) async fn consistent_view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
         let (began, majority) = (Instant::now(), self.quorum.majority());
         let mut view = self.view(keys).await?;
         let mut pauses = Backoff::new();
         while view.holding().is_err() && began.elapsed() < RETRY_FOR.min(self.deadline) {
-            // Somebody's command may be at some of the nodes and not at the others yet.
+            // A command may have reached some of the nodes and not the others yet.
             sleep(pauses.next(Duration::ZERO)).await;
             let answers = self.quorum.ask(
                 async |node| {
@@ -55,7 +55,7 @@ impl Shared {
         Ok(view)
     }
 
-    /// Asks the nodes who has a lock. A majority of them must answer.
+    /// Asks the nodes once for the holder of a lock. A majority of them must answer.
     pub(super) async fn view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
@@ -75,13 +75,13 @@ impl Shared {
 // === impl QuorumView ===
 
 impl QuorumView {
-    /// Who has the lock, as far as no node that has not answered can say otherwise.
+    /// The holder of the lock, if the missing answers cannot change it.
     pub(super) fn holding(&self) -> Result<Option<NodeHolder>, NotKnown> {
         holding(&self.answers, self.majority)
     }
 
-    /// Who may have the lock, if it is not known who has: whoever has it at most nodes, and of several
-    /// the last.
+    /// The holder of the lock, or if it is not known, the likely one: the holder at most nodes, and of several the one
+    /// with the highest fence.
     pub(super) fn likely_holder(&self) -> Result<Option<NodeHolder>, NotKnown> {
         self.holding().or_else(|not_known| {
             let found = found(&self.answers);
@@ -101,7 +101,7 @@ impl QuorumView {
         })
     }
 
-    /// Which nodes have the lock for this token, as far as is known.
+    /// The nodes that report the lease of this token as the holder of the lock.
     pub(super) fn of(&self, token: &TokenHash) -> impl Iterator<Item = (usize, &HeldLease)> {
         let answers = self.answers.by_node();
         answers.filter_map(move |(node, answer)| match answer {
@@ -111,7 +111,7 @@ impl QuorumView {
     }
 }
 
-/// What the nodes say, or what went wrong there.
+/// The holder of the lock at each node, or the error of that node.
 type Answers = NodeReplies<Result<Option<NodeHolder>, StoreError>>;
 
 fn holding(answers: &Answers, majority: usize) -> Result<Option<NodeHolder>, NotKnown> {
@@ -126,7 +126,7 @@ fn holding(answers: &Answers, majority: usize) -> Result<Option<NodeHolder>, Not
         }
         possible |= count + silent >= majority;
     }
-    // Of a lease that was granted one of a majority knows the fence. All others only try.
+    // If a lease was granted, a node of each majority knows its fence. Leases without a known fence are only tries.
     if possible { Err(NotKnown) } else { Ok(None) }
 }
 
@@ -134,8 +134,8 @@ fn found(answers: &Answers) -> Vec<&NodeHolder> {
     answers.iter().flatten().flatten().collect()
 }
 
-/// Who has the lock at some node, and at how many; each as often as there are such nodes. A lease of which no node
-/// knows the fence is only being tried for, and nobody to speak of.
+/// Each holder that some node reports, with the number of nodes that report it; repeated for each of these nodes. A
+/// lease whose fence no node knows is only a try, and is left out.
 pub(super) fn possible_holders(
     found: &[&NodeHolder],
     majority: usize,
@@ -169,7 +169,7 @@ impl From<NotKnown> for StoreError {
 
 // === Inspect ===
 //
-// Inspect, over a quorum. Of those who wait it shows the ones at this gateway.
+// Inspect, over a quorum. It shows only the waiters at this gateway.
 
 // === impl Shared ===
 

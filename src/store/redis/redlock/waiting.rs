@@ -1,4 +1,4 @@
-//! Acquire and leave, as those who wait see them: in order at this gateway.
+//! Acquire and leave with a queue: waiters are served in order at this gateway.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,17 +28,17 @@ use super::{
 // === impl Shared ===
 
 impl Shared {
-    /// Acquires a lock that is free and for which nobody is queued here; else joins the queue, if the
-    /// attempt wants to wait.
+    /// Acquires a lock that is free and has no waiters at this gateway. Otherwise the attempt joins the queue, if it
+    /// may wait.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         attempt: &Attempt,
     ) -> Result<Acquisition, StoreError> {
         let local_queue = self.local_queues.of(&attempt.name);
-        // Where somebody waits the lock is not taken, and who only asks needs no turn.
+        // If the lock has waiters it is not taken, and an attempt that only asks needs no turn.
         let turn = match (local_queue.len(Instant::now()), local_queue.turn.try_lock()) {
             (0, Ok(turn)) => Some(turn),
-            // Somebody else just tries. Whoever wants to wait can as well do so in the queue.
+            // Another task is trying. An attempt that may wait does so in the queue; other attempts wait for the turn.
             (0, Err(_)) if attempt.wait.is_none() => Some(self.turn(&local_queue).await?),
             _ => None,
         };
@@ -52,20 +52,20 @@ impl Shared {
             AttemptOutcome::Granted(lease, _) => return Ok(Acquisition::Granted(lease)),
             AttemptOutcome::Done(acquisition) => return Ok(acquisition),
             AttemptOutcome::Held(holder) => Some(holder),
-            // Whose lease is at a minority may have released it long ago.
+            // A holder at a minority of the nodes may have released its lease long ago, so no holder is reported.
             AttemptOutcome::Split(_) | AttemptOutcome::Free => None,
         };
         let is_held = holder.is_some();
         let joined = self.join(&local_queue, attempt, holder);
         drop(turn);
         if !is_held && matches!(joined, Acquisition::Queued(_)) {
-            // No node will tell that it is free, and whoever contends for this queue already may be resting.
+            // No node will report that the lock is free, and the contender of this queue may be in a pause.
             local_queue.woken.notify_one();
         }
         Ok(joined)
     }
 
-    /// Takes a place in the queue for an attempt, or answers why not.
+    /// Takes a position in the queue for an attempt, or answers why the attempt has none.
     fn join(
         self: &Arc<Self>,
         local_queue: &Arc<LocalQueue>,
@@ -114,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Takes an attempt out of the queue. What it was granted in that instant it has.
+    /// Takes an attempt out of the queue. If the attempt was granted the lock at that moment, the answer is its lease.
     pub(super) async fn leave(
         &self,
         name: &LockName,
@@ -124,13 +124,13 @@ impl Shared {
         let (keys, local_queue) = (self.keys(name), self.local_queues.of(name));
         let mut left = local_queue.leave(token, keep_for, Instant::now(), false);
         if matches!(left, LeaveOutcome::BeingTried | LeaveOutcome::NotQueued) {
-            // It may be granted the lock just now: when the try for it is over, that is known.
+            // The attempt may be granted the lock at this moment. The outcome is known when its try is over.
             let turn = self.turn(&local_queue).await;
-            // Also where nobody knows: nobody waits in this place any more.
+            // Leaves even if the turn was not free in time: no caller waits in this position any more.
             left = local_queue.leave(token, keep_for, Instant::now(), true);
             let _turn = turn?;
             let confirmed = match left {
-                // The try has come to nothing, or nobody knows and it is withdrawn from every node.
+                // Either the try has failed, or its outcome is not known and it is withdrawn from every node.
                 LeaveOutcome::Removed => self.confirm(name, token).await.ok(),
                 LeaveOutcome::NotQueued => Some(self.confirm(name, token).await?),
                 LeaveOutcome::Superseded | LeaveOutcome::BeingTried => None,
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Tells those who watch it where they stand.
+    /// Tells waiters that watch their position how many waiters are before them.
     pub(super) fn show_positions(&self) {
         let now = Instant::now();
         for (name, tokens) in self.parking.watched_by_name() {
@@ -169,34 +169,34 @@ impl Shared {
 
 // === Contender ===
 //
-// Contends for a lock, for those who stand in its queue at this gateway: one for each lock, however many
-// wait.
+// Contends for a lock on behalf of the waiters in its queue at this gateway: one task for each lock, however many
+// waiters there are.
 
-/// When it is tried again.
+/// When the contender tries again.
 enum Pause {
     /// At once.
     None,
-    /// When somebody's lease is over.
+    /// After this time, when the lease of the holder ends.
     For(Duration),
-    /// Soon: several have split the nodes among themselves, by a try that took so long.
+    /// Soon: several gateways have split the nodes among themselves, in a try that took this long.
     Split(Duration),
 }
 
-/// How long it is until it is looked again for what nobody was told of, at most; half of it at least.
+/// Upper bound of a pause without a wake-up. The bound of each pause is random, and at least half of this.
 const PERIOD: Duration = Duration::from_secs(1);
 /// For how long a node is asked to wake this gateway.
 pub(super) const WAKES: Duration = Duration::from_secs(5);
-/// Those who are woken together must not come together.
+/// Longest random delay after a wake-up, so that gateways that are woken together do not try together.
 const SCATTER: Duration = Duration::from_millis(3);
-/// How long it is until it is tried again where the nodes do not answer.
+/// Longest random pause after a try to which the nodes did not answer.
 const AWAY: Duration = Duration::from_millis(400);
-/// A key is gone when its instant has passed.
+/// How much later than its end a lease is tried for again: a key is gone only when its instant has passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Shared ===
 
 impl Shared {
-    /// Starts to contend for a lock in whose queue somebody stands.
+    /// Starts to contend for a lock that has waiters.
     pub(super) fn start_contending(
         self: &Arc<Self>,
         name: &LockName,
@@ -206,19 +206,19 @@ impl Shared {
         self.start_background(async move { shared.contend(&name, &local_queue).await });
     }
 
-    /// Goes on until nobody stands in the queue.
+    /// Contends for the lock until its queue is empty.
     async fn contend(self: &Arc<Self>, name: &LockName, local_queue: &LocalQueue) {
         let mut splits = Backoff::new();
         while let Some(head) = local_queue.head(Instant::now()) {
-            // What has become free until now is seen by this try.
+            // This try sees every release until now, so an earlier wake-up is not needed any more.
             let _seen = local_queue.woken.notified().now_or_never();
             local_queue.begin();
             let tried = self.try_for(name, local_queue, &head).await;
             local_queue.end();
             let pause = match tried {
                 Ok(Pause::Split(took)) => {
-                    // Nobody has it, so there is nothing to be woken for; and woken by one message all
-                    // who have split the nodes would come together again.
+                    // No holder has the lock, so no release will wake this gateway. And if one message woke all
+                    // gateways that have split the nodes, they would come together again.
                     sleep(splits.next(took).min(PERIOD)).await;
                     None
                 }
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Tries once for the head.
+    /// Tries once to get the lock for the head of the queue.
     async fn try_for(
         self: &Arc<Self>,
         name: &LockName,
@@ -255,7 +255,8 @@ impl Shared {
             take: true,
             undelivered_ttl: (!head.attended).then_some(left),
             wake_within: Some(WAKES),
-            // They are not refused, and yet want to know when the head has released it through another gateway.
+            // The other waiters are not refused by a node, but must be woken when the head releases the lock through
+            // another gateway.
             others_wait: local_queue.len(Instant::now()) > 1,
             granted: None,
         };
@@ -275,7 +276,8 @@ impl Shared {
                 if delivered {
                     return Ok(Pause::For(lasts));
                 }
-                // From here on nobody is answered it, and it is swept if this ends half-way.
+                // From here on no caller is answered with the lease, and the sweeper ends it if this future is dropped
+                // half-way.
                 let guard = TryGuard {
                     shared: self,
                     keys: &keys,
@@ -291,7 +293,7 @@ impl Shared {
             }
             AttemptOutcome::Split(None) | AttemptOutcome::Free => Ok(Pause::Split(began.elapsed())),
             AttemptOutcome::Done(_) => {
-                // It is answered when it asks again.
+                // The attempt gets its answer when its caller asks again.
                 if local_queue.take(head) && head.attended {
                     let token = &head.attempt.token;
                     let _delivered = self.parking.deliver(name, token, News::Forgotten);

@@ -1,4 +1,4 @@
-//! What is found, and what is not.
+//! Searches of the quorum fence, with all its guards and without one of them.
 
 use crate::support::{Random, full, with};
 
@@ -10,14 +10,15 @@ use super::{
 
 /// Two attempts for one name at three nodes.
 const TWO: Protocol<3, 2> = Protocol::new([0, 0], 3);
-/// No model here has more states.
+/// Upper bound of the number of states in any model of this file.
 const MOST: usize = 20_000_000;
 
 fn found(model: &Protocol<3, 2>) -> SearchOutcome<Step> {
     search(model, MOST)
 }
 
-/// Fences are unique and rise: the bounds of each model in a short run and in a full one.
+/// In no state a fence is granted twice or does not rise. The numbers are the bound of each model in a short run and in
+/// a full one.
 #[test]
 fn fences_are_unique_and_rise() {
     type Change = fn(&mut Protocol<3, 2>);
@@ -80,7 +81,7 @@ fn a_node_that_lost_its_data_has_to_learn() {
         (Variant::NoEpoch, 1, 1, 0),
         (Variant::NoLife, 1, 2, 0),
     ];
-    // Millions of states.
+    // These searches visit millions of states, so a short run leaves them out.
     let slow = [
         (Variant::LateAnswers, 2, 1, 0),
         (Variant::ConfirmsUnlearnt, 2, 1, 1),
@@ -94,7 +95,7 @@ fn a_node_that_lost_its_data_has_to_learn() {
     }
 }
 
-/// A model of which only so much is looked at: what happens is of these kinds, in this order.
+/// A model of which only some ways are searched: with steps of these kinds, in this order.
 struct RestrictedModel<M> {
     model: M,
     way: Vec<fn(&Step) -> bool>,
@@ -123,8 +124,8 @@ impl<M: Model<Step = Step>> Model for RestrictedModel<M> {
     }
 }
 
-/// Of five nodes two may be without their data at once, and not always the same: whoever counts all that
-/// ever said so counts three.
+/// Of five nodes, two may be without their data at once, and not always the same two: a learner that counts all nodes
+/// that ever said so counts three.
 #[test]
 fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
     let lose = |step: &Step| matches!(step, Step::LoseData { .. });
@@ -133,7 +134,7 @@ fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
     let round_one = |step: &Step| matches!(step, Step::RoundOne(.., Heard(true)));
     let round_two = |step: &Step| matches!(step, Step::RoundTwo(.., Heard(true)));
     let mut way: Vec<fn(&Step) -> bool> = vec![lose, lose];
-    // Two learn; one is done, and another loses its data before the first has heard all.
+    // Two nodes learn. One finishes, and another node loses its data before the first learner has heard all answers.
     way.extend([ask as fn(&Step) -> bool; 6]);
     way.extend([admit, lose, ask, admit] as [fn(&Step) -> bool; 4]);
     way.push(|step| matches!(step, Step::Begin { .. }));
@@ -176,7 +177,7 @@ fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
     }
 }
 
-/// A walk that finds nothing where there is something would prove nothing.
+/// If a walk found nothing in a wrong protocol, its silence about the right one would prove nothing.
 #[test]
 fn a_walk_finds_what_is_wrong_without_the_second_round() {
     let model = with(TWO, |it| it.variant = Variant::NoSecondRound);

@@ -1,8 +1,8 @@
 //! A node that loses its data, and how it gets its vote again.
 //!
-//! Who learns for a node asks others for the largest fence that they have confirmed, and each of them refuses
-//! from then on what it was proposed for before. When a majority that has a vote has answered, or all have
-//! answered, the node gets its vote, and proposes more than that.
+//! A gateway that learns for a node asks other nodes for the largest fence that they have confirmed. From then on each
+//! of them refuses to confirm a fence that it was asked to propose for before. When a majority of nodes with a vote has
+//! answered, or all other nodes have answered, the node gets its vote, and proposes only larger fences.
 
 use super::{
     super::search::Heard,
@@ -62,7 +62,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
     }
 
-    /// Fewer than a majority have no vote because they have lost their data.
+    /// Whether a node may lose its data now: fewer than a majority of the nodes may be without a vote because of lost
+    /// data.
     fn may_lose(&self, from: &State<NODES, RUNS>, node: usize) -> bool {
         let others = from.nodes.iter().enumerate();
         let others = others.filter(|(other, there)| *other != node && there.learns > 0);
@@ -77,7 +78,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
             number => Some(number),
         };
         let learns = learns.expect("there are more numbers than nodes");
-        // It begins to learn anew: what was asked for before is of another life.
+        // The node begins to learn again: the answers so far belong to another life.
         forget(&mut state, learns);
         state.losses += 1;
         let there = &mut state.nodes[node];
@@ -89,7 +90,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
             seats: there.saved.map(|nonce| NameOwner { nonce, fence: 0 }),
             ..*there
         };
-        // What it had written down also says that nobody has learnt there since.
+        // In the variant `ConfirmsUnlearnt`, the data that the node has written down also say that no node has learnt
+        // from it since.
         for heard in &mut there.heard {
             heard.fresh &= self.variant == Variant::ConfirmsUnlearnt;
         }
@@ -123,7 +125,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
     }
 
-    /// What is known by the answers, if they are enough.
+    /// The largest fence by the answers so far; `None` if the answers are not enough.
     fn learnt(&self, from: &State<NODES, RUNS>, learner: u8) -> Option<u8> {
         let told = from.nodes.map(|node| node.told[usize::from(learner - 1)]);
         let answers = told
@@ -160,8 +162,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         (Step::Admit { node, top }, self.told_apart(state))
     }
 
-    /// Who has said that it has no vote is asked once more, when all have answered: that was in this life,
-    /// and is so still.
+    /// Drops answers of this node that it has no vote. The program asks such a node again when all nodes have answered,
+    /// and the node must still be in the same life.
     fn said_before(&self, node: &mut Node<RUNS>) {
         for told in &mut node.told {
             if *told == TeachReply::NoVote && self.variant != Variant::OldAnswers {

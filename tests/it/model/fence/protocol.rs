@@ -1,4 +1,4 @@
-//! What may happen next.
+//! The steps of the quorum fence that may happen next.
 
 use super::{
     super::search::{Heard, Model},
@@ -6,25 +6,25 @@ use super::{
     step::{Step, Variant},
 };
 
-/// The protocol within bounds.
+/// The protocol of the quorum fence, with bounds that limit its states.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Protocol<const NODES: usize, const RUNS: usize> {
     pub(super) variant: Variant,
-    /// For which name each attempt asks.
+    /// The name for which each attempt asks.
     pub(super) names: [usize; RUNS],
-    /// No counter goes beyond it: what happens then is not looked at.
+    /// The largest counter that is explored: steps that raise a counter above it are left out.
     pub(super) highest: u8,
     /// How often a node may lose its data.
     pub(super) losses: u8,
     /// How often a name that is not modelled may raise a counter.
     pub(super) raises: u8,
-    /// How far one of the nodes has counted before the others.
+    /// How far the counter of one node is ahead of the others at the beginning.
     pub(super) ahead: u8,
-    /// How often a node may write down what it has.
+    /// How often a node may write down its data.
     pub(super) saves: u8,
-    /// Whether the nodes are empty at first, and none has a vote.
+    /// Whether all nodes are empty at the beginning, and none has a vote.
     pub(super) new: bool,
-    /// Whether a majority has confirmed a fence of the first name before, which was granted.
+    /// Whether a majority has confirmed a fence of the first name before the beginning, which was granted.
     pub(super) granted: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) type Next<const NODES: usize, const RUNS: usize> = Vec<(Step, State<N
 impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
     pub(super) const MAJORITY: usize = NODES / 2 + 1;
 
-    /// The guarded protocol, in which nothing is lost.
+    /// The protocol with all its guards, in which no node loses data.
     pub(super) const fn new(names: [usize; RUNS], highest: u8) -> Self {
         Self {
             variant: Variant::Guarded,
@@ -50,7 +50,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
     }
 
-    /// Attempts of the same caller have one nonce if it is used again.
+    /// The nonce of an attempt. In the variant `NonceReused`, all attempts for one name have the same nonce.
     fn nonce(&self, run: usize) -> u8 {
         let of = match self.variant {
             Variant::NonceReused => self.names[run],
@@ -59,7 +59,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         u8::try_from(of + 1).expect("there are few attempts")
     }
 
-    /// The same without what makes no difference any more, so that fewer states have to be come by.
+    /// The state without details that make no difference any more, so that fewer states have to be visited.
     pub(super) fn told_apart(&self, mut state: State<NODES, RUNS>) -> State<NODES, RUNS> {
         let mut asks = [false; 8];
         for run in 0..RUNS {
@@ -85,7 +85,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
 
     fn of_run(&self, from: &State<NODES, RUNS>, run: usize, to: &mut Next<NODES, RUNS>) {
         match from.runs[run].phase {
-            // Attempts for one name differ in nothing: they begin in their order.
+            // Attempts for one name do not differ, so they begin in their order.
             Phase::NotBegun if self.is_next(from, run) => return self.begin(from, run, to),
             Phase::NotBegun => return,
             Phase::RoundOne => self.maximum(from, run, to),
@@ -128,7 +128,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         to.push((Step::Begin { run }, state));
     }
 
-    /// A node takes the attempt for owner if nobody is, and answers again if it is already.
+    /// Round one: a node makes the attempt the owner of the name if there is no owner, and answers again if the attempt
+    /// is the owner already.
     fn round_one(
         &self,
         from: &State<NODES, RUNS>,
@@ -181,11 +182,12 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
     }
 
-    /// From any majority of answers: what comes later is as good as what was not looked at.
+    /// Takes the largest answer of any majority. An answer that comes later makes no more difference than one that is
+    /// left out.
     fn maximum(&self, from: &State<NODES, RUNS>, run: usize, to: &mut Next<NODES, RUNS>) {
         let mut answers = from.nodes.map(|node| node.heard[run].counter);
         answers.sort_unstable();
-        // The largest of a majority is any but the smallest ones.
+        // The largest answer of a majority can be any answer except the smallest ones.
         let answers = answers.into_iter().filter(|&answer| answer > 0);
         let mut largest: Vec<_> = answers.skip(Self::MAJORITY - 1).collect();
         largest.dedup();
@@ -193,7 +195,8 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
             let mut state = *from;
             state.runs[run].fence = fence;
             state.runs[run].phase = Phase::RoundTwo;
-            // Round two is for those that have answered, and says when they did.
+            // Round two asks the nodes that have answered, and needs to know only whether their answers are still
+            // fresh.
             for node in &mut state.nodes {
                 let fresh = node.heard[run].fresh;
                 node.heard[run] = CollectedReplies {
@@ -208,7 +211,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
     }
 
-    /// Nobody listens to what nodes say of this attempt any more.
+    /// The state after a grant: answers of the nodes to this attempt are not needed any more.
     fn granted(&self, mut state: State<NODES, RUNS>, run: usize) -> State<NODES, RUNS> {
         state.runs[run].phase = Phase::Granted;
         for node in &mut state.nodes {
@@ -218,7 +221,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         self.told_apart(state)
     }
 
-    /// A node confirms if the guards let it.
+    /// Round two: a node confirms the fence if the guards allow it.
     fn round_two(
         &self,
         from: &State<NODES, RUNS>,

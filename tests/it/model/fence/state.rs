@@ -1,7 +1,7 @@
-//! What nodes and attempts know.
+//! State of the nodes and the attempts.
 
-/// Everybody. The place of a node says nothing: they are kept in order, so that states which differ by
-/// it alone are one.
+/// State of all nodes and attempts. The index of a node means nothing: the nodes are sorted, so that states which
+/// differ only in the index of nodes are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State<const NODES: usize, const RUNS: usize> {
     pub(super) nodes: [Node<RUNS>; NODES],
@@ -10,59 +10,59 @@ pub(super) struct State<const NODES: usize, const RUNS: usize> {
     pub(super) losses: u8,
     /// How often a counter was raised by a name that is not modelled.
     pub(super) raises: u8,
-    /// How often a node has written down what it has.
+    /// How often a node has written down its data.
     pub(super) saves: u8,
 }
 
 /// How many nodes may learn at once.
 pub(super) const LEARNERS: usize = 3;
 
-/// A node, and what each attempt has heard of it.
+/// A node, and the answers that each attempt has got from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Node<const RUNS: usize> {
     pub(super) counter: u8,
-    /// The largest fence that it has confirmed, or has learnt of, since it has a vote.
+    /// The largest fence that the node has confirmed, or has learnt of, since it has a vote.
     pub(super) top: u8,
-    /// By which number it learns; 0 when it has a vote.
+    /// The number under which the node learns; 0 if it has a vote.
     pub(super) learns: u8,
-    /// Only where a learner's message counts in a later life: what one was to teach it, and one more.
+    /// The fence that a late answer may teach the node in a later life, plus one. Only the variant `NoLife` sets it.
     pub(super) late: u8,
-    /// By name. There are no more names than attempts.
+    /// The owner of each name. There are no more names than attempts.
     pub(super) seats: [NameOwner; RUNS],
-    /// Who has a seat again when it loses what it did not write down.
+    /// The owner of each name that the node has written down, and returns to when it loses its other data.
     pub(super) saved: [u8; RUNS],
     pub(super) heard: [CollectedReplies; RUNS],
-    /// What those who learn were told here last.
+    /// The last answer of this node to each learner.
     pub(super) told: [TeachReply; LEARNERS],
 }
 
-/// What a learner was told at a node.
+/// Answer of a node to a learner.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum TeachReply {
     #[default]
     Nothing,
-    /// That it has no vote either.
+    /// The node has no vote either.
     NoVote,
     Top(u8),
 }
 
-/// Who owns a name at a node.
+/// Owner of a name at a node.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct NameOwner {
-    /// 0: nobody.
+    /// Nonce of the owner; 0 if there is no owner.
     pub(super) nonce: u8,
-    /// What the counter was raised to for it. 0 when it asks no more.
+    /// Value to which the counter was raised for the owner; 0 if the owner does not ask any more.
     pub(super) fence: u8,
 }
 
-/// What an attempt has heard of a node.
+/// Answers that an attempt has got from a node.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CollectedReplies {
-    /// In round one: the counter. 0: nothing.
+    /// The counter that the node answered in round one; 0 without an answer.
     pub(super) counter: u8,
-    /// Whether nobody has learnt there since round one was answered, and it has not lost its data.
+    /// Whether no node has learnt from this node since its answer in round one, and it has not lost its data.
     pub(super) fresh: bool,
-    /// In round two: that it confirms.
+    /// Whether the node has confirmed in round two.
     pub(super) confirms: bool,
 }
 
@@ -70,9 +70,9 @@ pub(super) struct CollectedReplies {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Run {
     pub(super) phase: Phase,
-    /// The largest fence of its name that was granted before it began.
+    /// The largest fence of its name that was granted before the attempt began.
     pub(super) after: u8,
-    /// What it asks to be confirmed.
+    /// The fence that the attempt asks the nodes to confirm.
     pub(super) fence: u8,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum Phase {
 // === impl State ===
 
 impl<const NODES: usize, const RUNS: usize> State<NODES, RUNS> {
-    /// Nobody has asked for anything, and every node has a vote.
+    /// The state in which no attempt has begun, and every node has a vote.
     pub(super) fn beginning() -> Self {
         let node = Node {
             counter: 0,
@@ -109,7 +109,7 @@ impl<const NODES: usize, const RUNS: usize> State<NODES, RUNS> {
         }
     }
 
-    /// The same with its nodes in order.
+    /// The same state with its nodes sorted.
     pub(super) fn in_order(mut self) -> Self {
         self.nodes.sort_unstable();
         self

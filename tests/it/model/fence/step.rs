@@ -1,8 +1,8 @@
-//! What happens, one thing at a time, and what the protocol would be without one of its guards.
+//! The steps of the quorum fence, and variants of the protocol without one of its guards.
 
 use super::super::search::Heard;
 
-/// What happens, to which attempt and at which node. Nodes are named by their place before it.
+/// One step: what happens, to which attempt and at which node. A node is named by its index before the step.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     dead_code,
@@ -12,24 +12,24 @@ pub(super) enum Step {
     Begin {
         run: usize,
     },
-    /// A message of round one to an attempt's node arrives; its answer is heard or lost.
+    /// A message of round one from an attempt arrives at a node; the answer is heard or lost.
     RoundOne(usize, usize, Heard),
-    /// The largest of some answers.
+    /// The attempt takes the largest answer of a majority.
     Maximum {
         run: usize,
         fence: u8,
     },
-    /// A message of round two to an attempt's node arrives; its answer is heard or lost.
+    /// A message of round two from an attempt arrives at a node; the answer is heard or lost.
     RoundTwo(usize, usize, Heard),
     Grant {
         run: usize,
     },
-    /// What somebody has at a node ends.
+    /// The ownership of a name at a node ends.
     End {
         name: usize,
         node: usize,
     },
-    /// All of it, or what it has not written down.
+    /// The node loses all its data, or all that it has not written down.
     LoseData {
         node: usize,
     },
@@ -43,44 +43,45 @@ pub(super) enum Step {
         node: usize,
         top: u8,
     },
-    /// Another name raises the counter, or what was confirmed.
+    /// Another name raises the counter of the node, or the largest fence that the node has confirmed.
     Raise {
         node: usize,
         top: bool,
     },
 }
 
-/// Which protocol is tried.
+/// The protocol, or the protocol without one of its guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variant {
-    /// As it is.
+    /// The protocol with all its guards.
     Guarded,
     /// The maximum of round one is granted at once.
     NoSecondRound,
     /// Round two raises the counter wherever it arrives.
     UnconditionalRaise,
-    /// Round two asks for the owner only, and not whether the counter is at most `t`.
+    /// Round two checks only the owner, and not whether the counter is at most `t`.
     OwnerAlone,
-    /// Round two asks for the counter only, and not for the owner.
+    /// Round two checks only the counter, and not the owner.
     CounterAlone,
-    /// One confirmation is enough.
+    /// One confirmation is enough for a grant.
     RaiseBelowMajority,
-    /// A later attempt of a caller goes by the nonce of the one before.
+    /// A later attempt of a caller has the nonce of its attempt before.
     NonceReused,
     /// A node that lost its data votes at once.
     VotesUnlearnt,
-    /// The same, and is told with round one what the gateway had seen when the attempt began.
+    /// A node that lost its data votes at once, and is told with round one the fence that the gateway knew when the
+    /// attempt began.
     FloorOfGateway,
-    /// Who learns asks one node that has a vote, and not a majority.
+    /// A learner asks one node that has a vote, and not a majority.
     LearnsOfOne,
-    /// Who learns counts a node that had no vote when it was asked, and has got one since, as one without.
+    /// A learner counts a node as without a vote that had none when it was asked, and has got one since.
     OldAnswers,
-    /// Round two does not ask whether somebody has learnt there since round one.
+    /// Round two does not check whether a node has learnt from this node since round one.
     NoEpoch,
-    /// Round two also asks nodes that answered round one after the first was asked.
+    /// Round two also asks nodes that answered round one after the first node was asked in round two.
     LateAnswers,
-    /// What a node is told counts although it has lost its data again since that was asked for.
+    /// An answer to a learner counts although the learning node has lost its data again since it was asked for.
     NoLife,
-    /// A node that has no vote confirms what it has a seat for.
+    /// A node without a vote confirms a fence of an attempt that owns the name there.
     ConfirmsUnlearnt,
 }

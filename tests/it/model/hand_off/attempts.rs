@@ -1,4 +1,4 @@
-//! What may happen next to attempts and their callers.
+//! The steps of attempts and their callers that may happen next.
 
 use super::{
     super::search::Heard,
@@ -8,7 +8,7 @@ use super::{
     variant::Variant,
 };
 
-/// Finds what may happen next.
+/// Collects the steps that may happen next.
 pub(super) struct Transitions<'next, const ATTEMPTS: usize> {
     pub(super) from: &'next State<ATTEMPTS>,
     pub(super) variant: Variant,
@@ -19,7 +19,7 @@ pub(super) struct Transitions<'next, const ATTEMPTS: usize> {
 // === impl Transitions ===
 
 impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
-    /// What happens to an attempt.
+    /// Adds a step of an attempt.
     pub(super) fn happens(
         &mut self,
         attempt: usize,
@@ -31,7 +31,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         self.to.push((Step::Attempt(attempt, event), state));
     }
 
-    /// What a gateway does.
+    /// Adds a step of a gateway.
     pub(super) fn works(
         &mut self,
         gateway: usize,
@@ -43,7 +43,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         self.to.push((Step::Gateway(gateway, task), state));
     }
 
-    /// The same as `happens`, if something may be lost.
+    /// Adds a step of an attempt in which something is lost, if the bounds allow a loss.
     fn is_lost(&mut self, attempt: usize, event: Event, act: impl FnOnce(&mut State<ATTEMPTS>)) {
         if self.from.faults.losses > 0 {
             self.happens(attempt, event, |state| {
@@ -53,7 +53,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         }
     }
 
-    /// A gateway runs a script, whose answer is heard or lost.
+    /// Adds the steps in which a gateway runs a script, whose answer is heard or lost.
     pub(super) fn runs(
         &mut self,
         gateway: usize,
@@ -70,7 +70,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         }
     }
 
-    /// The gateway of an attempt does so for it.
+    /// Adds the steps in which the gateway of an attempt runs a script for it.
     fn runs_for(
         &mut self,
         attempt: usize,
@@ -81,7 +81,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         self.runs(State::<ATTEMPTS>::gateway_of(attempt), step, act);
     }
 
-    /// A script about to run at a gateway.
+    /// A script that a gateway is about to run.
     fn script<'state>(
         &'state self,
         state: &'state mut State<ATTEMPTS>,
@@ -105,7 +105,8 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             state.attempts[attempt].marks.remove(Mark::Copy);
             self.script(&mut state, gateway, false)
                 .acquire(attempt, false);
-            // What it says of the gateway that sent it costs the others once more.
+            // The late copy makes its gateway count as alive again, so the gateway may cost the others one more
+            // unconfirmed grant.
             state.gateways[gateway].wasted = 0;
             self.to
                 .push((Step::Attempt(attempt, Event::CopyArrives), state));
@@ -246,14 +247,14 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         });
     }
 
-    /// Its command was not answered in time: the reaper sees to it.
+    /// Adds the step in which a command is not answered in time, so that the reaper releases what the attempt may hold.
     fn is_uncertain(&mut self, attempt: usize) {
         self.is_lost(attempt, Event::IsUncertain, |state| {
             state.finish(attempt, Phase::GivingBack);
         });
     }
 
-    /// What is on its way to its gateway.
+    /// Adds the steps in which messages on their way to the gateway of the attempt arrive or are lost.
     fn hears(&mut self, attempt: usize) {
         let marks = self.from.attempts[attempt].marks;
         for old in [false, true] {

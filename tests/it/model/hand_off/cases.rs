@@ -1,4 +1,4 @@
-//! What is found, and what is not.
+//! Searches of the hand-off, with all its rules and without one of them.
 
 use crate::support::{full, with};
 
@@ -9,7 +9,7 @@ use super::{
     variant::Variant,
 };
 
-/// No model here has more states.
+/// Upper bound of the number of states in any model of this file.
 const MOST: usize = 40_000_000;
 
 fn shared<const ATTEMPTS: usize>(
@@ -29,19 +29,19 @@ const WRITER: Mode = Mode::Exclusive;
 const READER: Mode = Mode::Shared(9);
 const ONE_OF_TWO: Mode = Mode::Shared(2);
 
-/// The faults of a short run, and of a full one.
+/// The bounds of the faults. `change` gets 0 in a short run and 1 in a full one.
 fn faults(change: fn(&mut Faults, u8)) -> Faults {
     with(Faults::default(), |it| change(it, u8::from(full())))
 }
 
-/// Losses, late copies, early ends and a death.
+/// Losses, late copies, early ends, and the death of a gateway.
 fn every_fault() -> Faults {
     faults(|it, more| {
         (it.losses, it.early, it.copies, it.deaths) = (1 + more, 1 + more, 1, 1);
     })
 }
 
-/// All are served, whatever happens.
+/// Checks that all attempts are served, whatever happens.
 #[expect(
     clippy::print_stdout,
     reason = "shows how much was searched, if a test is run with --nocapture"

@@ -1,4 +1,4 @@
-//! What may happen next, and what must not come of it.
+//! The steps of the hand-off that may happen next, and the states that must not be reached.
 
 use super::{
     super::search::{Heard, Model},
@@ -7,7 +7,7 @@ use super::{
     variant::Variant,
 };
 
-/// The protocol within bounds.
+/// The protocol of the hand-off, with bounds that limit its states.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandOff<const ATTEMPTS: usize> {
     pub(super) variant: Variant,
@@ -16,81 +16,81 @@ pub(super) struct HandOff<const ATTEMPTS: usize> {
     pub(super) faults: Faults,
 }
 
-/// What happens.
+/// One step of the model.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     dead_code,
     reason = "whoever reads the way to what is wrong reads them"
 )]
 pub(super) enum Step {
-    /// To an attempt.
+    /// A step of an attempt.
     Attempt(usize, Event),
-    /// At a gateway.
+    /// A step of a gateway.
     Gateway(usize, GatewayTask),
-    /// Somebody else who holds the lock releases it through a gateway; its answer may be lost.
+    /// A holder that is none of the attempts releases the lock through a gateway; the answer may be lost.
     SomebodyElseReleases(usize, Heard),
-    /// The lease of somebody else expires.
+    /// The lease of the holder that is none of the attempts expires.
     SomebodyElseExpires,
 }
 
-/// What happens to an attempt.
+/// A step of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     Comes,
-    /// A script runs; its answer may be lost, and is then asked for again.
+    /// A script runs. If its answer is lost, the gateway asks for it again.
     Acquires(Heard),
     Confirms(Heard),
     Leaves(Heard),
     GivesBack(Heard),
-    /// Acquire is sent again while a copy is on its way.
+    /// Acquire is sent again while an earlier copy is on its way.
     SendsAgain,
-    /// The copy arrives.
+    /// The earlier copy of acquire arrives.
     CopyArrives,
     CopyVanishes,
-    /// Its command is not answered in time.
+    /// A command of the attempt is not answered in time.
     IsUncertain,
-    /// Word of its grant arrives, or of one that is over.
+    /// A message about its grant arrives at its gateway; `old`: that grant is over.
     HearsWord {
         old: bool,
     },
     LosesWord {
         old: bool,
     },
-    /// It looks at its news; its wait may be over.
+    /// The gateway looks at the news of the attempt; `over`: the wait is over as well.
     LooksAtNews {
         over: bool,
     },
     WaitIsOver,
     HangsUp,
-    /// Word came that nobody waited for.
+    /// The gateway releases a grant for which no caller waited when the message about it came.
     GivesBackOrphan,
-    /// Through a gateway.
+    /// The caller releases the lease through this gateway.
     Releases(usize, Heard),
-    /// The lease that its caller lives by ends.
+    /// The lease that its caller relies on ends.
     Expires,
-    /// Its grant ends before anybody has heard of it.
+    /// The grant ends before the caller has heard of it.
     EndsEarly,
-    /// Its provisional grant ends, and nobody is there to confirm it.
+    /// The provisional grant ends, and no attempt is left to confirm it.
     EndsUnconfirmed,
-    /// The TTL ends what a gateway that died has left.
+    /// The TTL ends a lease that a dead gateway has left.
     EndsAbandoned,
-    /// It holds the lock and was not told.
+    /// Its gateway finds that the attempt holds the lock and was not told.
     IsFoundHolding,
-    /// It has no place in the queue.
+    /// Its gateway finds that the attempt has no position in the queue.
     IsFoundMissing,
 }
 
-/// What a gateway does by itself, and what becomes of it.
+/// A step of a gateway, or a change of its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GatewayTask {
-    /// Passes on a lock whose lease has ended.
+    /// The gateway passes on a lock whose lease has ended.
     Advances(Heard),
-    /// Finds in its round that it does not count as alive.
+    /// The gateway finds in its round that it does not count as alive.
     FindsItselfDead,
     Dies,
-    /// The store does not take it for alive any more.
+    /// The store does not count a dead gateway as alive any more.
     IsForgotten,
-    /// The same although it lives.
+    /// The store does not count a gateway as alive any more, although it lives.
     IsTakenForDead,
 }
 
@@ -142,7 +142,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
                 return Some("two have one place");
             }
         }
-        // Each limit was kept at its own grant, so the widest of those who share it is kept always.
+        // Each limit was kept only at its own grant, so what always holds is the widest limit of the present holders.
         let limits = (0..ATTEMPTS).filter(|&attempt| state.is_held_by(attempt));
         let widest = limits.map(|attempt| match self.modes[attempt] {
             Mode::Exclusive => 1,
@@ -214,7 +214,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
 // === impl Event ===
 
 impl Event {
-    /// What must be on its way for it to happen.
+    /// The message that must be on its way for this step to happen.
     pub(super) fn word(old: bool) -> Mark {
         if old { Mark::OldWord } else { Mark::Word }
     }

@@ -5,30 +5,30 @@ use super::{
     variant::Variant,
 };
 
-/// A script about to run, for a gateway.
+/// A script that a gateway is about to run.
 pub(super) struct Script<'state, const ATTEMPTS: usize> {
     pub(super) state: &'state mut State<ATTEMPTS>,
     pub(super) variant: Variant,
     pub(super) modes: &'state [Mode; ATTEMPTS],
-    /// The gateway that runs it.
+    /// The gateway that runs the script.
     pub(super) me: usize,
-    /// Whether its answer arrives, and so the news that are in it.
+    /// Whether the answer arrives at the gateway, and so the news in it.
     pub(super) heard: bool,
 }
 
-/// What acquire answers.
+/// Answer of `acquire.lua`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acquired {
     Granted,
     Queued,
-    /// It was over before.
+    /// The attempt was over before.
     Withdrawn,
 }
 
 // === impl Script ===
 
 impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
-    /// `acquire.lua`, of an attempt that is ready to wait. `late`: earlier copies may still come.
+    /// `acquire.lua`, for an attempt that may wait. `late`: earlier copies may still come.
     pub(super) fn acquire(&mut self, attempt: usize, late: bool) -> Acquired {
         let reader = matches!(self.modes[attempt], Mode::Shared(_));
         let barging = match self.variant {
@@ -70,7 +70,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         Acquired::Queued
     }
 
-    /// `confirm.lua`; whether it came in time.
+    /// `confirm.lua`; returns whether the confirmation came in time.
     pub(super) fn confirm(&mut self, attempt: usize) -> bool {
         if self.state.is_held_by(attempt) {
             self.settle(attempt);
@@ -79,15 +79,15 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         self.variant == Variant::ConfirmedUnseen
     }
 
-    /// `leave.lua`; whether the attempt holds the lock after all.
+    /// `leave.lua`; returns whether the attempt holds the lock after all.
     pub(super) fn leave(&mut self, attempt: usize) -> bool {
-        // It may be the head itself, in the last moment.
+        // The attempt may be the head itself, and be granted the lock at the last moment.
         self.hand_over();
         if self.state.is_held_by(attempt) {
             self.settle(attempt);
             return true;
         }
-        // Where its place is lost, so is the knowledge of copies that may come.
+        // If the position is lost, the store has also lost the knowledge that copies of acquire may come.
         let is_lost = !self.state.queue.has(attempt);
         let forgets = is_lost && self.variant == Variant::LostPlaceNotRemembered;
         if (is_lost || self.marks(attempt).has(Mark::Late)) && !forgets {
@@ -101,7 +101,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         false
     }
 
-    /// `give_back.lua`, by whoever knows that nobody waits for the attempt any more.
+    /// `give_back.lua`, for an attempt for which no caller waits any more.
     pub(super) fn give_back(&mut self, attempt: usize) {
         self.remember(attempt);
         if self.state.is_held_by(attempt) {
@@ -113,8 +113,8 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         self.look_back();
     }
 
-    /// `give_back.lua`, of a grant that word has come of and nobody waits for. Only of that grant, and
-    /// only as long as its attempt has not heard of it.
+    /// `give_back.lua`, for a grant of which a message came and for which no caller waits. Releases only that grant,
+    /// and only as long as its attempt has not heard of it.
     pub(super) fn give_back_unheard(&mut self, attempt: usize) {
         let heard = self.state.leases[attempt] == Some(Lease::Settled)
             && self.variant != Variant::GivenBackThoughHeard;
@@ -123,7 +123,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         }
     }
 
-    /// `release.lua`, of an attempt or of somebody else.
+    /// `release.lua`, for an attempt or for the holder that is none of the attempts.
     pub(super) fn release(&mut self, attempt: Option<usize>) {
         match attempt {
             Some(attempt) => self.state.end_lease(attempt),
@@ -139,7 +139,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         self.look_back();
     }
 
-    /// No script leaves a head that can be granted the lock.
+    /// Records whether the script has left a head to which it could have granted the lock.
     fn look_back(&mut self) {
         let head = self.state.queue.iter().next();
         self.state.passed_by |= head.is_some_and(|head| {
@@ -160,8 +160,8 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         }
     }
 
-    /// `hand_over.lua`: passes the lock to the first who lives, as long as that one may hold it beside those
-    /// who do, and clears away the dead before.
+    /// `hand_over.lua`: grants the lock to the first waiters whose gateway lives, as long as each may hold it beside
+    /// the present holders, and removes dead waiters before them.
     fn hand_over(&mut self) {
         loop {
             let alone =
@@ -197,7 +197,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
                     _ => Lease::Provisional,
                 };
                 self.grant(next, lease);
-                // Nobody hears what is said to one that has died.
+                // A dead gateway hears no messages.
                 if self.state.gateways[theirs].runs {
                     self.marks(next).add(Mark::Word);
                 }
@@ -208,7 +208,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         }
     }
 
-    /// Whoever asks is alive.
+    /// Whether a gateway counts as alive for this script. The gateway that runs the script does.
     fn counts_as_alive(&self, gateway: usize) -> bool {
         gateway == self.me || self.state.gateways[gateway].counts_as_alive
     }
@@ -244,14 +244,14 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         }
     }
 
-    /// The answer says that an attempt which waits at this gateway holds the lock.
+    /// Takes in the answer of the script, which says that an attempt of this gateway holds the lock.
     fn tell(&mut self, attempt: usize) {
         let state = &mut *self.state;
         match state.attempts[attempt].phase {
             Phase::Waiting if state.attempts[attempt].news == News::Nothing => {
                 state.answer(attempt);
             }
-            // It is about to ask the store, which says so.
+            // The attempt is about to ask the store, which tells it of the grant.
             Phase::Asking | Phase::Waiting | Phase::Confirming | Phase::Leaving => {}
             Phase::NotCome | Phase::Holding | Phase::GivingBack | Phase::Over => {
                 state.attempts[attempt].marks.add(Mark::Orphan);
@@ -259,7 +259,8 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         }
     }
 
-    /// The gateway did not count as alive: others who wait through it may have been cleared away.
+    /// Tells the other waiters of the gateway that the store may have removed them, because the gateway did not count
+    /// as alive.
     fn lapsed(&mut self, but: usize) {
         if !self.heard {
             return;
@@ -292,7 +293,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
 // === impl State ===
 
 impl<const ATTEMPTS: usize> State<ATTEMPTS> {
-    /// The lease goes to the caller; if that one has gone, back.
+    /// Answers the lease to the caller, or releases it if the caller has gone.
     pub(super) fn answer(&mut self, attempt: usize) {
         let phase = if self.attempts[attempt].marks.has(Mark::HungUp) {
             Phase::GivingBack
@@ -306,7 +307,7 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
 // === impl Attempt ===
 
 impl Attempt {
-    /// The store may have lost its place.
+    /// Records that the store may have lost the position of the attempt.
     pub(super) fn forget(&mut self) {
         if matches!(self.phase, Phase::Asking | Phase::Waiting) && self.news == News::Nothing {
             self.news = News::Forgotten;

@@ -1,21 +1,21 @@
-//! What the store, the gateways and the attempts know.
+//! State of the store, the gateways and the attempts.
 
-/// Everybody.
+/// State of everything in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State<const ATTEMPTS: usize> {
-    /// Somebody who is none of the attempts holds the lock alone, and releases it at some time.
+    /// Whether a holder that is none of the attempts holds the lock exclusively; it releases the lock at some time.
     pub(super) somebody_else: bool,
-    /// What each attempt holds.
+    /// The lease of each attempt.
     pub(super) leases: [Option<Lease>; ATTEMPTS],
-    /// The place of each that holds one of a limited number.
+    /// The slot of each attempt that has a lease with a slot.
     pub(super) slots: [Option<u8>; ATTEMPTS],
     pub(super) queue: Queue<ATTEMPTS>,
     pub(super) gateways: [Gateway; 2],
     pub(super) attempts: [Attempt; ATTEMPTS],
     pub(super) faults: Faults,
-    /// Somebody was granted the lock past somebody who stood before them.
+    /// Whether an attempt was granted the lock past a living attempt before it in the queue.
     pub(super) overtaken: bool,
-    /// A script has left a head in the queue that it could have granted the lock.
+    /// Whether a script has left a head in the queue to which it could have granted the lock.
     pub(super) passed_by: bool,
 }
 
@@ -23,24 +23,24 @@ pub(super) struct State<const ATTEMPTS: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Exclusive,
-    /// Beside others that share it, as long as fewer than so many hold it.
+    /// Shared, as long as fewer holders than this number hold the lock.
     Shared(u8),
 }
 
 /// How an attempt came to its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Lease {
-    /// It was told when it asked, or has confirmed it.
+    /// The attempt was told when it asked, or has confirmed the lease.
     Settled,
-    /// By a script of its own gateway, in whose answer it stands.
+    /// A script of its own gateway granted the lease and tells it in its answer.
     Told,
-    /// By a script of the other gateway, for a short time.
+    /// A script of the other gateway granted the lease for a short time.
     Provisional,
-    /// The same for the whole TTL, which must not be.
+    /// A script of the other gateway granted the lease for its whole TTL, which is a mistake.
     Unlimited,
 }
 
-/// Tickets in their order.
+/// Tickets of the waiters, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Queue<const ATTEMPTS: usize> {
     tickets: [u8; ATTEMPTS],
@@ -49,9 +49,9 @@ pub(super) struct Queue<const ATTEMPTS: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Gateway {
     pub(super) runs: bool,
-    /// Whether the store takes it for alive.
+    /// Whether the store counts the gateway as alive.
     pub(super) counts_as_alive: bool,
-    /// How many grants have ended unconfirmed because it had died.
+    /// How many grants have ended unconfirmed because the gateway had died.
     pub(super) wasted: u8,
 }
 
@@ -62,27 +62,27 @@ pub(super) struct Attempt {
     pub(super) marks: Marks,
 }
 
-/// What its gateway does for it.
+/// What the gateway of an attempt does for it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     #[default]
     NotCome,
     /// Acquire was sent.
     Asking,
-    /// It knows that it is queued.
+    /// The attempt knows that it is queued.
     Waiting,
     /// Confirm was sent.
     Confirming,
     /// Leave was sent.
     Leaving,
-    /// Its caller was answered the lease, and lives by it.
+    /// The caller was answered the lease, and relies on it.
     Holding,
-    /// What it may have been granted is given back.
+    /// The gateway releases what the attempt may have been granted.
     GivingBack,
     Over,
 }
 
-/// What it has been told and has not looked at.
+/// News that an attempt has been told and has not looked at.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum News {
     #[default]
@@ -98,7 +98,7 @@ pub(super) struct Marks(u8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Mark {
-    /// Its caller has gone.
+    /// The caller of the attempt has gone.
     HungUp,
     /// Acquire was sent again, so that earlier copies may still come.
     SentAgain,
@@ -108,24 +108,24 @@ pub(super) enum Mark {
     Late,
     /// The store remembers that the attempt is over.
     Remembered,
-    /// Word of the grant that it has is on its way to its gateway.
+    /// A message about the present grant of the attempt is on its way to its gateway.
     Word,
-    /// Word of a grant that is over is on its way.
+    /// A message about a grant of the attempt that is over is on its way to its gateway.
     OldWord,
-    /// Its gateway gives its grant back, because nobody waited when word of it came.
+    /// The gateway is about to release the grant, because no caller waited when the message about it came.
     Orphan,
 }
 
-/// How often something that is no rule may still happen.
+/// How often each kind of fault may still happen.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Faults {
-    /// An answer or a message is lost.
+    /// How many answers or messages may be lost.
     pub(super) losses: u8,
-    /// A grant ends, or a gateway counts as dead, before it should.
+    /// How many grants may end, or gateways count as dead, before they should.
     pub(super) early: u8,
-    /// A command arrives twice.
+    /// How many commands may arrive twice.
     pub(super) copies: u8,
-    /// A gateway dies.
+    /// How many gateways may die.
     pub(super) deaths: u8,
 }
 
@@ -153,7 +153,8 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
         }
     }
 
-    /// Through which gateway an attempt asks: the first alone through one, the others through the other.
+    /// The gateway through which an attempt asks: the first attempt uses one gateway alone, the others use the other
+    /// gateway.
     pub(super) fn gateway_of(attempt: usize) -> usize {
         usize::from(attempt > 0)
     }
@@ -166,17 +167,17 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
         self.leases[attempt].is_some()
     }
 
-    /// How many of the attempts hold it.
+    /// How many of the attempts hold the lock.
     pub(super) fn holders(&self) -> usize {
         self.leases.iter().flatten().count()
     }
 
-    /// Whether nobody holds it.
+    /// Whether the lock has no holder.
     pub(super) fn is_free(&self) -> bool {
         !self.somebody_else && self.holders() == 0
     }
 
-    /// Whether an attempt may hold it beside those who do.
+    /// Whether an attempt may hold the lock beside the present holders.
     pub(super) fn admits(&self, modes: &[Mode; ATTEMPTS], attempt: usize) -> bool {
         let alone =
             (0..ATTEMPTS).any(|other| self.is_held_by(other) && modes[other] == Mode::Exclusive);
@@ -188,20 +189,21 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
         }
     }
 
-    /// The lease of an attempt ends. Word of it is old from now on.
+    /// Ends the lease of an attempt. A message about this lease is old from now on.
     pub(super) fn end_lease(&mut self, attempt: usize) {
         let marks = &mut self.attempts[attempt].marks;
         if marks.has(Mark::Word) {
             marks.remove(Mark::Word);
             marks.add(Mark::OldWord);
         }
-        // What is given back is that very grant.
+        // An orphan is released only as long as its grant lasts.
         marks.remove(Mark::Orphan);
         self.leases[attempt] = None;
         self.slots[attempt] = None;
     }
 
-    /// What a gateway knows of an attempt that is over is nothing.
+    /// Moves an attempt to a phase in which its gateway has no news for it. If the attempt is over, its gateway knows
+    /// nothing about it any more.
     pub(super) fn finish(&mut self, attempt: usize, phase: Phase) {
         let attempt = &mut self.attempts[attempt];
         attempt.phase = phase;
@@ -252,7 +254,7 @@ impl<const ATTEMPTS: usize> Queue<ATTEMPTS> {
 // === impl Attempt ===
 
 impl Attempt {
-    /// Whether its gateway keeps a place for it, where news are taken in.
+    /// Whether the gateway keeps a place for the attempt, in which it takes in news.
     pub(super) fn has_place(self) -> bool {
         matches!(
             self.phase,

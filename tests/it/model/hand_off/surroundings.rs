@@ -1,4 +1,4 @@
-//! How leases end by themselves, what gateways do, and what becomes of them.
+//! Leases that end by themselves, and the steps of gateways.
 
 use super::{
     attempts::Transitions,
@@ -10,7 +10,7 @@ use super::{
 // === impl Transitions ===
 
 impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
-    /// How its lease may end by itself.
+    /// Adds the steps in which the lease of an attempt ends by itself.
     pub(super) fn at_lease(&mut self, attempt: usize) {
         let Some(lease) = self.from.leases[attempt] else {
             return;
@@ -38,14 +38,14 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             self.happens(attempt, Event::EndsUnconfirmed, |state| {
                 state.end_lease(attempt);
                 let its = State::<ATTEMPTS>::gateway_of(attempt);
-                // Those that are granted together end together.
+                // Leases that are granted together end together.
                 let beside = (0..ATTEMPTS).any(|other| {
                     State::<ATTEMPTS>::gateway_of(other) == its
                         && state.leases[other] == Some(Lease::Provisional)
                 });
                 let gateway = &mut state.gateways[its];
                 if !gateway.runs {
-                    // It counts as alive no longer than the grant lasts.
+                    // A dead gateway counts as alive no longer than its grant lasts.
                     gateway.counts_as_alive = false;
                     gateway.wasted += u8::from(!beside);
                 }
@@ -126,7 +126,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
 // === impl State ===
 
 impl<const ATTEMPTS: usize> State<ATTEMPTS> {
-    /// What a gateway knew is gone, and its callers with it. Who was answered a lease still has it.
+    /// Removes what a dead gateway knew, and its callers. A caller that was answered a lease still has it.
     fn die(&mut self, gateway: usize) {
         self.gateways[gateway].runs = false;
         for attempt in (0..ATTEMPTS).filter(|&it| Self::gateway_of(it) == gateway) {

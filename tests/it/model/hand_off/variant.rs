@@ -1,45 +1,44 @@
-//! The protocol, and what it would be without one of its rules.
+//! The protocol of the hand-off, and the protocol without one of its rules.
 
-/// Which protocol is tried.
+/// The protocol, or the protocol without one of its rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variant {
-    /// As it is.
+    /// The protocol with all its rules.
     Kept,
-    /// Who finds the lock free takes it, whoever is queued.
+    /// An attempt that finds the lock free takes it, whatever the queue is.
     Barging,
-    /// The last in the queue is granted the lock.
+    /// The last waiter in the queue is granted the lock.
     LastComeFirstServed,
     /// A grant is confirmed although it may be over.
     ConfirmedUnseen,
-    /// What is handed over to another gateway lasts its TTL at once.
+    /// A lease that is handed over to another gateway lasts its TTL at once.
     NoProvisionalLimit,
-    /// Nobody looks for what no message has told.
+    /// No gateway looks for news of which no message has come.
     NoRounds,
-    /// Nobody looks when a lease has ended.
+    /// No gateway looks at the queue when a lease has ended.
     NoTimers,
-    /// Who waits through a gateway that has died is granted the lock.
+    /// A waiter whose gateway has died is granted the lock.
     DeadKept,
-    /// Word of a grant gives it back although its attempt has heard of it meanwhile.
+    /// A gateway that gets a message about a grant releases it although its attempt has heard of it meanwhile.
     GivenBackThoughHeard,
-    /// It is not remembered that an attempt is over, so that a late copy of its acquire counts.
+    /// The store does not remember that an attempt is over, so that a late copy of its acquire counts.
     NotRemembered,
-    /// The same only of one that leaves and has lost its place before.
+    /// The store does not remember that an attempt is over if it leaves after it has lost its position.
     LostPlaceNotRemembered,
-    /// Who asks again, because its place was lost, does not say that an acquire of its was sent again
-    /// before.
+    /// An attempt that asks again, because its position was lost, does not say that its acquire was sent again before.
     SentAgainForgotten,
-    /// Nobody gives back what was granted to a caller who has gone.
+    /// No gateway releases a grant to a caller that has gone.
     NotGivenBack,
-    /// Who shares the lock joins those who hold it, whoever is queued.
+    /// A shared attempt joins the present holders, whatever the queue is.
     BargingReader,
-    /// One more than its limit holds the lock.
+    /// One more holder than the limit allows is granted the lock.
     OneTooMany,
-    /// The place of a lease is how many hold the lock, and not the first that is free.
+    /// The slot of a lease is the number of holders, and not the first free slot.
     SlotByCount,
-    /// The expiry of one lease ends another beside it.
+    /// The expiry of one lease also ends another lease.
     ExpiryEndsTwo,
-    /// A script grants the lock to one, and not to those behind that may share it.
+    /// A script grants the lock to one waiter, and not to waiters behind it that may share it.
     OneAtATime,
-    /// Where the head leaves, nobody looks after the next.
+    /// When the head leaves, the lock is not granted to the next waiter.
     HeadLeavesAlone,
 }

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Admit: gives a node of a quorum its vote, when it is known how far fences have come.
+-- Admit: gives a node of a quorum its vote, when the largest granted fence is known.
 --
 -- KEYS
 --   1  node  hash: what this node has learnt, and in which life
 -- ARGV
---   1  the life for which that was asked
+--   1  the life for which the other nodes were asked
 --   2  the largest fence that the others have accepted
 -- Reply
---   {admitted, ARGV 1}  it has a vote, by this or by another who has learnt for it
---   {over, ARGV 1}      that life is over: it has lost its data again
+--   {admitted, ARGV 1}  the node has a vote, by this command or by that of another gateway
+--   {over, ARGV 1}      that life is over: the node has lost its data again
 -- Replay
---   Answers the same, and leaves alone what it has accepted since.
+--   Answers the same, and does not change the fence that the node has accepted since.
 -- Clock
 --   None.
 -- Cluster

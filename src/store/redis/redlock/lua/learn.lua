@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Learn: begins the life of a node of a quorum that has lost its data, or may have, and says whether it
--- has learnt how far fences have come.
+-- Learn: begins a new life of a node of a quorum that has lost its data, or may have, and says whether the node has
+-- learnt the largest granted fence.
 --
 -- KEYS
 --   1  node  hash: what this node has learnt, and in which life
 -- ARGV
 --   1  a new life
 --   2  the run of this server, or empty if no run of it forgets
---   3  1 to begin a life where there is none, 0 only to look
+--   3  1 to begin a life if there is none, 0 only to look
 -- Reply
---   {learnt, ARGV 1, ms}      for so long since it was found without its data; -1: it never was
---   {unlearnt, ARGV 1, life}  in this life it has not; the life is empty if there is none
+--   {learnt, ARGV 1, ms}      time since the node was found without its data; -1: it never was
+--   {unlearnt, ARGV 1, life}  the node has not learnt in this life; the life is empty if there is none
 -- Replay
---   Answers the life that has begun. What somebody has learnt counts for that life alone.
+--   Answers the life that has begun. A fence that was learnt for the node counts for that life alone.
 -- Clock
 --   TIME of this node, once.
 -- Cluster
@@ -38,9 +38,9 @@ end
 if ARGV[3] == '0' then
   return { 'unlearnt', new, '' }
 end
--- What was kept over a restart tells that by its run; for how long that run lasts is known.
+-- Data that was kept over a restart has an earlier run. Then the age of the new run tells the time since the restart.
 local restarted = it[1] and it[2] ~= run
--- How far it had come it has not passed back: less than that nobody need learn.
+-- The largest fence that the node knew is kept: the node must not learn a smaller fence.
 local kept = known_top()
 redis.call('DEL', node)
 redis.call('HSET', node, 'life', new, 'run', run, 'epoch', '0', 'kept', string.format('%.0f', kept))

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Ask, at one node of a quorum: lets a lease whose holder is asked to release it end soon after the time for that.
+-- Ask, at one node of a quorum: requests the release of a lease, which then ends here soon after the time given for it.
 --
 -- KEYS
 --   1  lock    string: the hash of the holder's token
@@ -7,15 +7,16 @@
 --   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
 -- ARGV
 --   1  the hash of the token of the lease that is meant
---   2  how much time there is, in ms
---   3  who asks, and why: what only gateways read
+--   2  how much time the holder has for the release, in ms
+--   3  who requests the release, and why: text that only gateways read
 --   4  how long to remember an end, in ms
 -- Reply
 --   {asked, ARGV 1}
---   {changed, ARGV 1}          something else holds it here, or nothing
+--   {changed, ARGV 1}          another holder has the lock here, or none
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Asks again. A request whose end is not the earliest changes nothing, and none makes a lease last longer.
+--   Requests the release again. A request whose end is not the earliest changes nothing, and no request makes a lease
+--   last longer.
 -- Clock
 --   TIME of this node, once.
 -- Cluster
@@ -40,7 +41,7 @@ if held ~= token or not record or record[2] ~= token or left < 0 then
 end
 local now = instants(redis.call('TIME'))
 local told = now + ARGV[2]
--- The gateway that asks breaks it in time, unless it has died.
+-- The gateway that requests the release breaks the lease in time, unless that gateway has died.
 local ends = told + 1000
 local before = record[3] and tonumber(request_ends(record[3]))
 if not before or before > told then
@@ -49,9 +50,9 @@ if not before or before > told then
   redis.call('PEXPIREAT', lock, expiry)
   redis.call('PEXPIREAT', info, expiry)
   redis.call('HSET', info, 'asked', string.format('%016.0f', told) .. ARGV[3])
-  -- Its token is told of it when the lease has ended after that time.
+  -- A caller with its token is told of the request when the lease has ended after that time.
   remember(ended, now, told + ARGV[4], 'q:' .. token)
-  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+  -- The keeper of the lease, at whatever gateway, need not wait for its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 return { 'asked', token }

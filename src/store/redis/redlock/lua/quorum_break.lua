@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Break, at one node of a quorum: ends what holds the lock here, if it is what was meant.
+-- Break, at one node of a quorum: ends the lease or foreign value that has the lock here, if it is the target.
 --
 -- KEYS
 --   1  lock    string: the hash of the holder's token
@@ -9,18 +9,18 @@
 -- ARGV
 --   1  a nonce, which is the identity of this break
 --   2  how long to remember an end, in ms
---   3  the hash of the token of the lease that is meant, or empty
---   4  the mark of the foreign value that is meant, or empty
+--   3  the hash of the token of the lease that is the target, or empty
+--   4  the mark of the foreign value that is the target, or empty
 --   5  1 if an earlier copy of this command may still arrive, else 0
 -- Reply
 --   {broken, ARGV 1}
---   {ended, ARGV 1}            another break has ended the lease that is meant here
---   {changed, ARGV 1}          something else holds it here, or nothing
+--   {ended, ARGV 1}            another break has ended the target lease here
+--   {changed, ARGV 1}          another holder has the lock here, or none
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   What was broken once is answered so again, and what holds the lock by then is left alone. A token is
---   of one lease only; a foreign value may come back, so a copy that found another one keeps the copies
---   before it from doing anything.
+--   Answers `broken` again, and does not touch the holder that the lock has by then. A token is of one lease
+--   only. A foreign value may come back, so a copy that found another value keeps earlier copies from doing
+--   anything.
 -- Clock
 --   TIME of this node, once.
 -- Cluster
@@ -60,7 +60,7 @@ if not meant then
   local ends = {}
   local ended_before = ARGV[3] ~= '' and remembers(ended, 'e:' .. ARGV[3], now)
   if ARGV[3] ~= '' then
-    -- Its holder is told so by this node too, and a late copy of its acquire takes nothing.
+    -- This node too tells the holder of the lease that it was broken, and a late copy of its acquire takes nothing.
     ends = { forget, 'b:' .. ARGV[3], forget, 'g:' .. ARGV[3] }
   end
   if ARGV[5] == '1' then
@@ -75,8 +75,8 @@ local ends = { forget, 'x:' .. nonce }
 if ours then
   ends[3], ends[4], ends[5], ends[6] = forget, 'b:' .. held, forget, 'e:' .. held
   if not ours[4] then
-    -- It was delivered: a copy of its acquire that is still on its way must not take the
-    -- lock again, and its idempotency key is used.
+    -- The lease was delivered: a copy of its acquire that is still on its way must not take the lock again, and its
+    -- idempotency key is used.
     ends[7], ends[8] = forget, 'g:' .. held
     if ours[3] then
       ends[9], ends[10] = forget, 'k:' .. ours[3]
@@ -86,7 +86,7 @@ end
 remember(ended, now, unpack(ends))
 redis.call('DEL', lock, info)
 if ours then
-  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+  -- The keeper of the lease, at whatever gateway, need not wait for its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. held .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 wake()

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Quorum confirm: makes a provisional grant the attempt's own, for its full TTL.
+-- Quorum confirm: makes a provisional grant a delivered lease of the attempt, for its full TTL.
 --
 -- KEYS
 --   1  lock     string: the hash of the holder's token
@@ -10,11 +10,12 @@
 --   2  how long to remember an end, in ms
 -- Reply
 --   {confirmed, ARGV 1, lease ..}
---   {lost, ARGV 1}             it came too late, or the attempt has left and its place was granted the lock
+--   {lost, ARGV 1}             the confirmation came too late, or the attempt has left and its kept position was
+--                              granted the lock
 --   {superseded, ARGV 1}       a newer request under its idempotency key keeps the lease
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Counts the TTL again from then. Never brings back what has ended.
+--   Counts the TTL again from then. Never brings back a lease that has ended.
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
@@ -40,12 +41,12 @@ end
 if held ~= token or not record or record[2] ~= token then
   return { 'lost', token }
 end
--- A newer request under the same idempotency key may have been answered it meanwhile, and keeps it.
+-- A newer request under the same idempotency key may have been answered with the lease meanwhile, and keeps it.
 if keeper_of(token) ~= token then
   return { 'superseded', token }
 end
 local now = instants(redis.call('TIME'))
--- What is granted to a place that is kept belongs to whoever comes back: this is a copy from before.
+-- The lease of a kept position belongs to the request that comes back for it: this command is a copy from before.
 local left = not record[3] and settle(now)
 if not left then
   return { 'lost', token }

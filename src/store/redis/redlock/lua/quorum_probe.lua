@@ -1,4 +1,4 @@
--- Probe: finds out which of the commands that a gateway uses at a node of a quorum this user may run.
+-- Probe: finds which of the commands that a gateway uses at a node of a quorum its user may run.
 --
 -- KEYS
 --   1  probe  a key of no lock; gone when the script ends

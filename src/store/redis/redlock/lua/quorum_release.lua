@@ -9,18 +9,19 @@
 -- ARGV
 --   1  the hash of the token
 --   2  how long to remember an end, in ms
---   3  who releases it as its keeper, or empty
+--   3  the keeper that releases the lease, or empty
 -- Reply
 --   {released, ARGV 1}
---   {adopted, ARGV 1}          another keeper goes on with it
---   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: somebody else does
---   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: somebody else is holding the lock; 1: it
+--   {adopted, ARGV 1}          another keeper has adopted the lease and keeps it
+--   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: another holder has it
+--   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: another holder has the lock; 1: the lease
 --                              was here, and a break has ended it
---   {overdue, ARGV 1, 0 | 1}   its holder was asked to release it until a time that is over; 1: as before
+--   {overdue, ARGV 1, 0 | 1}   the time is over in which the lease had to be released on request; 1: another
+--                              holder has the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
 --   A lease that was acquired with an idempotency key is answered `released` again as long as its
---   end is remembered; any other is not held any more.
+--   end is remembered. Any other lease is not held any more.
 -- Clock
 --   TIME of this node, only where an end is remembered.
 -- Cluster
@@ -56,7 +57,7 @@ if ARGV[3] ~= '' and (ours and ours[4] or token) ~= ARGV[3] then
   return { 'adopted', token }
 end
 if ours and ours[5] then
-  -- Its holder was asked to, and has done it in time.
+  -- The holder was asked to release the lease, and does so in time.
   redis.call('ZREM', ended, 'q:' .. token)
 end
 if ours and ours[3] then

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Quorum renew: makes a living lease last from now at one node, and never shorter.
+-- Quorum renew: makes a living lease last its TTL from now at one node, and never shorter than before.
 --
 -- KEYS
 --   1  lock     string: the hash of the holder's token
@@ -8,19 +8,19 @@
 -- ARGV
 --   1  the hash of the token
 --   2  ttl in ms, or empty for the lease's own
---   3  the longest ttl that the caller may have in ms, or empty; a longer one, the lease's own too, becomes this one
+--   3  the longest ttl that the caller may have in ms, or empty; a longer ttl, the lease's own too, becomes this ttl
 --   4  how long to remember an end, in ms
 --   5  the keeper that renews the lease, or empty
 --   6  1 if that keeper adopts the lease, else 0
 -- Reply
---   {renewed, ARGV 1, lease .., what was left before in ms}
---   {adopted, ARGV 1}          another keeper goes on with it
---   {another | free, ARGV 1}   the token does not hold the lock; is somebody else holding it?
---   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: somebody else is holding the lock
+--   {renewed, ARGV 1, lease .., the time that was left before in ms}
+--   {adopted, ARGV 1}          another keeper has adopted the lease and keeps it
+--   {another | free, ARGV 1}   the token does not hold the lock; another holder has it, or none
+--   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: another holder has the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Renews again. Never brings back what has ended. A copy that arrives late changes the ttl that is stored, and never
---   makes the lease end earlier than its holder was told.
+--   Renews again. Never brings back a lease that has ended. A copy that arrives late changes the ttl that is stored,
+--   and never makes the lease end earlier than its holder was told.
 -- Clock
 --   TIME of this Redis, once. Lock and record expire at one instant, at the latest at the limit.
 -- Cluster
@@ -38,7 +38,7 @@ local token = ARGV[1]
 -- import adopt
 -- import lease_reply
 
--- Tells how the lease ended, and whether somebody else is holding the lock.
+-- The reply that tells how the lease ended, and whether another holder has the lock.
 local function lost(held, now)
   if remembers(ended, 'b:' .. token, now) or is_overdue(ended, token, now, ARGV[4]) then
     return { 'broken', token, held and 1 or 0 }
@@ -67,11 +67,11 @@ local limit = math.min(tonumber(record[7]) or math.huge, last_instant(record[10]
 local left = redis.call('PTTL', lock)
 local expiry = math.min(now + math.max(ttl, left), limit)
 if expiry <= now then
-  -- Its limit is this very millisecond, and Redis keeps the key until the next.
+  -- The limit ends in this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
   return lost(false, now)
 end
--- Every first write here is one that Redis does not refuse when it is out of memory.
+-- Every write that may come first from here is one that Redis does not refuse when it is out of memory.
 if record[3] then
   redis.call('ZSCORE', ended, '')
 end

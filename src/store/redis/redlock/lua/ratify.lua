@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Ratify: the second round of an acquire at one node of a quorum. Accepts the fence of the lease, which
--- is the highest that was proposed, if the try still has the lock here, no other lock of the slot has
--- passed that fence, and nobody has learnt from this node since it has voted.
+-- Ratify: the second round of an acquire at one node of a quorum. Accepts the fence of the lease, which is the highest
+-- that was proposed, if the try still has the lock here, no other lock of the slot has passed that fence, and no other
+-- node has learnt from this node since its vote.
 --
 -- KEYS
 --   1  lock   string: the hash of the holder's token
@@ -15,7 +15,7 @@
 --   3  the fence of the lease
 --   4  how long to remember an end, in ms
 --   5  by how many ms the lease began before this node took part in it
---   6  the vote that it gave in the first round
+--   6  the name of the vote that this node gave in the first round
 --   7  the run of this server, or empty if no run of it forgets
 -- Reply
 --   {ratified, ARGV 2}
@@ -27,7 +27,7 @@
 -- Clock
 --   TIME of this node, where an idempotency key is remembered.
 -- Cluster
---   Never on one: key 5 is of no slot of theirs.
+--   Never on a cluster: key 5 has none of the slots of the other keys.
 -- Cost
 --   O(1), but for O(log n) in the number of memories of this name.
 

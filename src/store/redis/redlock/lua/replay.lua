@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Replay: answers a lease again under its idempotency key, at one node of a quorum. Who is answered it
--- keeps it from then on.
+-- Replay: answers a lease again under its idempotency key, at one node of a quorum. The attempt that asks keeps the
+-- lease from then on.
 --
 -- KEYS
 --   1  lock   string: the hash of the holder's token
@@ -13,9 +13,9 @@
 --   4  how long to remember an end, in ms
 -- Reply
 --   {replayed, ARGV 1, salt, lease ..}
---   {collected, ARGV 1, salt, lease ..}  the same, and it was answered to nobody before, but
---                                        perhaps to this very attempt
---   {superseded, ARGV 1}                 a newer request under the key keeps it
+--   {collected, ARGV 1, salt, lease ..}  the same, and the lease was answered to no caller before,
+--                                        except perhaps to this very attempt
+--   {superseded, ARGV 1}                 a newer request under the key keeps the lease
 --   {gone, ARGV 1}                       that lease does not live here under this key
 -- Replay
 --   Answers the same.
@@ -43,7 +43,7 @@ if redis.call('GET', lock) ~= lease or left < 0 or record[1] ~= lease or record[
 end
 local now = instants(redis.call('TIME'))
 redis.call('ZSCORE', ended, '')
--- It may have been delivered: from now on it is not given back.
+-- The lease may be delivered by this answer: from now on it is not released as undelivered.
 redis.call('HDEL', info, 'returnable')
 if not adopt(lease, token, now, now + left + tombstone) then
   return { 'superseded', token }
@@ -55,10 +55,10 @@ if record[4] then
   end
   redis.call('HSET', info, 'collector', token)
 else
-  -- What is left counts from the beginning of the lease, and not from when this node took part in it.
+  -- The time left counts from the beginning of the lease, and not from when this node took part in it.
   left = math.max(0, left - (tonumber(record[5]) or 0))
 end
--- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
+-- No caller has been told of this lease before, except possibly this very attempt, whose answer may have been lost.
 local first = record[4] or record[6] == token
 local reply = { first and 'collected' or 'replayed', token, record[3] or '' }
 return tell(reply, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

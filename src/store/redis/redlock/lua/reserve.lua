@@ -19,25 +19,25 @@
 --   7  the hash of the idempotency key, or empty
 --   8  the fingerprint of the request, or empty
 --   9  the salt of the token, or empty
---  10  for how many ms somebody waits who wants to be woken, or empty
---  11  for how many ms it lasts if it is not delivered, or empty
---  12  1 to take the lock if it is free, 0 only to ask; a larger number is the fence by which a majority has
---      granted it to this try already, and it is taken here, too
+--  10  for how many ms the gateway wants to be woken when the lock becomes free, or empty
+--  11  for how many ms the lease lasts if it is not delivered, or empty
+--  12  1 to take the lock if it is free, 0 only to ask; a larger number is the fence with which a majority has
+--      granted the lease to this try already, and the lock is taken here, too
 --  13  the run of this server, or empty if no run of it forgets
---  14  for how many ms it has no vote when it was found without its data
---  15  1 if others wait at the gateway, who want to be woken for as long as ARGV 10 also if it is reserved
---  16  by how many ms the lease began before: 0, if it is not granted yet
+--  14  for how many ms a node has no vote after it was found without its data
+--  15  1 if the gateway wants to be woken for as long as ARGV 10 even if the lock is reserved, for other waiters
+--  16  how many ms ago the lease began; 0 if it is not granted yet
 -- Reply
 --   {reserved, ARGV 2, the fence that is proposed, the vote}
---   {unlearnt, ARGV 2}                    it has no vote until it has learnt how far fences have come
---   {delayed, ARGV 2, ms}                 it has none for so long, because it was found without its data
---   {free, ARGV 2}                        it is free, and was not to be taken
---   {again, ARGV 2}                       the attempt has it already, by this try or an earlier one
+--   {unlearnt, ARGV 2}                    the node has no vote until it has learnt the largest fence
+--   {delayed, ARGV 2, ms}                 the node was found without its data, and has no vote for so long
+--   {free, ARGV 2}                        the lock is free, and the try did not ask to take it
+--   {again, ARGV 2}                       the attempt has the lock already, by this try or an earlier one
 --   {replay, ARGV 2, token}               the lease of this token lives under the idempotency key
---   {held, ARGV 2, token, lease ..}       somebody else has it
---   {foreign, ARGV 2, ms left, mark}      a client that is none of ours has it; -1: for ever
---   {mismatch | expired | superseded | withdrawn, ARGV 2}  the attempt is refused for good
---   {clock, ARGV 2, seconds}              the time is impossible
+--   {held, ARGV 2, token, lease ..}       another attempt has the lock
+--   {foreign, ARGV 2, ms left, mark}      a foreign client has the lock; -1: without an expiry
+--   {mismatch | expired | superseded | withdrawn, ARGV 2}  the attempt or the try is refused
+--   {clock, ARGV 2, seconds}              the time of this node is impossible
 --   {counter | exhausted, ARGV 2}         the fence counter is no number, or at its end
 --   {layout, ARGV 2, version}             the record is not of this layout
 -- Replay
@@ -45,7 +45,7 @@
 -- Clock
 --   TIME of this node, once. Lock and record expire at one instant.
 -- Cluster
---   Never on one: key 6 is of no slot of theirs.
+--   Never on a cluster: key 6 has none of the slots of the other keys.
 -- Cost
 --   O(log n) in the number of memories of this name.
 
@@ -61,7 +61,7 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import lease_reply
 -- import propose
 
--- What a record says for its fence until the second round has named it, which is ARGV 12 of a try. No fence is as small.
+-- The fence in a record until the second round has named one. ARGV 12 of a try has this value; no fence is as small.
 local UNRATIFIED = '1'
 
 local held = redis.call('GET', lock)
@@ -76,7 +76,7 @@ if not vote then
 end
 if vote.found and ARGV[14] ~= '0' then
   if now < vote.found then
-    -- The clock was set back: nobody knows for how long any more.
+    -- The clock was set back, so it is not known any more how long ago the node was found without its data.
     redis.call('HSET', node, 'found', now)
     vote.found = now
   end
@@ -91,7 +91,7 @@ end
 local left = held and redis.call('PTTL', lock)
 local ours = held and left >= 0 and record and record[2] == held and record
 if ours and held == token then
-  -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
+  -- A newer request under the same idempotency key may have been answered with the lease meanwhile, and keeps it.
   local superseded = key ~= '' and keeper_of(token) ~= token
   return { superseded and 'superseded' or 'again', nonce }
 end
@@ -114,7 +114,7 @@ if held then
   if not ours then
     return { 'foreign', nonce, left, redis.sha1hex(held) }
   end
-  -- What is left counts from the beginning of the lease, and not from when this node took part in it.
+  -- The time left counts from the beginning of the lease, and not from when this node took part in it.
   left = math.max(0, left - (tonumber(ours[5]) or 0))
   return tell({ 'held', nonce, held }, ours, 6, left, now)
 end
@@ -150,10 +150,10 @@ also('finger', ARGV[8])
 also('salt', ARGV[9])
 also('returnable', key ~= '' and '1' or '')
 also('provisional', provisional and '1' or '')
--- Whatever lasts longer was renewed.
+-- A lease that lasts longer than this was renewed.
 also('first', string.format('%.0f', expiry))
--- The counter comes first and the lock last: if a command fails half-way, nobody holds it. Here a number
--- becomes text by Lua, which needs to be told to write all digits.
+-- The counter comes first and the lock last: if a command fails half-way, the lock is free. Here Lua makes text of
+-- numbers, and writes all digits only with this format.
 redis.call('SET', counter, string.format('%.0f', fence))
 if record then
   redis.call('DEL', info)

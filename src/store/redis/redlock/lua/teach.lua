@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Teach: says to which fence this node of a quorum has come, for another that has lost its data. What it
--- was asked to propose before, it does not accept any more: the node that learns would not know of it.
+-- Teach: tells a node that has lost its data the largest fence of this node of a quorum. From then on this node does
+-- not accept a fence that it was asked to propose before: the node that learns would not know of it.
 --
 -- KEYS
 --   1  node  hash: what this node has learnt, and in which life
@@ -8,11 +8,11 @@
 --   1  the life of the node that learns
 --   2  the run of this server, or empty if no run of it forgets
 -- Reply
---   {taught, ARGV 1, fence}    the largest that it has accepted, or has learnt of
---   {unlearnt, ARGV 1, fence, life}  it has not learnt itself in this life; it had come so far when it last
---                              had. The life is empty if none has begun in this run
+--   {taught, ARGV 1, fence}    the largest fence that this node has accepted, or has learnt of
+--   {unlearnt, ARGV 1, fence, life}  this node has not learnt itself in this life; the largest fence that it knew
+--                              when it last had. The life is empty if none has begun in this run
 -- Replay
---   Says it again.
+--   Answers the largest fence again.
 -- Clock
 --   None.
 -- Cluster

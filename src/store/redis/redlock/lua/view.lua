@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- View: shows who has a lock at one node of a quorum.
+-- View: finds the holder of a lock at one node of a quorum.
 --
 -- KEYS
 --   1  lock  string: the hash of the holder's token
@@ -8,11 +8,11 @@
 --   none
 -- Reply
 --   {held, KEYS 1, token, lease ..}
---   {foreign, KEYS 1, ms left, mark}  no lease of ours; -1: for ever
+--   {foreign, KEYS 1, ms left, mark}  a foreign value; -1: without an expiry
 --   {free, KEYS 1}
 --   {layout, KEYS 1, version}         the record is not of this layout
 -- Replay
---   Looks again.
+--   Reads the holder again.
 -- Clock
 --   TIME of this node, once.
 -- Cluster
@@ -38,6 +38,6 @@ end
 if not record or record[2] ~= held or left < 0 then
   return { 'foreign', lock, left, redis.sha1hex(held) }
 end
--- What is left counts from the beginning of the lease, and not from when this node took part in it.
+-- The time left counts from the beginning of the lease, and not from when this node took part in it.
 left = math.max(0, left - (tonumber(record[3]) or 0))
 return tell({ 'held', lock, held }, record, 4, left, instants(redis.call('TIME')))

@@ -9,15 +9,15 @@
 --   4  wanted  string: there if a gateway wants to be woken
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt
---   2  the nonce of the try that is meant, or empty for the whole attempt
+--   2  the nonce of the try to withdraw, or empty for the whole attempt
 --   3  how long to remember an end, in ms
 --   4  1 if the lease may have been delivered, so that its idempotency key is used, else 0
---   5  who knows as its keeper that it was answered to nobody, or nothing
+--   5  the keeper that knows that the lease was answered to no caller, or nothing
 -- Reply
---   {given_back, ARGV 1}
+--   {given_back, ARGV 1}       its undelivered lease is released
 --   {kept, ARGV 1}             its lease was adopted, or answered again under its idempotency key, or is
 --                              of a later try and was renewed since
---   {nothing, ARGV 1}          it holds nothing here, and never will
+--   {nothing, ARGV 1}          the try, or the attempt, holds nothing here, and never will
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
 --   The try, or the attempt, is refused for as long as its end is remembered.
@@ -31,10 +31,10 @@
 local lock, info, ended, wanted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, nonce = ARGV[1], ARGV[2]
 
--- By how many ms an instant may seem to be another when it is told by what is left until then.
+-- By how many ms an instant may seem to differ when it is computed from the time left until then.
 local JITTER = 2
 
--- What a record says for its fence until the second round has named it, as in `reserve`.
+-- The fence in a record until the second round has named one, as in `reserve`.
 local UNRATIFIED = '1'
 
 -- import time
@@ -60,12 +60,12 @@ local key = ours[4]
 if keeper_of(token) ~= (ARGV[5] or token) or (not ARGV[5] and key and not ours[5]) then
   return { 'kept', token }
 end
--- Nobody renews a try that was not granted. So a later one was, and counts this node among those that
--- keep its lease.
+-- A try that was not granted is never renewed. So a later try was granted, and counts this node among those that keep
+-- its lease.
 if nonce ~= '' and ours[6] and now + redis.call('PTTL', lock) > ours[6] + JITTER then
   return { 'kept', token }
 end
--- The lock goes last: stopped half-way, it is still held and can be withdrawn again.
+-- The lock goes last: if a command fails half-way, the lock is still held and can be withdrawn again.
 if key and ARGV[4] == '1' then
   remember(ended, now, forget, ended_now, forget, 'k:' .. key)
 else
@@ -75,12 +75,12 @@ else
   end
 end
 if ours[8] then
-  -- Its holder was asked to release it, and this comes in time.
+  -- The holder was asked to release the lease, and this withdrawal comes in time.
   redis.call('ZREM', ended, 'q:' .. token)
 end
 redis.call('DEL', lock, info)
--- Whoever was refused because of a try that came to nothing tries again by itself, after a pause that is
--- to keep them apart: woken, all would come together again.
+-- A gateway that was refused because of a failed try tries again after a pause that keeps gateways apart. Woken by one
+-- message, all of them would come together again.
 if nonce == '' or ours[7] ~= UNRATIFIED then
   wake()
 end

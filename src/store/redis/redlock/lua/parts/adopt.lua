@@ -1,8 +1,8 @@
--- Has a lease kept by somebody else from now on. The script that imports it names the keys `info` and
--- `ended`.
+-- Changes the keeper of a lease. The script that imports this part names the keys `info` and `ended`.
 
--- Makes somebody the keeper of a living lease. Not one that was its keeper before: that is a late copy
--- of a command, and whoever came after it goes on. Its first write is that of `remember`.
+-- Makes `keeper` the keeper of a living lease, and returns whether that succeeded. A keeper that the lease had before
+-- is refused: its command is a late copy, and the keeper that adopted the lease later keeps it. The first write of this
+-- function is that of `remember`.
 local function adopt(token, keeper, now, forget)
   local before = keeper_of(token)
   if before == keeper then

@@ -1,17 +1,17 @@
--- Tells a lease in a reply.
+-- Appends a lease to a reply.
 
--- The fields of a record that a lease is told from, in the order in which `tell` takes them.
+-- The fields of a record that describe a lease in a reply, in the order in which `tell` takes them.
 local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'asked' }
 
--- Until when a lease may last whose holder was asked so to release it, if it was: the gateway that has asked breaks it
--- in time, unless it has died.
+-- The latest end of a lease for which this release request is stored; no limit if there is none. The gateway that has
+-- requested the release breaks the lease in time, unless that gateway has died.
 local function last_instant(asked)
   return asked and request_ends(asked) + 1000 or math.huge
 end
 
--- Appends a lease to a reply: fence, ttl, what is left, how long held, what is left until the hold
--- limit (-1: none), owner, metadata, in how many ms it must be released and who asks for that (or empty). `first` is
--- where the fields of TOLD begin.
+-- Appends a lease to a reply: fence, ttl, time left, time held, time left until the hold limit (-1: none), owner,
+-- metadata, in how many ms the lease must be released and who requested that (or empty). `first` is the index at which
+-- the fields of TOLD begin.
 local function tell(reply, fields, first, left, now)
   local n, hold = #reply, tonumber(fields[first + 3])
   reply[n + 1] = tonumber(fields[first])

@@ -1,9 +1,9 @@
--- Remembers the end of a lease or of an attempt, in the set that is called `ended`.
+-- Remembers the end of a lease or of an attempt, in the sorted set named `ended`.
 
--- How many outdated memories one script clears away: bounded, and more than one script adds. So those
--- that count are all that pile up, and each counts for a minute: of leases that have ended there are
--- as many as ended in the last minute, one or two memories each. Only of a lease whose acquire had to
--- be sent again, or whose holder was asked to release it, the memory counts for a minute from the end that it had then.
+-- How many outdated memories one script removes: bounded, and more than one script adds. So only memories that still
+-- count pile up. Each counts for a minute, so there are as many as leases ended in the last minute, with one or two
+-- memories each. Only if an acquire had to be sent again, or if a release was requested of the holder, the memory
+-- counts for a minute from the end that the lease had then.
 local SWEEP = 16
 
 -- Whether a member of the memories still counts.
@@ -12,15 +12,15 @@ local function remembers(ended, member, now)
   return score and tonumber(score) > now
 end
 
--- Whether the time is over until which the holder of a lease was asked to release it. That is remembered from then on,
--- for so many ms.
+-- Whether the time is over in which the holder had to release the lease on request. This is remembered for `tombstone`
+-- ms after that time.
 local function is_overdue(ended, token, now, tombstone)
   local score = redis.call('ZSCORE', ended, 'q:' .. token)
   return score and tonumber(score) > now and score - tombstone <= now
 end
 
--- Remembers members until the instants before them. Its first write is a ZREM, which Redis does not
--- refuse when it is out of memory; what follows a write is not refused any more.
+-- Remembers members until the instants before them. The first write is a ZREM, which Redis does not refuse when it is
+-- out of memory; Redis does not refuse the commands after a first write.
 local function remember(ended, now, ...)
   local outdated = redis.call('ZRANGE', ended, '-inf', now, 'BYSCORE', 'LIMIT', 0, SWEEP)
   redis.call('ZREM', ended, '', unpack(outdated))

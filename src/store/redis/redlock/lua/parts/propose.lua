@@ -1,9 +1,9 @@
--- Proposes a fence, by what this node has and its clock alone: what a gateway has seen is no part of it,
--- because a node that lost its data must be lifted by what it knows itself.
+-- Proposes a fence by the data and the clock of this node alone. A fence that a gateway has seen plays no part, because
+-- a node that lost its data must get past older fences by what it knows itself.
 
--- The fence that this node proposes; nothing, and why, if there is none.
+-- The fence that this node proposes; `nil` and the reason if the node cannot propose one.
 local function propose(last, top, us)
-  -- 2025-01-01 and 2200-01-01: outside, no fence may be made from the time.
+  -- 2025-01-01 and 2200-01-01: with a clock outside, no fence may be made from the time.
   if us < 1735689600000000 or us >= 7258118400000000 then
     return nil, 'clock'
   end

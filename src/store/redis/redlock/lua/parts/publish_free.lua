@@ -1,8 +1,8 @@
--- Wakes those who wait for a lock that has become free at this node. The script that imports it names
--- the keys `lock` and `wanted`.
+-- Wakes gateways that wait for a lock which has become free at this node. The script that imports this part names the
+-- keys `lock` and `wanted`.
 
--- One message to all gateways, if any of them has been refused here lately. That it cannot be sent is no
--- reason to fail: whoever waits asks again.
+-- Sends one message to all gateways, if this node has refused the lock to any of them lately. If the message cannot be
+-- sent, the script does not fail, because gateways with waiters ask again.
 local function wake()
   if redis.call('DEL', wanted) == 1 then
     redis.pcall('PUBLISH', 'lg:gw:all', 'free ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))

@@ -1,16 +1,15 @@
--- Makes a grant last its full TTL. The script that imports it imports `lease_reply` and `memory` before, and names the
--- keys `lock`, `info` and `ended`, and `tombstone`: how long an end is remembered, in ms.
+-- Makes a grant last its full TTL. The script that imports this part imports `lease_reply` and `memory` before, and
+-- names the keys `lock`, `info` and `ended`, and `tombstone`: how long an end is remembered, in ms.
 
--- Makes the living lease last its full TTL from now, and answers what is left of it; nothing if it has
--- ended. A grant that was provisional becomes a delivered one: it counts from now, and its
--- idempotency key is used.
+-- Makes the living lease last its full TTL from now, and returns the time left; `nil` if the lease has ended. A
+-- provisional grant becomes a delivered one: its time counts from now, and its idempotency key is used.
 local function settle(now)
   local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'asked')
   redis.call('ZSCORE', ended, '')
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
   local expiry = math.min(now + fields[1], hold, last_instant(fields[6]))
   if expiry <= now then
-    -- Its limit is this very millisecond, and Redis keeps the key until the next.
+    -- The limit ends in this very millisecond, and Redis keeps the key until the next.
     redis.call('DEL', lock, info)
     return nil
   end

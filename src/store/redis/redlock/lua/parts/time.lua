@@ -1,6 +1,6 @@
 -- Reads the time of this Redis.
 
--- The milliseconds and the microseconds of a TIME.
+-- The milliseconds and the microseconds of a reply to TIME.
 local function instants(time)
   local us = time[1] * 1000000 + time[2]
   return math.floor(us / 1000), us
