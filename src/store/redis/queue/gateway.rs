@@ -232,7 +232,7 @@ impl RedisGateway {
         announced.insert(slot, Instant::now());
     }
 
-    /// Looks after a lock when its lease ends, if somebody waits for it here.
+    /// Sets a timer for the end of a lease, if its lock has a waiter here.
     pub(crate) fn watch_expiry(&self, name: &LockName, left: Duration) {
         if self.parking.has_waiters(name) {
             self.timers.set(name, left);

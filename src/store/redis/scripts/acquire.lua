@@ -89,7 +89,7 @@ local function take(us)
   return 'granted ' .. id .. ' 0:16:' .. fence
 end
 
--- What most attempts find is nothing, and then no key can be of another type either.
+-- Most attempts find no key, and a key that does not exist cannot have another type.
 if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then
   return take(clock())
 end
@@ -131,7 +131,7 @@ local function stand(us, queued, count, ahead)
   return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. field(waited) .. contention(count, held, us, '0')
 end
 
--- What most of those who wait find is a lock that somebody else holds, and nothing of their own.
+-- Most waiters find a lock that another attempt holds exclusively, and no record of their own.
 if held and waits and not (became or used) and lease_id(held) ~= id and not is_shared(held) then
   local count = redis.call('RPUSH', wait, id)
   if count <= tonumber(ARGV[8]) then
@@ -263,7 +263,7 @@ if letter == 'r' or (whose and owner_kind_is(whose, 'l')) then
   return refuse('expired')
 end
 
--- Whether it may hold the lock, if nobody stands before it.
+-- Whether the attempt may hold the lock, if no waiter is before the attempt.
 local fits = not held or (share and not alone and share.count() < tonumber(place_limit(place)))
 if not alone then
   take_shared = function(taken, now)
@@ -341,7 +341,7 @@ local ahead = at
 if at then
   count = redis.call('LLEN', wait)
 else
-  -- In the order of asking, whichever gateway was asked.
+  -- Waiters are queued in the order of their requests, at whichever gateway.
   count = redis.call('RPUSH', wait, id)
   local longest = tonumber(ARGV[8])
   if count > longest then

@@ -45,11 +45,11 @@ end
 if not (held and (share or is_lease(held))) or lease_id(held) ~= id then
   return (whole and 'lost ' or 'moving ') .. id .. ' '
 end
--- A newer request under the same idempotency key may have been answered it meanwhile, and keeps it.
+-- A newer request under the same idempotency key may have been answered the lease meanwhile, and keeps it.
 if kept_by(held) ~= id_token(id) then
   return 'superseded ' .. id .. ' '
 end
--- The attempt has left if its place was kept: then this is a copy from before.
+-- A kept position means that the attempt has left, and that this command is a late copy.
 held = not lease_state_is(held, 'k') and settle_lease(held, us, share, not whole)
 if not held then
   return 'lost ' .. id .. ' '

@@ -85,7 +85,7 @@ local keyed = lease_keyed_is(lease, '1')
 local adopted = kept_by(lease) ~= (ARGV[5] or id_token(id))
 -- If the keeper knows that it answered the lease to no caller, no earlier caller was answered either.
 local again = not ARGV[5] and keyed and lease_answered_is(lease, '1')
--- The message of the grant may be late, and its attempt have been answered otherwise.
+-- The message of the grant may be late, and the attempt may have received the grant from the store.
 local heard = ARGV[3] == '1' and lease_state_is(lease, 'h')
 if adopted or heard or again then
   return 'kept ' .. id .. ' 0:'

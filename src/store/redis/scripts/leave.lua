@@ -124,7 +124,7 @@ else
   end
 end
 if share then
-  -- It may have been the head, and kept those behind it from sharing the lock.
+  -- The attempt may have been the head, and have kept the waiters behind it from sharing the lock.
   admit(us, share, share.count())
   held, count = redis.call('GET', lock), redis.call('LLEN', wait)
 end

@@ -33,7 +33,7 @@
 
 local lock, id = KEYS[1], ARGV[1]
 local name = string.sub(lock, 1, -5)
--- The head, and the idempotency key if it has one.
+-- The fixed fields of the lease, and the idempotency key if the lease has one.
 local held = redis.call('GETRANGE', lock, lease_range('id', 'key'))
 local ours = lease_id(held) == id
 if ours and ARGV[3] then

@@ -64,7 +64,7 @@ if left <= 0 then
 -- import ended
   local forced = ended_by_force(id, us or clock())
   if mine then
-    -- Its limit is this very millisecond, and Redis keeps the key until the next.
+    -- The limit of the lease is in this millisecond, and Redis keeps the key until the next.
     if share then
       held = share.remove(id, held, us) > 0
     else

@@ -27,7 +27,6 @@ local function is_alive(gateway, granted)
 end
 
 -- Whether a ticket has a live waiter: the ticket is queued, its wait is not over, and its gateway is alive.
--- Whether somebody still stands there, or may come back to it.
 local function lives(body, us, granted)
   return is_queued(body) and ticket_ends(body) > us
     and is_alive(ticket_gateway(body), granted)

@@ -9,7 +9,7 @@ local function time_left(held, since, us, ttl)
   return asked and math.min(left, math.floor((asked + BACKSTOP - us) / 1000)) or left
 end
 
--- A lease as it lasts: Redis may have put it on a server whose clock is behind the one that it was made by, and
+-- A lease with its real end: the lease may be on a server whose clock is behind the clock that set its end, and
 -- that server ends the lease when its remaining TTL is over. Answers the lease with its end by this server's clock.
 local function until_its_end(held, us)
   local left = redis.call('PTTL', lock)

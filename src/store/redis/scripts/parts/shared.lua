@@ -99,7 +99,7 @@ local function sharing()
     return count
   end
 
-  -- Ends a lease that lives, with those whose time is over, and answers how many are left. While a slot is moved a key
+  -- Ends a living lease, removes expired leases, and answers how many are left. While a slot is moved a key
   -- that was deleted may no longer be read, so the last lease is deleted together with the keys.
   function share.remove(id, lease, us)
     local others = share.prune(us) - 1
@@ -143,7 +143,7 @@ local function sharing()
   function share.keep(lease, us, slot)
     local id = lease_id(lease)
     -- ZADD comes first because no command has read this key yet: a key of another type ends the script here. And by
-    -- an id without a lease `prune` finds that a slot was taken for none.
+    -- an id without a lease, `prune` notices a slot that was taken without a lease.
     redis.call('ZADD', ids, lease_ends(lease), id)
     if slot then
       redis.call('SETBIT', slots, slot, '1')
