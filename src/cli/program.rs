@@ -27,7 +27,7 @@ use super::{
 /// Distributed locks over plain HTTP and JSON.
 #[derive(Parser)]
 ///
-/// Without a command it serves, with the options below.
+/// Without a command, the program serves, with the options below.
 #[command(
     name = "latchgate",
     version = crate::release::DESCRIPTION,
@@ -54,7 +54,7 @@ pub(super) enum Command {
     Break(BreakArgs),
     Events(EventsArgs),
     Backup(BackupArgs),
-    /// Make an API key, give it another secret, or list who may do what
+    /// Make an API key, replace its secret, or list the keys and their permissions
     #[command(subcommand)]
     Key(KeyCommand),
     /// Print or check the configuration of a gateway

@@ -18,8 +18,8 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// How long one request of the chain waits at the gateway: shorter than the time-outs of common proxies and load
 /// balancers, the shortest of which is 29 seconds.
 const LINK: Duration = Duration::from_secs(20);
-/// The same for a group of locks, which keeps its position only during one request: the longest wait that a gateway
-/// allows by default.
+/// How long one request waits for a group of locks, which keeps its position only during one request: the longest wait
+/// that a gateway allows by default.
 const GROUP_LINK: Duration = Duration::from_secs(55);
 /// The shortest wait that a request can ask of a gateway.
 const LEAST_WAIT: Duration = Duration::from_millis(1);

@@ -282,7 +282,7 @@ impl RenewTask {
                 }
                 Ok(Err(failure)) => match failure.error {
                     ClientError::Lost(problem) => LeaseState::Lost(Loss::Ended(problem)),
-                    // The key may not ask for this TTL any more. The lease is renewed with its own TTL instead.
+                    // The API key may not request this TTL any more. The lease is renewed with its own TTL instead.
                     ClientError::Refused(_) if self.asked.is_some() => {
                         self.asked = None;
                         continue;
@@ -471,7 +471,7 @@ pub enum WithLockError {
 impl Client {
     /// Runs some work under a lock: acquires the lock, keeps the lease renewed during the work, and releases it.
     ///
-    /// If the lease is lost, the future of the work is dropped at its next `await`. If the loss is a lack of
+    /// If the lease is lost, the future of the work is dropped where it awaits. If the loss is a lack of
     /// answers, that happens before the lock can be granted to another caller. Requests that the work has sent may
     /// still be on their way: send the fencing token with them, and let the resource refuse a smaller token than it
     /// has seen. Work that never awaits (`spawn_blocking`, a long computation) is not stopped.

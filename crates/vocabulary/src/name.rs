@@ -32,7 +32,7 @@ impl LockName {
     /// The maximum length of a lock name or a prefix, in bytes.
     pub const MAX_LEN: usize = 200;
 
-    /// Checks a text and takes it as a name.
+    /// Makes a lock name of a text, or says why it is none.
     pub fn new(text: &str) -> Result<Self, NameError> {
         match text {
             "" => return Err(NameError::Empty),
@@ -86,7 +86,7 @@ pub struct NamePrefix(String);
 // === impl NamePrefix ===
 
 impl NamePrefix {
-    /// Checks a text and takes it as a prefix.
+    /// Makes a prefix of a text, or says why it is none.
     pub fn new(text: &str) -> Result<Self, NameError> {
         check(text)?;
         Ok(Self(text.to_owned()))

@@ -126,7 +126,7 @@ mod tests {
         let path = directory.path().join("keys.toml");
         append(&path, &table("one")).unwrap();
         assert_eq!(mode(&path), 0o600);
-        // The text of the file keeps what an editor has left at its end.
+        // An editor may leave any end, here a file without a newline.
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("# Keys.\n{}", text.trim_end())).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();

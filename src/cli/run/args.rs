@@ -104,7 +104,7 @@ pub(super) enum OnLost {
 /// What happens to the command when a release of the lock is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum OnRequest {
-    /// Its process group gets a TERM, and the lease is renewed while it ends; the exit code is that of the command.
+    /// The command gets a TERM, and the lease is renewed while it ends; the exit code is that of the command.
     #[default]
     Term,
     /// The command keeps running until it ends or the lease is broken.

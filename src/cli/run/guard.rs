@@ -44,7 +44,7 @@ impl Guard {
             .arg0(GUARD)
             .arg(group.as_raw_pid().to_string())
             .stdin(Stdio::piped())
-            // Not those of the command: a program that reads the output of the command must not wait for the guard
+            // Not the output of the command: a program that reads the output of the command must not wait for the guard
             // to close it.
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -130,7 +130,8 @@ pub(in crate::cli) fn is_guard() -> bool {
     env::args_os().next().is_some_and(|name| name == GUARD)
 }
 
-/// Guards until it is killed or has killed. Each line on standard input is a new deadline, in milliseconds since boot.
+/// Runs the guard until it is killed or has killed the process group. Each line on standard input is a new deadline,
+/// in milliseconds since boot.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
     let group = env::args().nth(1).and_then(|group| group.parse().ok());

@@ -207,7 +207,7 @@ async fn listen(
     })
 }
 
-/// Opens the certificates of the gateway, and keeps them as the files are. `None` without TLS.
+/// Reads the certificates of the gateway, and starts a task that reads changed files again. `None` without TLS.
 fn certificates(
     config: &HttpTlsConfig,
     clock: &Arc<dyn Clock>,
@@ -226,7 +226,7 @@ fn certificates(
     Ok(Some(certificates))
 }
 
-/// Opens the keys file, and keeps the gate for callers as the file is.
+/// Reads the keys file into a gate that admits callers, and starts a task that reads the changed file again.
 fn gate(
     config: &AuthConfig,
     clock: &Arc<dyn Clock>,

@@ -75,7 +75,7 @@ impl Serving {
             self.announce(signal, deadline.saturating_duration_since(Instant::now()));
             self.end_by(deadline, grace).await
         };
-        // Both at the same time, so that a manager that does not read uses up no part of the grace period.
+        // Notifies during the stop, so that a manager that does not read uses up no part of the grace period.
         let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
         let outcome = tokio::select! {
             outcome = end => outcome,

@@ -51,7 +51,7 @@ impl Signals {
         Ok(Self(wanted.map(stream).collect::<io::Result<_>>()?))
     }
 
-    /// The next signal.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -65,12 +65,12 @@ impl Signals {
         Poll::Pending
     }
 
-    /// The next signal that ends a command. Others are dropped.
+    /// Waits for the next signal that ends a command. Other signals are dropped.
     pub(crate) async fn ending(&mut self) -> Signal {
         self.one_of(&ENDING).await
     }
 
-    /// The next of these signals. Others are dropped.
+    /// Waits for the next of these signals. Other signals are dropped.
     pub(crate) async fn one_of(&mut self, signals: &[Signal]) -> Signal {
         loop {
             let signal = self.next().await;

@@ -20,18 +20,18 @@ const LAST_COPY: Duration = Duration::from_secs(1);
 /// The retry state of one call: its deadline, its limits and the copies that have failed.
 pub(crate) struct Retry {
     deadline: Instant,
-    /// How long the answer to one copy may take.
+    /// How long the answer to one copy of the request may take.
     request_timeout: Duration,
     /// The maximum number of copies; `None`: as many as the deadline allows.
     most: Option<u32>,
-    /// Whether the answer to the last copy may come after the deadline.
+    /// Whether the answer to the last copy of the request may come after the deadline.
     may_end_late: bool,
     /// How many addresses are tried before a pause.
     addresses: u32,
     failed: u32,
-    /// Whether the last copy has been sent, because the pause that the gateway asks for would outlast the deadline.
+    /// Whether the gateway requested a pause beyond the deadline, so that the next copy of the request is the last.
     was_put_off: bool,
-    /// Whether one of the copies may have been carried out although its answer was lost.
+    /// Whether a copy of the request may have been carried out although its answer was lost.
     pub(crate) in_doubt: bool,
     /// Whether no further copy is sent after a copy that may have been carried out.
     pub(crate) ends_in_doubt: bool,
@@ -69,23 +69,23 @@ impl Retry {
         self.may_end_late = true;
     }
 
-    /// How long the answer to the next copy may take.
+    /// How long the answer to the next copy of the request may take.
     pub(crate) fn time_out(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.request_timeout.min(left)
     }
 
-    /// Begins to count failures again after an answer. `in_doubt`: an earlier copy may still have been carried out.
+    /// Resets the count of failures after an answer. `in_doubt`: an earlier copy may still have been carried out.
     pub(crate) fn answered(&mut self, in_doubt: bool) {
         self.failed = 0;
         self.in_doubt = in_doubt;
     }
 
-    /// Pauses before the next copy, or says why there is none.
+    /// Pauses before the next copy of the request, or returns the error of the call if no further copy may be sent.
     pub(crate) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
-        // A lasting failure is repeated at other addresses only.
+        // After a lasting failure, further copies are sent to other addresses only.
         let used_up = self.most.is_some_and(|most| {
             self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
         });
@@ -172,7 +172,7 @@ fn longest(copy: u32) -> Duration {
 /// The failure of one copy of a request that may be repeated.
 pub(crate) struct RetryableFailure {
     pub(crate) error: ClientError,
-    /// Whether this copy may have been carried out.
+    /// Whether this copy of the request may have been carried out.
     pub(crate) in_doubt: bool,
     /// The pause before the next copy that the gateway requested, if any.
     pub(crate) requested_pause: Option<Duration>,

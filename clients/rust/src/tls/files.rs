@@ -54,7 +54,7 @@ const MAX_LEN: u64 = 1024 * 1024;
 // === impl PemFile ===
 
 impl PemFile {
-    /// Makes a PEM file of its path and of the name of its setting.
+    /// A PEM file at this path, named by this setting. Nothing is read yet.
     pub fn new(named_by: impl Into<Cow<'static, str>>, path: impl Into<PathBuf>) -> Self {
         Self {
             named_by: named_by.into(),
