@@ -1,7 +1,7 @@
-//! Tells the program from which commit it is built, and packs the dashboard into it.
+//! Build script: sets the commit of the build, and packs the dashboard into the program.
 //!
-//! `LATCHGATE_COMMIT` says so, as the image's build does. Without it a release build asks git. Any
-//! other build does not: every commit would compile everything anew, and a program in development
+//! The commit comes from `LATCHGATE_COMMIT`, which the build of the image sets. Without it, a release build asks
+//! git. Other builds do not: every commit would compile the program again, and during development the program
 //! differs from its commit anyway.
 
 #![expect(
@@ -14,7 +14,7 @@ mod dashboard;
 
 use std::{env, path::Path, process::Command};
 
-/// How much of a commit is told.
+/// How many digits of the commit are shown.
 const DIGITS: usize = 12;
 
 fn main() {
@@ -28,8 +28,8 @@ fn main() {
         .and_then(short)
         .or_else(|| is_release().then(of_git).flatten());
     let commit = commit.as_deref().unwrap_or("unknown");
-    // Not with the prefix of our variables: Cargo sets it for tests as well, whose gateways would
-    // refuse it.
+    // The variable does not have the prefix `LATCHGATE_`: Cargo also sets it for tests, whose gateways would refuse
+    // an unknown setting.
     println!("cargo:rustc-env=BUILT_FROM_COMMIT={commit}");
 }
 
@@ -37,24 +37,25 @@ fn is_release() -> bool {
     env::var("PROFILE").is_ok_and(|profile| profile == "release")
 }
 
-/// The first digits of what is a commit.
+/// The first digits of the commit, if the text is one.
 fn short(text: &str) -> Option<String> {
     let text = text.trim();
     let is_commit = text.len() >= DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_commit.then(|| text[..DIGITS].to_ascii_lowercase())
 }
 
-/// What git says of this directory, if the sources are its own and not part of somebody else's.
+/// The commit of the git repository, if this directory is its root. The sources may be inside another project's
+/// repository.
 fn of_git() -> Option<String> {
     let root = git(&["rev-parse", "--show-toplevel"])?;
     let here = env::current_dir().ok()?;
     if Path::new(&root).canonicalize().ok()? != here.canonicalize().ok()? {
         return None;
     }
-    // What a commit changes: HEAD itself, and the list of where it has been.
+    // The files that change with every commit: HEAD, and the log of its values.
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file])
-            // A file that is not there would count as changed with every build.
+            // Cargo considers a missing file as changed in every build.
             && Path::new(&path).exists()
         {
             println!("cargo:rerun-if-changed={path}");

@@ -1,5 +1,5 @@
-//! Packs the files of the dashboard into the program, each with its type, its mark and a smaller copy; the
-//! modules as one script, and the style sheets as one.
+//! Packs the files of the dashboard into the program, each with its media type, a mark of its version and a
+//! compressed copy. All modules become one script, and all style sheets one sheet.
 
 mod modules;
 mod sheets;
@@ -21,9 +21,9 @@ use self::{
     sheets::{INDEX, SHEET},
 };
 
-/// Where the files are.
+/// The directory of the dashboard's files.
 const DIRECTORY: &str = "dashboard";
-/// What is served, by the end of its name. Nothing is served without a type.
+/// The media type by file extension. A file with another extension fails the build.
 const TYPES: &[(&str, &str)] = &[
     ("css", "text/css; charset=utf-8"),
     ("html", "text/html; charset=utf-8"),
@@ -32,7 +32,7 @@ const TYPES: &[(&str, &str)] = &[
     ("json", "application/json"),
     ("png", "image/png"),
     ("svg", "image/svg+xml"),
-    // Licences of what others have written.
+    // Licences of libraries.
     ("txt", "text/plain; charset=utf-8"),
     ("woff2", "font/woff2"),
 ];
@@ -57,7 +57,7 @@ pub(super) fn pack() {
         paths.push((*path).to_owned());
     }
     paths.sort();
-    // The page was there before.
+    // The page is in the directory and is also generated.
     paths.dedup();
     let mut list = String::from("&[\n");
     for (number, path) in paths.iter().enumerate() {
@@ -93,7 +93,7 @@ fn entry(path: &str, file: &Path, bytes: &[u8], smaller: Option<&Path>) -> Strin
     )
 }
 
-/// The files below a directory that are served, by their paths below `top`.
+/// Collects the paths of the files below a directory that are served, relative to `top`.
 fn collect(top: &Path, directory: &Path, paths: &mut Vec<String>) {
     let entries = fs::read_dir(directory)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
@@ -103,7 +103,7 @@ fn collect(top: &Path, directory: &Path, paths: &mut Vec<String>) {
             .file_name()
             .is_none_or(|name| name.to_string_lossy().starts_with('.'));
         if is_hidden || path.extension() == Some(OsStr::new("md")) {
-            // Of the editor, or for those who change the page.
+            // Editor files, and documents for developers of the dashboard.
             continue;
         }
         if path.is_dir() {
@@ -131,15 +131,15 @@ fn media(path: &str) -> &'static str {
     )
 }
 
-/// 64 bits of its hash tell two versions of a file apart.
+/// 64 bits of the hash of a file, which distinguish its versions.
 fn mark(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-/// The same, if it is worth it: an image is compressed already. Without a time, so that the same files
-/// make the same program.
+/// A compressed copy, if it is smaller than the file: images are compressed already. Without a time stamp, so that
+/// the same files always give the same program.
 fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut writer = GzBuilder::new()
         .mtime(0)

@@ -1,29 +1,30 @@
-//! Joins the modules of the page into one script: for each request of its own a browser takes longer than for
-//! all that is in it.
+//! Joins the modules of the dashboard into one script, because a browser spends more time on a request of its own
+//! than on the content of a module.
 //!
-//! What a module says stays as it is, but for its imports and exports, which are lines of their own. Each becomes a
-//! function that is called once, and gives what it exports. Libraries stay where they are.
+//! The text of a module stays unchanged, except for its imports and exports, which must be on lines of their own.
+//! Each module becomes a function that is called once and returns its exports. Libraries are not joined.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-/// The module that begins it all, and the script that takes its place.
+/// The first module, and the name of the joined script.
 pub(super) const SCRIPT: &str = "app.js";
-/// Where the libraries are.
+/// The directory of the libraries.
 const LIBRARIES: &str = "vendor/";
-/// What is not the page's own: the client, which other pages use as well. Its path begins at the top of the repository.
+/// The directory of the JavaScript client, which other pages use too. Its paths begin at the root of the
+/// repository.
 pub(super) const CLIENT: &str = "clients/js/src/";
 
-/// The script that is being written.
+/// The script while it is being joined.
 struct Joined<'a> {
     directory: &'a Path,
-    /// The libraries that are imported, by their paths.
+    /// The numbers of the imported libraries, by path.
     libraries: BTreeMap<String, usize>,
-    /// The modules that are in it, by their paths; `None` while one is being read.
+    /// The numbers of the joined modules, by path; `None` while a module is being read.
     modules: BTreeMap<String, Option<usize>>,
     bodies: String,
 }
 
-/// The script, and the paths of the modules in it.
+/// The joined script, and the paths of its modules.
 pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
     let mut joined = Joined {
         directory,
@@ -40,7 +41,7 @@ pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
         );
     }
     script.push_str(&joined.bodies);
-    // For whoever looks into the page while it runs.
+    // Lets a developer inspect the modules in the running page.
     line(&mut script, "export const modules = {");
     for (path, number) in &joined.modules {
         let number = number.expect("every module was read to its end");
@@ -53,7 +54,7 @@ pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
 // === impl Joined ===
 
 impl Joined<'_> {
-    /// Writes a module behind those that it imports. Answers what stands for it.
+    /// Appends a module after the modules that it imports. Returns the expression for its exports.
     fn module(&mut self, path: &str) -> String {
         match self.modules.get(path) {
             Some(Some(number)) => return format!("module{number}"),
@@ -98,7 +99,7 @@ impl Joined<'_> {
         format!("module{number}")
     }
 
-    /// What stands for a module or a library that another module imports.
+    /// The expression for a module or a library that another module imports.
     fn source(&mut self, importer: &str, from: &str) -> String {
         let path = resolved(importer, from);
         if !path.starts_with(LIBRARIES) {
@@ -110,7 +111,7 @@ impl Joined<'_> {
     }
 }
 
-/// `{ a, b as c } from "./x.js";` apart, whatever its quotes.
+/// Splits `{ a, b as c } from "./x.js";` into names and path, with either kind of quotes.
 fn names_and_path<'a>(module: &str, statement: &'a str) -> (&'a str, &'a str) {
     let parts = statement.split_once(" from ");
     let parts = parts.and_then(|(names, from)| {
@@ -120,7 +121,7 @@ fn names_and_path<'a>(module: &str, statement: &'a str) -> (&'a str, &'a str) {
     parts.unwrap_or_else(|| panic!("{module} imports in a way that is not understood: {statement}"))
 }
 
-/// How names are bound that were imported: one without braces is that of the default.
+/// The pattern that binds imported names. A name without braces is the default export.
 fn bound(names: &str) -> String {
     match names.strip_prefix('{') {
         Some(_) => names.replace(" as ", ": "),
@@ -128,16 +129,16 @@ fn bound(names: &str) -> String {
     }
 }
 
-/// The name that is declared where something is exported.
+/// The name that an exported declaration declares.
 fn declared<'a>(module: &str, exported: &'a str) -> &'a str {
     let kinds = ["async function ", "function ", "class ", "const "];
     let rest = kinds.iter().find_map(|kind| exported.strip_prefix(kind));
     let name = rest.and_then(|rest| rest.split([' ', '(', '{']).next());
-    // `let` would have to be seen to change from elsewhere.
+    // `let` is not accepted: importers would have to see later changes of its value.
     name.unwrap_or_else(|| panic!("{module} exports in a way that is not understood: {exported}"))
 }
 
-/// A path that is relative to a module.
+/// Resolves a path relative to the module that imports it.
 fn resolved(importer: &str, to: &str) -> String {
     let mut parts: Vec<_> = importer.split('/').collect();
     parts.pop();

@@ -1,16 +1,16 @@
-//! Joins the style sheets that the page names into one: each of its own would hold up what is drawn first.
+//! Joins the style sheets of the page into one, because each separate sheet delays the first drawing of the page.
 
 use std::{fmt::Write as _, fs, path::Path};
 
-/// The page.
+/// The name of the page.
 pub(super) const INDEX: &str = "index.html";
-/// What its style sheets become.
+/// The name of the joined style sheet.
 pub(super) const SHEET: &str = "style.css";
-/// How the page names one, on a line of its own.
+/// The beginning and the end of the line with which the page includes a style sheet.
 const LINK: (&str, &str) = ("<link rel=\"stylesheet\" href=\"", "\" />");
 
-/// The page with one style sheet, and that sheet, in the order in which the page names its parts; and their
-/// paths.
+/// Returns the page with one style sheet, that sheet with its parts in the order of the page, and the paths of the
+/// parts.
 pub(super) fn join(directory: &Path) -> (String, String, Vec<String>) {
     let read = |path: &str| {
         fs::read_to_string(directory.join(path))

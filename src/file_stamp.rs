@@ -1,9 +1,9 @@
-//! Tells whether a file has changed.
+//! Detects whether a file has changed.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
-/// What changes when a file does; the default if there is no such file, or it cannot be looked at.
-/// Links are followed: Kubernetes exchanges them.
+/// Properties that change when a file changes; the default if the file does not exist or cannot be read. Links are
+/// followed, because Kubernetes replaces a file by changing a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileStamp {
     device: u64,
@@ -16,7 +16,7 @@ pub struct FileStamp {
 // === impl FileStamp ===
 
 impl FileStamp {
-    /// That of a file as it is now.
+    /// The current stamp of a file.
     pub fn of(path: &Path) -> Self {
         let Ok(data) = std::fs::metadata(path) else {
             return Self::default();

@@ -1,10 +1,10 @@
-//! Characters that are not seen, and pretend that a text is another one.
+//! Escapes invisible characters, which can make a text look like another.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// Whether a character moves a terminal, turns the direction of writing around, ends a line for some
-/// readers, or takes no room. The control characters of ASCII are not among them: whoever writes lines
-/// has to do with them anyway.
+/// Whether a character is invisible: it controls a terminal, changes the direction of writing, ends a line for some
+/// readers, or has no width. ASCII control characters do not count, because every writer of lines handles them
+/// anyway.
 pub fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -21,7 +21,7 @@ pub fn is_invisible(c: char) -> bool {
     )
 }
 
-/// JSON with every unseen character escaped. Outside of its texts there is none.
+/// JSON with every invisible character escaped. Such characters occur only in JSON strings.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     escape(json, is_invisible, |escaped, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -30,13 +30,13 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     })
 }
 
-/// A text with every unseen character named.
+/// A text with every invisible character replaced by its escape.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
     let name = |escaped: &mut String, c: char| escaped.extend(c.escape_unicode());
     escape(text, is_invisible, name)
 }
 
-/// A text on a terminal with every unseen character named, the control characters of ASCII too.
+/// A text for a terminal with every invisible character and every control character replaced by its escape.
 pub fn escape_controls(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| c.is_control() || is_invisible(c);
     let name = |escaped: &mut String, c: char| escaped.extend(c.escape_unicode());

@@ -1,10 +1,10 @@
 //! Latchgate is a lock gateway: distributed locks over plain HTTP and JSON.
 //!
-//! The crate is both the `latchgate` program and the library it is made of. Modules depend on each
-//! other in one direction only; `ARCHITECTURE.md` draws the map and a test checks it.
+//! The crate contains both the `latchgate` program and its library. Modules depend on each other in one direction
+//! only; `ARCHITECTURE.md` shows the map, and a test checks it.
 //!
-//! The vocabulary of locks, which it shares with its clients, is a crate of its own (`crates/vocabulary`), as is the client
-//! in Rust (`clients/rust`), which the commands use.
+//! The vocabulary of locks, shared with the clients, is a separate crate (`crates/vocabulary`), and so is the Rust
+//! client (`clients/rust`), which the commands use.
 
 #[doc(inline)]
 pub use latchgate_client::{self as client, bounded_file, tls};

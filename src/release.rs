@@ -1,12 +1,12 @@
-//! Which version of the program this is, and what it was built from.
+//! The version and the commit of the program.
 
-/// The version, as in `0.1.0`.
+/// The version, such as `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit it was built from, its first twelve digits; `unknown` if nobody said (`build.rs`).
+/// The first twelve digits of the commit of the build; `unknown` if the build was not told (`build.rs`).
 pub const COMMIT: &str = env!("BUILT_FROM_COMMIT");
 
-/// Both, as `--version` shows them behind the name of the program.
+/// Version and commit, as `--version` shows them.
 pub const DESCRIPTION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",

@@ -1,7 +1,7 @@
 //! Enums that list their own variants.
 
-/// Declares an enum as it stands there, and the constant `ALL` of its variants, from which none can be missing. If each
-/// variant has a word behind `=>`, `as_str` answers it.
+/// Declares an enum and a constant `ALL` with all its variants, so that none can be forgotten. If each variant has
+/// a word after `=>`, `as_str` returns it.
 macro_rules! with_all {
     (
         $(#[$of_enum:meta])*
@@ -17,7 +17,7 @@ macro_rules! with_all {
         }
 
         impl $name {
-            /// The variant in one word.
+            /// The word for the variant.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -37,7 +37,7 @@ macro_rules! with_all {
         }
 
         impl $name {
-            /// All of them, in the order of their declaration.
+            /// All variants, in the order of their declaration.
             pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
         }
     };

@@ -1,5 +1,5 @@
-//! How many lines are written of what anybody can cause over and over, and it costs them nothing: it
-//! must not fill the disk, nor take the room of what is rarer and matters more.
+//! Limits for audit lines that any caller can cause repeatedly without cost. Without limits, such lines would fill
+//! the disk, and take the room in the queue that rarer and more important lines need.
 
 use std::{
     collections::HashMap,
@@ -13,19 +13,19 @@ use tokio::time::Instant;
 
 use super::event::{LeftOut, Requester};
 
-/// What of the log is left to such lines, and how many were left out.
+/// The limits of repeatable lines: how many were written in the current minute, and how many were left out.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     minute: Mutex<Minute>,
     left_out: [AtomicU64; 2],
 }
 
-/// What is bounded.
+/// A kind of line that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Bounded {
-    /// Somebody is refused.
+    /// A request was refused.
     Refusal,
-    /// Somebody signs out, which is charged to nobody.
+    /// A session was ended, which no rate limit counts.
     SignOut,
 }
 
@@ -36,28 +36,30 @@ struct Minute {
     by_source: HashMap<(Bounded, Source), u32>,
 }
 
-/// Who it is: a key, or an address for those without.
+/// The caller that caused a line: its API key, or its address if it has no key.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Source {
     Key(Box<str>),
     Address(Option<IpAddr>),
 }
 
-/// How many lines may wait to be written: a flood of refusals takes no more than some megabytes.
+/// How many lines may wait to be written. A flood of refusals takes a few megabytes at most.
 pub(super) const QUEUE: usize = 4_096;
 
-/// How many lines a source has in a minute: what it tries shows in them, and a flood only in its number.
+/// How many lines one source may cause in a minute: enough to show what it tries; a flood shows in the number left
+/// out.
 pub(super) const MOST_OF_ONE: u32 = 60;
-/// How many lines there are in a minute, whoever it is: about two megabytes.
+/// How many limited lines are written in a minute for all sources together: about two megabytes.
 const MOST_OF_ALL: u32 = 6_000;
-/// How much room of the queue such lines leave to others.
+/// How many places of the queue are reserved for lines that are not limited.
 pub(super) const RESERVED: usize = QUEUE / 2;
 const MINUTE: Duration = Duration::from_mins(1);
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// Whether this is to be written of somebody, where the queue has so much room. If not, it is counted.
+    /// Whether a line of this caller is to be written. `room`: free places of the queue. If not, counts the line as
+    /// left out.
     pub(super) fn admit(
         &self,
         what: Bounded,
@@ -72,13 +74,13 @@ impl Bounds {
         admitted
     }
 
-    /// How many were left out since this was asked the last time.
+    /// How many lines were left out since the last call.
     pub(super) fn take_left_out(&self) -> LeftOut {
         let counts = self.left_out.each_ref();
         counts.map(|count| count.swap(0, Ordering::Relaxed))
     }
 
-    /// The line that was to say so was not written.
+    /// Restores the counts, because the line that should report them was not written.
     pub(super) fn put_back(&self, left_out: LeftOut) {
         for (sum, count) in self.left_out.iter().zip(left_out) {
             sum.fetch_add(count, Ordering::Relaxed);
@@ -97,7 +99,7 @@ impl Minute {
                 ..Self::default()
             };
         }
-        // Also the bound of the memory: no more sources than lines.
+        // Bounds the memory too: there are at most as many sources as lines.
         if self.total >= MOST_OF_ALL {
             return false;
         }
@@ -111,7 +113,7 @@ impl Minute {
     }
 }
 
-/// An IPv6 network is one source: who has one of its addresses has them all.
+/// The source of a request. An IPv6 network of 64 bits is one source, because its owner has all of its addresses.
 fn source(requester: &Requester<'_>) -> Source {
     match (requester.key, requester.remote) {
         (Some(key), _) => Source::Key(key.into()),

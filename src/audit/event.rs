@@ -1,4 +1,4 @@
-//! What is told to the audit log, and the line that is made of it.
+//! Events for the audit log, and the lines written for them.
 
 use std::{net::IpAddr, sync::Arc, time::SystemTime};
 
@@ -10,66 +10,66 @@ use crate::{
     lock::{FencingToken, LockName},
 };
 
-/// How many refusals and how many sign-outs were left out of the log since the last line that says so.
+/// Numbers of refusals and of sign-outs that were left out of the log since the last line that reports them.
 pub(super) type LeftOut = [u64; 2];
 
-/// The fields of the line that says how many were left out, in the order of [`LeftOut`].
+/// Fields of a line that report how many lines were left out, in the order of [`LeftOut`].
 const LEFT_OUT_FIELDS: [&str; 2] = ["refusals_left_out", "sign_outs_left_out"];
 
-/// Who asked, as far as it is known.
+/// The caller of a request, as far as known.
 #[derive(Debug, Clone, Copy)]
 pub struct Requester<'a> {
-    /// The name of the API key. Never the key.
+    /// The name of the API key, never the key itself.
     pub key: Option<&'a str>,
-    /// The name of the request in the log of the gateway.
+    /// The id of the request in the log of the gateway.
     pub request_id: &'a str,
     /// The other end of the connection: the caller, or the last proxy on its way.
     pub remote: Option<IpAddr>,
 }
 
-/// A permission that was refused.
+/// A request that was refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Refused<'a> {
-    /// The caller that asked for the operation.
+    /// The caller that was refused.
     pub requester: Requester<'a>,
-    /// How they asked: the method of the request.
+    /// The method of the request.
     pub method: &'a str,
-    /// For what they asked: the route, such as `/locks/{name}`.
+    /// The route of the request, such as `/locks/{name}`.
     pub route: &'a str,
-    /// Which lock they meant.
+    /// The name of the lock in the request, if any.
     pub name: Option<&'a LockName>,
-    /// The code of the problem that was answered.
+    /// The code of the problem in the answer.
     pub outcome: &'a str,
-    /// Why.
+    /// Why the request was refused.
     pub reason: &'a str,
 }
 
-/// Keys that were read again, by their names.
+/// The result of reading the API keys again: which keys, by name, are different now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadedKeys {
-    /// How many count now.
+    /// How many keys are valid now.
     pub count: usize,
-    /// Those that are new.
+    /// Keys that are new.
     pub added: Vec<Arc<str>>,
-    /// Those that are gone.
+    /// Keys that were removed.
     pub removed: Vec<Arc<str>>,
-    /// Those that have other secrets, permissions, limits, or another end.
+    /// Keys whose secrets, permissions, limits or end have changed.
     pub changed: Vec<Arc<str>>,
 }
 
-/// A lock that was to be broken.
+/// An attempt to break a lock, or to request its release.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakAttempt<'a> {
-    /// The caller that asked for the operation.
+    /// The caller that sent the break.
     pub requester: Requester<'a>,
-    /// Which lock.
+    /// The name of the lock.
     pub name: &'a LockName,
-    /// Of each lease that was broken or asked for, or that was to be, its fencing token if it has one. There is at least one.
+    /// For each lease that the break hit or was meant to hit: its fencing token, if it has one. Not empty.
     pub fencing_tokens: &'a [Option<FencingToken>],
-    /// The reason that they gave.
+    /// The reason that the caller gave.
     pub reason: &'a str,
-    /// What became of it: `broken`, `requested` if the holder was asked first, or the code of the problem that was
-    /// answered.
+    /// The outcome: `broken`, `requested` if the holder was asked to release the lock first, or the code of the
+    /// problem in the answer.
     pub outcome: &'a str,
 }
 
@@ -80,22 +80,22 @@ pub struct BreakAttempt<'a> {
 /// One line of the audit log: fields with their values. Fields that do not apply to an event are left out.
 pub(super) struct AuditEntry(Vec<(&'static str, Value)>);
 
-/// The longest value that somebody else has chosen, in bytes. Longer ones are cut.
+/// The maximum length, in bytes, of a value that a caller has chosen. Longer values are cut.
 const MAX_VALUE: usize = 512;
 
 // === impl AuditEntry ===
 
 impl AuditEntry {
-    /// What happened, and when.
+    /// A line with the name of the event and its time.
     pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
         let mut entry = Self(Vec::with_capacity(12));
-        // In RFC 3339 and UTC.
+        // The time is in RFC 3339, in UTC.
         entry.set("at", humantime::format_rfc3339_millis(at).to_string());
         entry.set("event", event);
         entry
     }
 
-    /// Says something of it, unless it is null or an empty list.
+    /// Sets a field, unless its value is null or an empty list.
     pub(super) fn set(&mut self, field: &'static str, value: impl Into<Value>) {
         match value.into() {
             Value::Null => {}
@@ -104,22 +104,22 @@ impl AuditEntry {
         }
     }
 
-    /// Says who asked.
+    /// Sets the fields of the caller.
     pub(super) fn set_requester(&mut self, requester: &Requester<'_>) {
         self.set("key", requester.key.map(bounded));
         self.set("request_id", bounded(requester.request_id));
         self.set("remote", requester.remote.map(|it| it.to_string()));
     }
 
-    /// Says how many lines were left out before it.
+    /// Sets the numbers of lines that were left out before this line.
     pub(super) fn set_left_out(&mut self, left_out: LeftOut) {
         for (field, count) in LEFT_OUT_FIELDS.into_iter().zip(left_out) {
             self.set(field, (count > 0).then_some(count));
         }
     }
 
-    /// The line, with its end. JSON escapes what could break out of it; what could make a reader see
-    /// another text than the one that is there is escaped as well.
+    /// The line with its newline. JSON escapes characters that would end the text or the line; invisible
+    /// characters, which could make the text look like another, are escaped here too.
     pub(super) fn line(&self) -> Vec<u8> {
         let text = serde_json::to_string(self).expect("texts and numbers can be written as JSON");
         let mut line = escape_json(&text).into_owned();
@@ -134,7 +134,7 @@ impl Serialize for AuditEntry {
     }
 }
 
-/// A value that somebody else has chosen, at a length that does no harm.
+/// A value that a caller has chosen, cut to [`MAX_VALUE`] bytes.
 pub(super) fn bounded(value: &str) -> &str {
     &value[..value.floor_char_boundary(MAX_VALUE)]
 }

@@ -1,4 +1,4 @@
-//! The handle that writes to the audit log.
+//! The handle through which the gateway writes to the audit log.
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
@@ -25,9 +25,9 @@ use super::{
     writer::{MissingLines, Output, Writer, WriterMessage},
 };
 
-/// The audit log, or none. Cheap to clone.
+/// The audit log, or no audit log. Cheap to clone.
 ///
-/// Telling it something never waits for the disk, with two exceptions: [`Audit::lock_broken`] and
+/// Recording an event never waits for the disk, with two exceptions: [`Audit::lock_broken`] and
 /// [`Audit::backed_up`].
 #[derive(Clone, Default)]
 pub struct Audit(Option<Log>);
@@ -40,36 +40,36 @@ struct Log {
     clock: Arc<dyn Clock>,
 }
 
-/// Why there can be no audit log.
+/// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The file cannot be opened.
     #[error("audit.path: cannot open the audit log {path}: {error}")]
     Open {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// Why the file cannot be opened.
         error: io::Error,
     },
-    /// The system has no thread for it.
+    /// The system cannot start a thread for the audit log.
     #[error("cannot start the thread of the audit log: {0}")]
     Thread(io::Error),
 }
 
-/// How long an answer waits for its line, if it does. A disk that takes longer is stuck, and the
-/// operator's hands must not be tied by it.
+/// How long an answer waits for its line to be on the disk. A disk that takes longer is stuck, and must not keep an
+/// operator from breaking a lock.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
 const NO_ROOM: &str = "lines came faster than they could be written";
 
 // === impl Audit ===
 
 impl Audit {
-    /// No audit log.
+    /// A handle without an audit log: all events are ignored.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Opens the audit log that is configured, if one is. `clock` gives the times in it.
+    /// Opens the audit log if one is configured. `clock` gives the times of its lines.
     pub fn open(config: &AuditConfig, clock: Arc<dyn Clock>) -> Result<Self, AuditError> {
         if !config.is_kept() {
             return Ok(Self::none());
@@ -106,7 +106,7 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// The gateway has started.
+    /// Records that the gateway has started.
     pub fn started(&self, listen: SocketAddr, store: &str) {
         self.record("start", |entry| {
             entry.set("version", env!("CARGO_PKG_VERSION"));
@@ -115,23 +115,23 @@ impl Audit {
         });
     }
 
-    /// The gateway ends, and why.
+    /// Records that the gateway ends, and why.
     pub fn stopped(&self, reason: &str) {
         self.record("stop", |entry| entry.set("reason", bounded(reason)));
     }
 
-    /// Somebody has shown a key, and has a session for it.
+    /// Records that a caller signed in with an API key and got a session.
     pub fn signed_in(&self, requester: &Requester<'_>) {
         self.record("sign-in", |entry| entry.set_requester(requester));
     }
 
-    /// Somebody has ended their session. Nothing is charged for it, and it can be done with one cookie
-    /// as often as anybody likes: so it is bounded as [`Audit::refused`] is.
+    /// Records that a caller ended its session. Limited like [`Audit::refused`], because a caller can repeat it
+    /// with one cookie without any rate limit.
     pub fn signed_out(&self, requester: &Requester<'_>) {
         self.record_bounded(Bounded::SignOut, "sign-out", requester, |_| {});
     }
 
-    /// The API keys were read again: how many count now and what is new, or why the old ones still do.
+    /// Records that the API keys were read again: what has changed, or why the old keys stay valid.
     pub fn keys_reloaded(&self, outcome: Result<&ReloadedKeys, &str>) {
         self.record("key-reload", |entry| match outcome {
             Ok(keys) => {
@@ -150,8 +150,8 @@ impl Audit {
         });
     }
 
-    /// Somebody was refused. Who is refused over and over has not all of it written, and it does not
-    /// take the room of anything else: what was left out is counted, and stands in the next line.
+    /// Records that a request was refused. The number of lines per caller and in total is limited, so that refusals
+    /// do not displace other lines. The next line reports how many were left out.
     pub fn refused(&self, refused: &Refused<'_>) {
         self.record_bounded(Bounded::Refusal, "refused", &refused.requester, |entry| {
             entry.set("method", bounded(refused.method));
@@ -162,10 +162,10 @@ impl Audit {
         });
     }
 
-    /// Somebody broke a lock, or tried to: a line for each lease. Comes back when they are on the disk, so that
-    /// they are there before the answer is; or, if they cannot be written, after a moment all the same.
+    /// Records that a caller broke a lock or tried to, with a line for each lease. Returns when the lines are on
+    /// the disk, so that they are there before the answer; or after a few seconds if they cannot be written.
     ///
-    /// Dropped half-way, the lines are written or not: call it where the break itself is seen through.
+    /// If the future is dropped, the lines may or may not be written: call it in the task that completes the break.
     pub async fn lock_broken(&self, broken: &BreakAttempt<'_>) {
         let lines = broken.fencing_tokens.iter().map(|fence| {
             move |entry: &mut AuditEntry| {
@@ -178,22 +178,24 @@ impl Audit {
         self.record_kept("break", &broken.requester, lines).await;
     }
 
-    /// Somebody is about to be sent a backup of so many bytes. Comes back as [`Audit::lock_broken`] does.
+    /// Records that a caller is about to be sent a backup of `bytes` bytes. Waits for the disk like
+    /// [`Audit::lock_broken`].
     pub async fn backed_up(&self, requester: &Requester<'_>, bytes: usize) {
         let line = |entry: &mut AuditEntry| entry.set("bytes", bytes);
         self.record_kept("backup", requester, std::iter::once(line))
             .await;
     }
 
-    /// Opens the file anew, after somebody has moved it away.
+    /// Opens the file again, after another program has moved it away.
     pub fn reopen(&self) {
         if let Some(log) = &self.0 {
-            // A full queue is written to the file that is there now; the next HUP comes through.
+            // If the queue is full, the request is dropped, and writing continues in the old file until the next
+            // HUP.
             drop(log.messages.try_send(WriterMessage::Reopen));
         }
     }
 
-    /// Ends when everything that was told so far has been written, or the time is over.
+    /// Waits until all lines recorded so far have been written, with a time-out.
     pub async fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
         let (kept, is_kept) = oneshot::channel();
@@ -204,17 +206,17 @@ impl Audit {
         }
     }
 
-    /// What an operator should know of it, if anything.
+    /// A description for the operator if lines could not be written.
     pub fn trouble(&self) -> Option<String> {
         self.0.as_ref().and_then(|log| log.missing.trouble())
     }
 
-    /// How many lines could not be written since the start.
+    /// The number of lines since the start that could not be written.
     pub fn missing(&self) -> u64 {
         self.0.as_ref().map_or(0, |log| log.missing.total())
     }
 
-    /// Writes an entry that a caller can cause over and over, within its bound.
+    /// Records an event that a caller can cause repeatedly, unless its limit is reached.
     fn record_bounded(
         &self,
         what: Bounded,
@@ -232,7 +234,7 @@ impl Audit {
         }
     }
 
-    /// Writes entries together, and waits until they are on the disk, but no longer than a moment.
+    /// Records events together, and waits until they are on the disk, but not for long ([`KEPT_WITHIN`]).
     async fn record_kept<F: FnOnce(&mut AuditEntry)>(
         &self,
         event: &'static str,
@@ -255,7 +257,7 @@ impl Audit {
         let (kept, is_kept) = oneshot::channel();
         let message = WriterMessage::Kept { lines, count, kept };
         if log.send_within(KEPT_WITHIN, message).await {
-            // An error: the thread has ended, and with it the process is about to.
+            // An error means that the writer thread has ended, because the process is about to end.
             drop(timeout(KEPT_WITHIN, is_kept).await);
         } else {
             log.bounds.put_back(left_out);
@@ -291,7 +293,7 @@ impl Log {
         }
     }
 
-    /// Sends a message, and waits for room if there is none. Says whether there was.
+    /// Sends a message to the writer, and waits up to `limit` for room in the queue. Returns whether it was sent.
     async fn send_within(&self, limit: Duration, message: WriterMessage) -> bool {
         let sent = timeout(limit, self.messages.send(message)).await;
         matches!(sent, Ok(Ok(())))

@@ -1,7 +1,7 @@
-//! The audit log: who broke a lock, who was refused, which keys counted when.
+//! The audit log: who broke a lock, who was refused, and which API keys were valid when.
 //!
-//! It never stops the service: what cannot be written is counted, told in the readiness report, and
-//! noted in the log itself as soon as that can be written again. No secret is ever in it.
+//! The audit log never stops the service. Lines that cannot be written are counted, reported by readiness, and
+//! noted in the log as soon as it can be written again. The log contains no secret.
 
 mod bounds;
 mod event;

@@ -1,4 +1,4 @@
-//! The thread that writes the audit log, and the file that it writes.
+//! The writer thread of the audit log, and its file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -24,35 +24,36 @@ use crate::clock::Clock;
 
 use super::event::AuditEntry;
 
-/// What is sent to the thread.
+/// A message to the writer thread.
 pub(super) enum WriterMessage {
     /// A line to write.
     Line(Vec<u8>),
-    /// Lines to write, perhaps none, and to tell when they and all lines before them are kept, or could not be.
+    /// Lines to write, possibly none. `kept` is notified when these and all earlier lines are on the disk, or have
+    /// failed.
     Kept {
-        /// All of them, one after the other.
+        /// The text of all lines.
         lines: Vec<u8>,
-        /// How many they are.
+        /// The number of lines.
         count: u64,
-        /// Whom to tell.
+        /// The sender to notify.
         kept: oneshot::Sender<()>,
     },
-    /// The file may have been moved away.
+    /// Open the file again, because another program may have moved it away.
     Reopen,
 }
 
-/// What is known of the lines that could not be written.
+/// Counts of the lines that could not be written.
 #[derive(Debug, Default)]
 pub(super) struct MissingLines {
-    /// Those of which the log does not tell yet.
+    /// Missing lines that the log does not report yet.
     unreported: AtomicU64,
-    /// All of them.
+    /// All missing lines since the start.
     total: AtomicU64,
-    /// Why the last one is missing.
+    /// Why the last of them could not be written.
     why: Mutex<Option<String>>,
 }
 
-/// All that the thread owns.
+/// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) output: Output,
@@ -60,15 +61,15 @@ pub(super) struct Writer {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// How often a log that cannot be written is tried again.
+/// How often writing is tried again if it has failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many messages are written together.
+/// The maximum number of messages that are written together.
 const BATCH: usize = 256;
 
 // === impl Writer ===
 
 impl Writer {
-    /// Writes until every handle is gone.
+    /// Writes lines until all handles are dropped.
     pub(super) async fn run(mut self) {
         loop {
             let mut batch = Vec::new();
@@ -96,7 +97,7 @@ impl Writer {
                     lines.extend(more);
                     self.write(&std::mem::take(&mut lines), count + how_many, Output::sync);
                     count = 0;
-                    // Told in either case: the answer must not wait for a disk that is full.
+                    // Notified even after a failure: the answer must not wait for a full disk.
                     kept.send(()).ok();
                 }
                 WriterMessage::Reopen => {
@@ -109,7 +110,7 @@ impl Writer {
         self.write(&lines, count, |_| Ok(()));
     }
 
-    /// Writes lines behind the note of those that are missing before them.
+    /// Writes lines, after a line that reports how many are missing before them.
     fn write(&mut self, lines: &[u8], count: u64, then: impl Fn(&Output) -> io::Result<()>) {
         if count == 0 {
             return;
@@ -121,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Notes in the log that something is missing from it, if that is so and it can be written again.
+    /// Writes a line that reports missing lines, if there are any and the log can be written again.
     fn report_missing(&mut self) {
         let unreported = self.missing.unreported.load(Ordering::Relaxed);
         if unreported == 0 {
@@ -148,7 +149,7 @@ impl Writer {
 // === impl MissingLines ===
 
 impl MissingLines {
-    /// Counts lines that could not be written. The first of them is logged.
+    /// Counts lines that could not be written. Logs the first failure only.
     pub(super) fn add(&self, count: u64, why: &str) {
         self.total.fetch_add(count, Ordering::Relaxed);
         if self.unreported.fetch_add(count, Ordering::Relaxed) == 0 {
@@ -168,7 +169,7 @@ impl MissingLines {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// What an operator should know, while it is so.
+    /// A description for the operator, while missing lines are not reported in the log.
     pub(super) fn trouble(&self) -> Option<String> {
         let unreported = self.unreported.load(Ordering::Relaxed);
         if unreported == 0 {
@@ -182,23 +183,23 @@ impl MissingLines {
 
 // === Output ===
 //
-// Where the lines go.
+// The destination of the lines.
 
-/// A file that is appended to, or the standard output.
+/// The destination of the lines: standard output or a file.
 pub(super) enum Output {
     Stdout,
     File(Appended),
 }
 
-/// A file that is appended to.
+/// A file to which lines are appended.
 pub(super) struct Appended {
     path: PathBuf,
     file: File,
-    /// Whether a line broke off half-way. The next one must not stick to it.
+    /// Whether the last write ended within a line. Then the next write starts with a newline.
     torn: bool,
 }
 
-/// Who may read a new file.
+/// The mode of a new file: only its owner may read and write it.
 const MODE: u32 = 0o600;
 
 // === impl Output ===
@@ -214,11 +215,12 @@ impl Output {
         Ok(Self::File(Appended { path, file, torn }))
     }
 
-    /// Opens the file anew, because it may have been moved away. If that fails, the old one is kept.
+    /// Opens the file again, because another program may have moved it away. If that fails, the old file stays in
+    /// use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Self::File(appended) = self {
             appended.file = append(&appended.path)?;
-            // It may be the same file.
+            // The path may lead to the same file as before, which may end within a line.
             appended.torn = is_torn(&appended.path, &appended.file);
         }
         Ok(())
@@ -236,12 +238,13 @@ impl Output {
         }
     }
 
-    /// Makes what was written outlast the machine, where that is possible.
+    /// Syncs the file to the disk, so that its lines survive a crash of the machine. Does nothing for standard
+    /// output.
     pub(super) fn sync(&self) -> io::Result<()> {
         match self {
             Self::Stdout => Ok(()),
             Self::File(appended) => match appended.file.sync_data() {
-                // A pipe or a terminal, which keeps nothing.
+                // A pipe or a terminal cannot be synced.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
                 synced => synced,
             },
@@ -273,13 +276,13 @@ impl Appended {
     }
 }
 
-/// Whether a file ends half-way through a line, because the disk was full or the machine went down.
+/// Whether the file ends within a line, because the disk was full or the machine crashed.
 fn is_torn(path: &Path, file: &File) -> bool {
     match file.metadata() {
         Ok(data) if data.is_file() && data.len() > 0 => {
             let mut last = [0];
             let read = File::open(path).and_then(|it| it.read_exact_at(&mut last, data.len() - 1));
-            // An empty line does less harm than two lines that are one.
+            // Unknown counts as torn: an empty line does less harm than two lines joined into one.
             read.is_err() || last != [b'\n']
         }
         _ => false,
@@ -287,7 +290,7 @@ fn is_torn(path: &Path, file: &File) -> bool {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    // Not blocking, for a path that is a pipe: one that nobody reads is an error, not a stop.
+    // Without blocking: opening a pipe that no program reads must fail instead of stopping the gateway.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new()
         .append(true)

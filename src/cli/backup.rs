@@ -1,4 +1,4 @@
-//! `latchgate backup`, and how a command replaces a file.
+//! `latchgate backup`, and the replacement of files in one step.
 
 use std::{
     fs::{self, File},
@@ -17,14 +17,14 @@ use super::{
     terminal::output,
 };
 
-/// Write what a gateway's embedded store holds to a file, while it is running
+/// Write a backup of a gateway's embedded store to a file, while the gateway is running
 ///
-/// The file is a whole data directory: to restore it, put it into an empty one as latchgate.00000001.log, and start a
-/// gateway on that. It brings back what was held then, so wait for the longest TTL in use first. It needs an API key
-/// with view and break on every lock.
+/// The file is a complete data directory: to restore it, put it into an empty directory as latchgate.00000001.log,
+/// and start a gateway on that directory. Leases of the time of the backup are held again, so wait for the longest
+/// TTL in use before the start. The command needs an API key with view and break on every lock.
 #[derive(Args)]
 pub(super) struct BackupArgs {
-    /// The file
+    /// The file to write
     file: PathBuf,
     /// Replace the file if it exists
     #[arg(long)]
@@ -55,7 +55,7 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
     output::answer(&text)
 }
 
-/// The file that --force replaces: what a link leads to, and nothing but a file.
+/// The file that `--force` replaces: the target of a symbolic link, which must be a regular file.
 fn replaced(file: &Path) -> io::Result<PathBuf> {
     let found = fs::symlink_metadata(file);
     if found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -69,7 +69,7 @@ fn replaced(file: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes the whole file, durably, or leaves what is there as it is.
+/// Writes the whole file and syncs it. If that fails, an existing file stays as it is.
 fn write(file: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
     let new = new_version(file, bytes)?;
     if force {
@@ -86,9 +86,10 @@ fn write(file: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
 
 // === New version ===
 //
-// A new version of a file, which replaces the old one in one step.
+// Writing of a new version of a file, which replaces the old version in one step.
 
-/// Writes a new version of a file to the disk, beside the old one, with mode 0600. It is removed when it is dropped.
+/// Writes a new version of a file to the disk, next to the old version, with mode 0600. It is removed when it is
+/// dropped.
 pub(super) fn new_version(file: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!(".{name}.");
@@ -99,13 +100,13 @@ pub(super) fn new_version(file: &Path, bytes: &[u8]) -> io::Result<NamedTempFile
     Ok(new)
 }
 
-/// Puts the new version of a file in the place of the old one.
+/// Replaces the old version of a file by the new one.
 pub(super) fn replace(file: &Path, new: NamedTempFile) -> io::Result<()> {
     new.persist(file)?;
     sync(file)
 }
 
-/// The directory that a file is in.
+/// The directory of a file.
 pub(super) fn directory(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -22,14 +22,15 @@ use super::{
     },
 };
 
-/// Take a lock away from whoever holds it.
+/// Take a lock away from its holder.
 ///
-/// Shows who holds the lock, asks for confirmation, and ends that lease and no other: if somebody else
-/// holds the lock by then, nothing is broken. If several share it, say which lease is meant, or --all. The previous holder learns of it from its next renewal, or
-/// at once if it holds the lock by a stream. Nothing can stop it from working on.
+/// Shows the holder, asks for confirmation, and ends the lease shown and no other: if another lease holds the lock
+/// by then, nothing is broken. If several leases share the lock, name one with --fencing-token, or use --all. The
+/// previous holder learns of the break at its next renewal, or at once if it holds the lock with a stream. Nothing
+/// can stop it from continuing its work.
 ///
-/// With --grace the holder is asked to release the lock first, and only what is left of its lease then is broken. `run`
-/// ends its command when it is asked.
+/// With --grace the holder is first asked to release the lock, and the lease is broken only if it still exists
+/// after that time. `run` ends its command when it is asked.
 #[derive(Args)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -38,15 +39,16 @@ use super::{
 pub(super) struct BreakArgs {
     /// The lock
     name: LockName,
-    /// Why, for the audit log: 1 to 200 characters
+    /// Reason for the audit log: 1 to 200 characters
     #[arg(long, value_name = "TEXT", value_parser = Reason::not_blank)]
     reason: Reason,
     /// Break the lease with this fencing token, without asking
     #[arg(long, value_name = "N", value_parser = fence, conflicts_with = "any")]
     fencing_token: Option<FencingToken>,
-    /// Break what a client that uses no gateway holds, by its mark, without asking
+    /// Break the foreign lock with this mark, without asking
     ///
-    /// `inspect` shows the mark. A client that always writes the same value always has the same.
+    /// A foreign lock is held by a client that uses no gateway. `inspect` shows the mark. A client that always
+    /// writes the same value always has the same mark.
     #[arg(
         long,
         value_name = "MARK",
@@ -56,23 +58,24 @@ pub(super) struct BreakArgs {
     foreign_mark: Option<ForeignMark>,
     /// Break all leases that share the lock, without asking
     ///
-    /// Those that hold it when the gateway looks at it. Of one lease it is safer to name the fencing token:
-    /// that break can be repeated.
+    /// These are the leases that hold the lock when the gateway carries out the break. To break one lease, its
+    /// fencing token is safer: that break can be repeated.
     #[arg(long, conflicts_with_all = ["any", "fencing_token", "foreign_mark"])]
     all: bool,
-    /// Break whatever is found to hold the lock, without asking
+    /// Break the holder that is found, whoever it is, without asking
     ///
-    /// Also with an API key that may not see who holds it. In that case nothing identifies the lease,
-    /// and the lease of whoever holds the lock by then is ended.
+    /// Also works with an API key that may not view the lock. Without the view, nothing identifies the lease, so
+    /// the break ends the lease that holds the lock at that moment.
     #[arg(long)]
     any: bool,
     /// Ask the holder to release the lock, and break it only after this: 30s, 5m; at most 1h
     ///
-    /// The command does not wait for that. A holder hears of it with its next renewal, or at once if it holds the lock by
-    /// a stream; one that renews more seldom may not hear of it in time. 0 is the same as without.
+    /// The command does not wait for that. The holder learns of the request at its next renewal, or at once if it
+    /// holds the lock with a stream; a holder that renews less often may learn of it too late. 0 is the same as
+    /// no --grace.
     #[arg(long, value_name = "TIME", value_parser = text::parse_wait, conflicts_with = "foreign_mark")]
     grace: Option<Duration>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print the gateway's answer as JSON
@@ -120,7 +123,7 @@ pub(super) async fn break_lock(
 // === impl BreakArgs ===
 
 impl BreakArgs {
-    /// How much time the holder is given, if any.
+    /// The time that the holder has to release the lock, if any.
     fn grace(&self) -> Option<Duration> {
         self.grace.filter(|grace| !grace.is_zero())
     }
@@ -138,10 +141,10 @@ fn fence(text: &str) -> Result<FencingToken, String> {
     number(text, FencingToken::new)
 }
 
-/// What holds the lock, as whoever asks has seen it and means it. With --any whatever holds it.
+/// The holder that the user has seen and confirmed; `None` with `--any` if the holder cannot be identified.
 async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakTarget>, CliError> {
     let lock = match client.inspect(&args.name).await {
-        // To break and to see are two permissions.
+        // Viewing and breaking are separate permissions.
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
             let needed = "is needed: the API key may not see who holds the lock";
             return any_holder(args, needed);
@@ -189,7 +192,7 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
     }
 }
 
-/// Whatever holds the lock is broken only if the command line says so.
+/// Allows a break without a known holder only if the command line has `--any`.
 fn any_holder(args: &BreakArgs, needed: &str) -> Result<Option<BreakTarget>, CliError> {
     if args.any {
         Ok(None)
@@ -198,7 +201,7 @@ fn any_holder(args: &BreakArgs, needed: &str) -> Result<Option<BreakTarget>, Cli
     }
 }
 
-/// The only holder: of several it must be said which is meant.
+/// The only holder. If several leases share the lock, the user must say which one to break.
 fn holder(lock: &Inspection) -> Result<Holder, CliError> {
     match (lock.state, lock.holders.first()) {
         (LockState::Held, Some(_)) if lock.holder_count > 1 => {
@@ -218,7 +221,7 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
     }
 }
 
-/// By what a holder is told from others.
+/// The fencing token or the foreign mark that identifies the holder.
 fn target_of(holder: &Holder) -> Option<BreakTarget> {
     if let Some(fence) = holder.fencing_token {
         return FencingToken::new(fence).ok().map(BreakTarget::Lease);
@@ -227,7 +230,7 @@ fn target_of(holder: &Holder) -> Option<BreakTarget> {
     ForeignMark::new(mark).ok().map(BreakTarget::Foreign)
 }
 
-/// Whom it hits.
+/// A text that describes the holder.
 fn who(holder: &Holder) -> String {
     let who = match &holder.owner {
         Some(owner) => visible(owner).into_owned(),
@@ -241,7 +244,7 @@ fn who(holder: &Holder) -> String {
     who + &fence.unwrap_or_default() + &slot.unwrap_or_default()
 }
 
-/// For how long, if there is an end to it.
+/// The time left until the holder's lease ends, if it has an end.
 fn left(holder: &Holder) -> Option<String> {
     let ms = holder.expires_in_ms?;
     Some(duration(Duration::from_millis(ms)))

@@ -1,4 +1,4 @@
-//! The configuration of a gateway on the command line: flags that set it, and `latchgate config`.
+//! Configuration of a gateway on the command line: the flags that set it, and `latchgate config`.
 
 #![expect(
     clippy::doc_markdown,
@@ -19,7 +19,7 @@ use crate::{
 
 use super::{caller::environment::Environment, error::CliError, terminal::output};
 
-/// The options that configure a gateway. Everything else is set in a file or in the environment.
+/// The options that configure a gateway. All other settings come from a file or the environment.
 #[derive(Args, Default)]
 pub(super) struct SourceArgs {
     /// The address to listen on; port 0 takes a free one [env: LATCHGATE_LISTEN]
@@ -42,18 +42,18 @@ pub(super) struct SourceArgs {
     insecure_no_auth: bool,
 }
 
-/// What to do with the configuration.
+/// The command for the configuration.
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
     /// Print a configuration file with every key, its default and what it is for
     Default,
-    /// Check the configuration without starting, and show who sets what
+    /// Check the configuration without starting, and show where each value is set
     ///
-    /// Reads every file that it names: keys, certificates, passwords. Connects to nothing.
+    /// Reads every file that it names: keys, certificates, passwords. Makes no connections.
     Check(CheckArgs),
 }
 
-/// Which configuration is checked.
+/// Which configuration to check.
 #[derive(Args)]
 pub(super) struct CheckArgs {
     /// The configuration file, as with --config
@@ -99,7 +99,7 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
 // === impl SourceArgs ===
 
 impl SourceArgs {
-    /// Nothing but a configuration file.
+    /// Sources with a configuration file and without flags.
     pub(super) fn with_file(config: Option<PathBuf>) -> Self {
         Self {
             config,
@@ -107,7 +107,7 @@ impl SourceArgs {
         }
     }
 
-    /// These, over the environment.
+    /// These flags, which have precedence over the environment and the file.
     pub(super) fn of(&self, environment: &Environment) -> Sources {
         let mut flags = Vec::new();
         if let Some(listen) = &self.listen {

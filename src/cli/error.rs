@@ -23,11 +23,11 @@ use crate::{
 /// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
-    /// The gateway refused the call, or no gateway answered it. The owner of a lease, or a server that is no
-    /// gateway, may have chosen parts of the text.
+    /// The gateway refused the call, or no gateway answered it. The text may contain parts that the owner of a
+    /// lease, or a server other than a gateway, has chosen.
     #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
-    /// A signal came while the command waited for a lock. The lock was not acquired.
+    /// A signal came while the command waited for a lock, which was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
     /// Any other failure: its exit code and its text.
@@ -35,7 +35,7 @@ pub(super) enum CliError {
     Other(Exit, String),
 }
 
-/// An error whose remedy is to change a variable, a file or the configuration.
+/// An error that the user can remove by changing a variable, a file or the configuration.
 trait UsageError: Error {}
 
 impl UsageError for AuditError {}
@@ -47,39 +47,39 @@ impl UsageError for TlsError {}
 impl UsageError for TraceError {}
 
 with_all! {
-    /// The exit codes; each command has some of them, and none has another meaning elsewhere. Above 100 there is one for each thing that a script
-    /// may want to tell apart, clear of what shells and `timeout` use for themselves (124 and up).
+    /// The exit codes. A code has the same meaning for every command. Each outcome that a script may want to
+    /// distinguish has a code from 100, below the codes that shells and `timeout` use (124 and up).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Exit {
-        /// It was done.
+        /// The command has succeeded.
         Done = 0,
-        /// Something that should not happen, such as an answer that is none of a gateway's.
+        /// An unexpected failure, such as an answer that no gateway gives.
         Unexpected = 1,
         /// The command line or the configuration is wrong.
         Usage = 2,
-        /// Somebody else holds the lock.
+        /// Another caller holds the lock.
         Held = 100,
-        /// Somebody else went on holding the lock for as long as we were to wait.
+        /// The wait ran out while other callers held the lock.
         WaitOver = 101,
         /// The token does not hold the lock.
         Lost = 102,
-        /// No gateway was reached: nothing happened.
+        /// No gateway was reached, so nothing happened.
         Unreachable = 103,
-        /// The gateway or its store cannot serve now: nothing happened.
+        /// The gateway or its store cannot serve now, and nothing happened.
         Unavailable = 104,
-        /// It may have happened, or may yet happen.
+        /// The outcome is unknown: the command may have been carried out, or may still be.
         OutcomeUnknown = 105,
-        /// The gateway refused: the same request will be refused again.
+        /// The gateway refused the request, and would refuse the same request again.
         Refused = 106,
-        /// The lock that was to be broken is free.
+        /// The lock to be broken is free.
         NotHeld = 107,
-        /// Another lease holds the lock than the one that was to be broken.
+        /// The lock is held by another lease than the one to be broken.
         HolderChanged = 108,
         /// The gateway cannot listen on its address.
         CannotListen = 110,
         /// The gateway's store cannot be opened.
         NoStore = 111,
-        /// The gateway ended before everything under way had ended.
+        /// The gateway ended before all of its work was done.
         CutShort = 112,
     }
 }
@@ -120,49 +120,50 @@ impl CliError {
         Self::Other(exit, text.to_string())
     }
 
-    /// An argument, a variable, a file or the configuration cannot be used as it is.
+    /// A failure because an argument, a variable, a file or the configuration is wrong.
     pub(super) fn usage(text: impl Display) -> Self {
         Self::new(Exit::Usage, text)
     }
 
-    /// The value of a flag is not allowed.
+    /// A failure because the value of this flag is not allowed.
     pub(super) fn argument(flag: &str, error: impl Display) -> Self {
         Self::usage(format!("{flag} {error}"))
     }
 
-    /// A failure that no exit code of its own tells.
+    /// A failure that has no exit code of its own.
     pub(super) fn unexpected(text: impl Display) -> Self {
         Self::new(Exit::Unexpected, text)
     }
 
-    /// Threads, signal handlers or the event loop cannot be set up.
+    /// A failure to set up threads, signal handlers or the event loop.
     #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
     pub(super) fn runtime(error: io::Error) -> Self {
         Self::unexpected(format!("the system does not let it work: {error}"))
     }
 
-    /// The number of the exit code for it.
+    /// The exit code of the failure.
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Client(error) => Exit::from(error).code(),
-            // As shells have it.
+            // 128 and the number of the signal, as shells do.
             Self::Interrupted(signal) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
             Self::Other(exit, _) => exit.code(),
         }
     }
 
-    /// The problem document of the gateway, if there is one.
+    /// The problem document of the gateway, if the gateway sent one.
     pub(super) fn problem_json(&self) -> Option<&str> {
         let Self::Client(error) = self else {
             return None;
         };
-        // The problem of one lease of a group has no document of its own; it was printed with those of the others.
+        // The problem of one lease of a group has no document of its own: it was printed with the results of the
+        // other leases.
         let json = error.problem()?.json();
         (!json.is_empty()).then_some(json)
     }
 }
 
-/// Names of fields and headers as the gateway says them, and the flags that set them.
+/// Names of fields and headers in the gateway's texts, with the flags that set them.
 const FLAGS: [(&str, &str); 15] = [
     (
         "Send it as `Authorization: Bearer KEY`",
@@ -185,14 +186,14 @@ const FLAGS: [(&str, &str); 15] = [
     ("max_hold_ms", "--max-hold"),
 ];
 
-/// The text of an error, with the flags of the command line in place of the gateway's names of fields and headers.
+/// The text of an error in which flags of the command line replace the gateway's names of fields and headers.
 fn in_flags(error: &ClientError) -> String {
     let text = error.to_string();
     match error {
         ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
             .iter()
             .fold(text, |text, (name, flag)| text.replace(name, flag)),
-        // The texts of other errors contain words of other callers, such as the owner of a lease.
+        // The texts of other errors contain words of callers, such as an owner, which must not be changed.
         _ => text,
     }
 }
@@ -200,12 +201,12 @@ fn in_flags(error: &ClientError) -> String {
 // === impl Exit ===
 
 impl Exit {
-    /// The number.
+    /// The exit code as a number.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// What it says when this command exits with it, for `--help`.
+    /// The meaning of this exit code for a command, for its `--help`.
     fn meaning(self, command: &str) -> &'static str {
         match (self, command) {
             (Self::Done, "run") => "the command was run and ended with 0",
@@ -233,7 +234,7 @@ impl Exit {
         }
     }
 
-    /// Whether a command may exit with it. One that has commands of its own exits with none.
+    /// Whether a command may end with this exit code. A command with subcommands has no exit codes.
     fn is_of(self, command: &str) -> bool {
         let acquires = matches!(command, "run" | "acquire");
         let changes = acquires || matches!(command, "renew" | "release" | "break");
@@ -244,14 +245,14 @@ impl Exit {
             Self::Unreachable | Self::Unavailable | Self::Refused => {
                 changes || matches!(command, "inspect" | "list" | "events" | "backup")
             }
-            // What only looks leaves nothing in doubt.
+            // A command that only reads leaves no outcome in doubt.
             Self::OutcomeUnknown => changes,
             Self::NotHeld | Self::HolderChanged => command == "break",
             Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",
         }
     }
 
-    /// The list of them that ends the `--help` of a command; empty if it has none.
+    /// The list of exit codes at the end of the `--help` of a command; empty if the command has none.
     pub(super) fn list(command: &str) -> String {
         let mut text = String::new();
         let listed = Self::ALL.into_iter().filter(|exit| exit.is_of(command));

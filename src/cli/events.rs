@@ -18,10 +18,9 @@ use super::{
 
 /// Show what happens to locks, as it happens.
 ///
-/// Goes on until Ctrl-C or TERM, which end it with exit code 0, or until nobody reads its output any
-/// more. A connection that is lost is made again; what happened meanwhile is shown then. Where events
-/// may be missing there is a line that says "gap". Events are for people to watch: decide nothing by
-/// them.
+/// Runs until Ctrl-C or TERM, with exit code 0, or until the reader of its output closes the pipe. A lost
+/// connection is made again; events of the meantime are shown then. Where events may be missing, a line says "gap".
+/// Events are for people to watch: base no decision on them.
 #[derive(Args)]
 pub(super) struct EventsArgs {
     /// Only locks whose names start with this prefix
@@ -51,7 +50,7 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
                 let line = if args.json { event.json().to_owned() } else { describe(&event) };
                 match output::write(&line) {
                     Ok(()) => {}
-                    // Nobody reads what is shown.
+                    // The reader of the output has closed the pipe.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                     Err(error) => return Err(output::unwritten(&error)),
                 }
@@ -60,14 +59,14 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
     }
 }
 
-/// What was said of the connection: as long as there is none, each reason once.
+/// The state of the connection, so that each reason of an outage is printed once.
 #[derive(Default)]
 struct Outage {
     said: Option<String>,
 }
 
 impl Outage {
-    /// What there is to be said, if it was not said before.
+    /// The message for this item, if it was not printed before.
     fn message(&mut self, item: &EventsItem) -> Option<String> {
         let message = match item {
             EventsItem::Event(_) => return None,
@@ -89,7 +88,7 @@ impl Outage {
     }
 }
 
-/// An event in one line.
+/// Describes an event in one line.
 fn describe(event: &Event) -> String {
     let mut line = String::new();
     let at = event.at.as_deref().unwrap_or_default();
@@ -111,7 +110,7 @@ fn describe(event: &Event) -> String {
         (None, Some("shared")) => add(format_args!("  shared")),
         (None, _) => {}
     }
-    // These two are done to the owner, not by the owner.
+    // Other callers do these two things to the owner of the lease.
     let is_victim = matches!(event.kind.as_str(), "broken" | "release-requested");
     if let Some(owner) = &event.lease.owner {
         let what = if is_victim { "held by" } else { "by" };

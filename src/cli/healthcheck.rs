@@ -27,21 +27,20 @@ use super::{
     },
 };
 
-/// Ask the gateway that is configured here whether it answers
+/// Check whether the gateway that is configured here answers
 ///
-/// For containers without curl. It reads the same file and environment as `latchgate serve`: give it
-/// the flags that the gateway was started with. It ends with 0 if the gateway answers and with 1 if
-/// it does not. The store is asked with --ready only, and a store that is away changes nothing. An
-/// address that stands for all of them (0.0.0.0) is asked on loopback. Over TLS it accepts any
-/// certificate, because it asks this machine and sends nothing secret: an expired certificate is no
-/// reason to restart a gateway.
+/// For containers without curl. Reads the same file and environment as `latchgate serve`: give it the flags of the
+/// gateway. Ends with 0 if the gateway answers, and with 1 if it does not. Only --ready checks the store, and even
+/// then an unavailable store does not fail the check. A listen address that stands for all addresses (0.0.0.0) is
+/// checked on loopback. Over TLS every certificate is accepted, because the command calls its own machine and sends
+/// no secret: an expired certificate is no reason to restart a gateway.
 #[derive(Args)]
 pub(super) struct HealthcheckArgs {
-    /// Ask whether the gateway should be sent requests (/readyz): not if it is about to stop, or is
+    /// Check whether the gateway should receive requests (/readyz): it fails if the gateway is about to stop, or is
     /// configured so that it cannot keep its promises
     #[arg(long)]
     ready: bool,
-    // Less than the 3 s and more that common probes are given, so that the reason is told.
+    // Shorter than the time-outs of common probes (3 s and more), so that the command can print the reason.
     /// How long the answer may take
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = text::parse_duration)]
     timeout: Duration,
@@ -51,7 +50,7 @@ pub(super) struct HealthcheckArgs {
     sources: SourceArgs,
 }
 
-/// More than any answer on health is long.
+/// The maximum length of an answer. No health report is longer.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
 pub(super) async fn healthcheck(
@@ -78,9 +77,9 @@ pub(super) async fn healthcheck(
     }
 }
 
-/// A client that accepts every certificate: it asks this machine, and tells nothing.
+/// An HTTP client that accepts every certificate, because it calls its own machine and sends no secret.
 fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, CliError> {
-    // If there is one already, it is this one.
+    // Fails if a provider is already installed, which is then the same one.
     drop(CryptoProvider::install_default((*provider()).clone()));
     let mut builder = Client::builder()
         .tls_danger_accept_invalid_certs(true)
@@ -90,10 +89,10 @@ fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, Cl
         .retry(reqwest::retry::never())
         .user_agent("latchgate-healthcheck");
     if let Some(files) = identity {
-        // Says which file is wrong, and why.
+        // Reads the files first, because its errors say which file is wrong and why.
         files.read()?;
         let pem = fs::read(files.certificate.path()).and_then(|mut pem| {
-            // A file may end without a new line.
+            // The certificate file may end without a newline.
             pem.push(b'\n');
             pem.extend(fs::read(files.key.path())?);
             Ok(pem)
@@ -104,7 +103,7 @@ fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, Cl
     Ok(builder.build().map_err(SetupError::Http)?)
 }
 
-/// Asks for a page and answers its body if the status is 200.
+/// Requests a page, and returns its body if the status is 200.
 async fn ask(client: &Client, url: &str, limit: Duration) -> Result<String, String> {
     let reason = |error| reason(&error, limit);
     let mut response = client.get(url).send().await.map_err(reason)?;
@@ -121,12 +120,12 @@ async fn ask(client: &Client, url: &str, limit: Duration) -> Result<String, Stri
     }
 }
 
-/// Why there was no answer.
+/// Describes why there was no answer.
 fn reason(error: &reqwest::Error, limit: Duration) -> String {
     let causes = successors(Some(error as &dyn Error), |&error| error.source());
     let causes: Vec<_> = causes.map(ToString::to_string).collect();
     let causes = causes.join(": ");
-    // A client is told so after the handshake, by a name that says it.
+    // The server rejects a client without a certificate after the handshake, with an alert of this name.
     if causes.contains("CertificateRequired") {
         "wants a client certificate: name one with --client-cert-file and --client-key-file"
             .to_owned()
@@ -141,9 +140,9 @@ fn reason(error: &reqwest::Error, limit: Duration) -> String {
 
 // === Reachable ===
 //
-// Where a program on this machine reaches a gateway.
+// The address at which a program on this machine reaches the gateway.
 
-/// The address to connect to for one that a gateway listens on: loopback for one that stands for all.
+/// The address to connect to for a listen address: loopback if the gateway listens on all addresses.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),

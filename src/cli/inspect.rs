@@ -1,4 +1,4 @@
-//! The commands that show who holds locks: `latchgate inspect` and `latchgate list`.
+//! `latchgate inspect` and `latchgate list`, which show the holders of locks.
 
 use std::{collections::HashSet, fmt::Write, num::NonZeroUsize, time::Duration};
 
@@ -43,10 +43,10 @@ pub(super) struct ListArgs {
     /// Only locks that have this text in the name, in the owner or in a value of the metadata
     #[arg(long, value_name = "TEXT", value_parser = SearchText::new)]
     search: Option<SearchText>,
-    /// Show at most so many, 1 or more [default: all]
+    /// Show at most N locks, 1 or more [default: all]
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<NonZeroUsize>,
-    /// Print one JSON object a line, as they come
+    /// Print one JSON object per line, page by page
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -77,7 +77,7 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
     how + &queue(&lock.waiters, lock.waiter_count)
 }
 
-/// Those who share a lock, a line for each.
+/// A table of the holders of a shared lock, one in each line.
 fn table(holders: &[Holder], count: u64) -> String {
     let head = [
         "  FENCING TOKEN",
@@ -104,7 +104,7 @@ fn table(holders: &[Holder], count: u64) -> String {
     text
 }
 
-/// Who waits, for how long already.
+/// The waiters, with the time that each has waited.
 fn queue(waiters: &[Waiter], count: u64) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| {
@@ -119,7 +119,7 @@ fn queue(waiters: &[Waiter], count: u64) -> String {
         let mode = match (waiter.limit, waiter.mode.as_deref()) {
             (Some(limit), _) => format!(", shared by at most {limit}"),
             (None, Some("shared")) => ", shared".to_owned(),
-            // Everybody wants to be alone unless they say otherwise.
+            // Exclusive waiters are not marked, because that is the default.
             (None, _) => String::new(),
         };
         line(format_args!(
@@ -176,7 +176,7 @@ fn facts(holder: &Holder) -> String {
 
 // === List ===
 
-/// How many locks are asked for at a time.
+/// How many locks one request lists.
 const PAGE: u32 = 500;
 
 pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(), CliError> {
@@ -189,7 +189,7 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
         limit: Some(PAGE),
         cursor: None,
     };
-    // A lock that was on one page may be on another as well.
+    // A lock may appear on two pages.
     let mut seen = HashSet::new();
     let mut table = Vec::new();
     while left > 0 {
@@ -233,7 +233,7 @@ fn print(locks: &[HeldLock]) -> Result<(), CliError> {
     output::answer(&lines.join("\n"))
 }
 
-/// A table for people: a row for each holder.
+/// A table with a row for each holder.
 fn show(locks: &[HeldLock]) -> String {
     let head = ["LOCK", "MODE", "EXPIRES IN", "FENCING TOKEN", "OWNER"];
     let mut rows = vec![head.map(str::to_owned)];

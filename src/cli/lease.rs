@@ -30,12 +30,12 @@ use super::{
     },
 };
 
-/// Ask for a lock and print the token of the lease.
+/// Acquire a lock and print the token of the lease.
 ///
-/// Standard output is the token and nothing else, so that `TOKEN=$(latchgate acquire deploy)` works.
-/// The lease ends by itself when its TTL is over; renew it in time to keep it. A token that cannot be
-/// written is given up, and its lease released; a standard output that is closed (`>&-`) cannot be distinguished
-/// from /dev/null, so there the lease lasts for its TTL and nobody has its token.
+/// Standard output is the token and nothing else, so that `TOKEN=$(latchgate acquire deploy)` works. The lease ends
+/// when its TTL is over, unless it is renewed in time. If the token cannot be written, the lease is released. A
+/// closed standard output (`>&-`) cannot be distinguished from /dev/null: then the lease lasts for its TTL, and its
+/// token is lost.
 #[derive(Args)]
 pub(super) struct AcquireArgs {
     /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are acquired or none, with one token
@@ -45,14 +45,14 @@ pub(super) struct AcquireArgs {
     request: RequestArgs,
     /// How long to wait for a lock that is held [default: not at all]
     ///
-    /// On a terminal a line shows how the wait goes; elsewhere standard error has one when it begins,
-    /// when the position or the holder changes, and every 30 s. A gateway that is there and does not answer is
-    /// asked again for as long as the wait may take, or for 25 s without one; then it is asked for 33 s
-    /// at most to take back a grant whose answer was lost. A signal ends both.
+    /// On a terminal, a line shows the progress of the wait. Otherwise a line is written to standard error at the
+    /// start, when the position or the holder changes, and every 30 s. If a reached gateway does not answer, the
+    /// request is repeated for as long as the wait may take, or for 25 s without a wait; then the command tries for
+    /// at most 33 s to take back a grant whose answer was lost. A signal ends both.
     #[arg(long, value_name = "TIME", value_parser = text::parse_wait)]
     wait: Option<Duration>,
-    /// A file with the key under which the same request may be repeated; - reads standard input
-    /// [env: LATCHGATE_IDEMPOTENCY_KEY, LATCHGATE_IDEMPOTENCY_KEY_FILE]
+    /// A file with the key under which this request may be repeated; - reads standard input [env:
+    /// LATCHGATE_IDEMPOTENCY_KEY, LATCHGATE_IDEMPOTENCY_KEY_FILE]
     #[arg(long, value_name = "FILE")]
     idempotency_key_file: Option<PathBuf>,
     /// Print the gateway's answer as JSON, the lease or the problem
@@ -62,7 +62,8 @@ pub(super) struct AcquireArgs {
     connection: ConnectionArgs,
 }
 
-/// Acquires and prints. A token that cannot be printed has no holder, so its lease is released.
+/// Acquires the lock and prints the token. If the token cannot be printed, releases the lease, which no caller
+/// could use.
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
     let locks = Locks::of(&args.names)?;
     let client = args.connection.client(environment)?;
@@ -119,39 +120,39 @@ impl AcquireArgs {
 
 // === Renew and release ===
 //
-// The commands of a caller that has the token of a lease.
+// The commands for a caller with the token of a lease.
 
-/// Keep a lock: make its lease last longer, from now.
+/// Renew a lease: make it last longer, from now.
 #[derive(Args)]
 pub(super) struct RenewArgs {
     #[command(flatten)]
     lease: LeaseArgs,
-    /// How long the lease lasts from now: 30s, 500ms, 2m [default: its TTL so far]
+    /// How long the lease lasts from now: 30s, 500ms, 2m [default: its current TTL]
     #[arg(long, value_name = "TIME", value_parser = text::parse_duration)]
     ttl: Option<Duration>,
-    /// Print the gateway's answer as JSON, the lease or the problem; of several locks what came of each
+    /// Print the gateway's answer as JSON, the lease or the problem; of several locks the result of each
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
 
-/// Give a lock back.
+/// Release a lock.
 ///
-/// Repeated within a minute it is done again, with exit code 0, and so may be retried: so it is for every
-/// lease that was acquired with an idempotency key, as `latchgate acquire` does by itself. Of a lease that
-/// was acquired without one nothing is remembered: repeated, it is exit code 102, whether the first release
-/// ended the lease or it was lost before; if only the answer of the first was lost, within one call of this
-/// command, it is 105.
+/// A lease that was acquired with an idempotency key, as `latchgate acquire` always does, can be released again
+/// within a minute with exit code 0, so the command may be retried. The gateway remembers no lease that was
+/// acquired without a key: releasing it again ends with exit code 102, whether the first release ended the lease or
+/// the lease was lost before; or with 105 if only the answer to the first copy was lost, within one call of this
+/// command.
 ///
-/// Of several locks only the release of the last name in sorted order is remembered, so all of them released
-/// once more are exit code 102, or 105 if only the answer was lost.
+/// Of several locks, only the release of the last name in sorted order is remembered, so releasing all of them
+/// again ends with exit code 102, or with 105 if only the answer was lost.
 #[derive(Args)]
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
     lease: LeaseArgs,
-    /// Print the gateway's answer as JSON: of one lock nothing when it is done, else the problem; of several what
-    /// came of each
+    /// Print the gateway's answer as JSON: of one lock nothing on success, else the problem; of several the result
+    /// of each
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -161,7 +162,7 @@ pub(super) struct ReleaseArgs {
 /// The options of every command that needs the token of a lease.
 #[derive(Args)]
 struct LeaseArgs {
-    /// The lock, or several that have one token
+    /// The lock, or several locks that have one token
     #[arg(required = true, value_name = "NAME")]
     names: Vec<LockName>,
     /// A file with the token of the lease; - reads standard input

@@ -1,4 +1,4 @@
-//! The command line: one file per command, on the client in Rust.
+//! The command line: one file per command, using the Rust client.
 
 mod backup;
 mod break_lock;

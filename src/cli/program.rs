@@ -1,4 +1,4 @@
-//! The program: its command line, what each command does, its exit code.
+//! The program: reads its command line, runs the command, and returns its exit code.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ use super::{
 /// Distributed locks over plain HTTP and JSON.
 #[derive(Parser)]
 ///
-/// Without a command it serves, with the options below.
+/// Without a command, the program serves, with the options below.
 #[command(
     name = "latchgate",
     version = crate::release::DESCRIPTION,
@@ -41,7 +41,7 @@ pub struct Args {
     serve: ServeArgs,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Subcommand)]
 pub(super) enum Command {
     Serve(ServeArgs),
@@ -54,7 +54,7 @@ pub(super) enum Command {
     Break(BreakArgs),
     Events(EventsArgs),
     Backup(BackupArgs),
-    /// Make an API key, give it another secret, or list who may do what
+    /// Make an API key, replace its secret, or list the keys and their permissions
     #[command(subcommand)]
     Key(KeyCommand),
     /// Print or check the configuration of a gateway
@@ -66,7 +66,7 @@ pub(super) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// What to do about API keys.
+/// The command for API keys.
 #[derive(Subcommand)]
 pub(super) enum KeyCommand {
     New(NewArgs),
@@ -85,8 +85,8 @@ pub(super) struct CompletionsArgs {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    // Whoever started it may have blocked signals that it waits for: the end of a child, the request to stop.
-    // Every thread, and every command that `run` starts, begins with the mask of this one.
+    // The program that started this one may have blocked signals that it waits for, such as the end of a child or
+    // TERM. Every thread, and every command that `run` starts, inherits the mask of this thread.
     SigSet::empty()
         .thread_set_mask()
         .expect("a thread may unblock signals for itself");
@@ -102,8 +102,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             if let (true, Some(problem)) = (wants_json, error.problem_json()) {
-                // The exit code and the line below say the same; a reader who has gone misses
-                // nothing.
+                // A failed write is ignored: the exit code and the line below report the same error.
                 drop(output::answer(problem));
             }
             output::failure(&error)
@@ -111,7 +110,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Does what the command line says, and answers with an exit code.
+/// Runs the command, and returns its exit code.
 fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
     let done = match command {
         Command::Serve(args) => serve::serve(args, environment),
@@ -135,7 +134,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
     done.map(|()| Exit::Done.code())
 }
 
-/// One call needs one thread.
+/// Runs a command that needs one thread only.
 fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -144,20 +143,20 @@ fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
     runtime.block_on(call)
 }
 
-/// Prints the document that a gateway with the default configuration serves.
+/// Prints the OpenAPI document that a gateway with the default configuration serves.
 fn openapi() -> Result<(), CliError> {
     let document = http::openapi().to_pretty_json();
     output::answer(&document.expect("an OpenAPI document is JSON"))
 }
 
 fn completions(args: &CompletionsArgs) -> Result<(), CliError> {
-    // Into memory first: the generator panics where a pipe is closed.
+    // Generated into memory, because the generator panics if standard output is a closed pipe.
     let mut script = Vec::new();
     generate(args.shell, &mut Args::all(), "latchgate", &mut script);
     output::answer(&String::from_utf8_lossy(&script))
 }
 
-/// A command with its exit codes behind its `--help`, and so its own commands.
+/// Adds the exit codes to the end of the `--help` of a command and of its subcommands.
 fn with_codes(command: clap::Command) -> clap::Command {
     let name = command.get_name().to_owned();
     let command = command.mut_subcommands(|inner| {
@@ -175,7 +174,7 @@ fn with_codes(command: clap::Command) -> clap::Command {
 // === impl Args ===
 
 impl Args {
-    /// The whole command line, with the exit codes of each command behind its `--help`.
+    /// The whole command line, with the exit codes of each command at the end of its `--help`.
     pub fn all() -> clap::Command {
         let own = format!(
             "{}\n\nThe --help of each command lists its own exit codes.",
@@ -184,8 +183,8 @@ impl Args {
         Self::command().after_help(own).mut_subcommands(with_codes)
     }
 
-    /// Reads the arguments of this process: what to do, which is to serve if nothing else was said, and whether the
-    /// answer is to be JSON. Says what is wrong with them, or `--help`, and ends the process if there is nothing to do.
+    /// Reads the arguments of this process. Returns the command, which is `serve` if none is given, and whether its
+    /// answer is to be JSON. Prints `--help` or the error and ends the process if there is no command to run.
     pub(super) fn of_process() -> (Command, bool) {
         let matches = Self::all().get_matches();
         let json = |inner: &ArgMatches| matches!(inner.try_get_one("json"), Ok(Some(true)));

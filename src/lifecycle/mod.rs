@@ -1,34 +1,40 @@
-//! Who may start a task, on which thread it runs, and how the program stops.
+//! How tasks are started, on which threads they run, and how the program stops.
 //!
 //! # Threads
 //!
-//! | thread | what runs on it |
-//! |---|---|
-//! | main, one `current_thread` runtime | everything that is not a request: the accept loop, signals, the reaper, events, messages between gateways, rounds, timers, watches of Sentinel, Cluster, keys and certificates |
-//! | `latchgate-0`, `latchgate-1`, …: one `current_thread` runtime each; by default one per processor, one fewer with the embedded store | connections with all of their requests, and connections to Redis |
-//! | `latchgate-store` | the writer of the embedded store |
-//! | `latchgate-audit`, `latchgate-log` | writes of the audit log and of standard error, so that neither delays a request |
-//! | tokio's blocking threads | reading files: the store at a start, keys, certificates, credentials |
+//! * The main thread, with one `current_thread` runtime: everything that is not a request. That is the accept loop,
+//!   signals, the reaper, events, messages between gateways, rounds, timers, watches of Sentinel, Cluster, keys and
+//!   certificates.
+//! * `latchgate-0`, `latchgate-1`, …, the worker threads, with one `current_thread` runtime each: connections with
+//!   all of their requests, and connections to Redis. By default there is one for each processor, one fewer with
+//!   the embedded store.
+//! * `latchgate-store`: the writer of the embedded store.
+//! * `latchgate-audit` and `latchgate-log`: writes of the audit log and of standard error, so that no write delays
+//!   a request.
+//! * The blocking threads of tokio: reading files, that is the store at a start, keys, certificates and
+//!   credentials.
 //!
-//! The accept loop gives a connection to the worker with the fewest connections. The connection and its requests stay there. A
-//! command to Redis is written, and its reply is read, on the worker of the request, so no other thread has to wake.
+//! The accept loop gives a connection to the worker with the fewest connections. The connection and its requests
+//! stay on that worker. The worker of a request also writes its commands to Redis and reads the replies, so no
+//! other thread has to wake.
 //!
-//! **Nothing may block a worker**, because a blocked worker stalls all of its connections. A panic of a task ends that task only;
-//! a panic that unwinds a runtime aborts the process.
+//! **No task may block a worker thread**, because a blocked worker stalls all of its connections. A panic of a task
+//! ends that task only; a panic that unwinds a runtime aborts the process.
 //!
 //! # How a gateway stops
 //!
 //! On TERM or INT these steps follow each other within `shutdown.grace_ms`:
 //!
-//! 1. *Withdrawn.* `/readyz` fails. Everything else works for `shutdown.delay_ms`, and every answer is the last one of its
-//!    connection (`Connection: close`, GOAWAY).
-//! 2. *Draining.* Acquires are answered 503 `draining`. Streams end, and their leases live on. Renewals and releases work until
-//!    no request except GETs is under way and no lease that was granted or renewed here is needed any more.
+//! 1. *Withdrawn.* `/readyz` fails. All requests are served for `shutdown.delay_ms`, and every answer is the last of
+//!    its connection (`Connection: close`, GOAWAY).
+//! 2. *Draining.* Acquires are answered 503 `draining`. Streams end, and their leases stay alive. Renewals and
+//!    releases work until no request except GETs is under way and no lease that was granted or renewed here is
+//!    needed any more.
 //! 3. *Closing.* Each connection ends after its current request.
-//! 4. *Stopping.* Background tasks finish: the reaper releases at once what is left to it. Then the store closes, and spans and
-//!    the audit log are flushed.
+//! 4. *Stopping.* Background tasks finish: the reaper sends its remaining releases at once. Then the store closes,
+//!    and spans and the audit log are flushed.
 //!
-//! A second signal ends the process at once. Nothing durable depends on a clean end.
+//! A second signal ends the process at once. No durable state depends on a clean end.
 
 mod tasks;
 mod workers;

@@ -1,9 +1,8 @@
-//! How tasks are started, and how the program stops.
+//! Starts the tasks of the program, and stops the program.
 //!
-//! Stopping has four steps. *Withdrawn*: readiness says no, and everything is served as before.
-//! *Draining*: no new acquires, everything already held keeps working.
-//! *Closing*: connections end after the request they are at. *Stopping*: when all work is done,
-//! background tasks finish what the work has left to them.
+//! Stopping has four steps. *Withdrawn*: the readiness check fails, and all requests are still served. *Draining*:
+//! new acquires are refused, and leases already granted keep working. *Closing*: connections end after their
+//! current request. *Stopping*: when all work is done, background tasks finish what the work has left to them.
 
 use std::{
     future::Future,
@@ -40,9 +39,9 @@ struct Inner {
 /// A step of stopping.
 #[derive(Debug, Default)]
 struct Step {
-    /// Every request looks at it, and the token would lock.
+    /// Whether the step is reached: every request reads it, and reading the token would take a lock.
     is_reached: AtomicBool,
-    /// For those who wait for the step.
+    /// Cancelled when the step is reached, for tasks that wait for the step.
     reached: CancellationToken,
 }
 
@@ -54,12 +53,12 @@ pub struct TasksLeft(pub usize);
 // === impl Lifecycle ===
 
 impl Lifecycle {
-    /// A lifecycle of its own, not yet draining.
+    /// A new lifecycle, without worker threads.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One of a program in which these threads answer requests.
+    /// A lifecycle whose requests are answered on these worker threads.
     pub fn on(workers: Workers) -> Self {
         Self(Arc::new(Inner {
             workers,
@@ -72,7 +71,8 @@ impl Lifecycle {
         &self.0.workers
     }
 
-    /// Starts a task that ends by itself, soon after [`Lifecycle::closed`] at the latest.
+    /// Starts a task that counts as work: it ends without being told, soon after [`Lifecycle::closed`] at the
+    /// latest.
     pub fn spawn<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -80,7 +80,7 @@ impl Lifecycle {
         self.0.work.spawn(task);
     }
 
-    /// The same on a thread that answers requests, if one is named.
+    /// Like [`Lifecycle::spawn`], on the worker thread if one is given.
     pub fn spawn_on<F>(&self, worker: Option<Worker>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -94,7 +94,7 @@ impl Lifecycle {
         }
     }
 
-    /// Starts a task that goes on until [`Lifecycle::stopped`]: by then all work has ended.
+    /// Starts a background task, which runs until [`Lifecycle::stopped`], when all work has ended.
     pub fn spawn_background<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -102,7 +102,8 @@ impl Lifecycle {
         self.0.background.spawn(task);
     }
 
-    /// The same for a task that also ends when `ended` is cancelled, and that need not end by itself.
+    /// Starts a background task that need not end itself: it is dropped at [`Lifecycle::stopped`] or when `ended`
+    /// is cancelled.
     pub fn spawn_until<F>(&self, ended: &CancellationToken, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -117,22 +118,23 @@ impl Lifecycle {
         });
     }
 
-    /// Says from now on that no more requests should be sent here, and goes on serving all that come.
+    /// Begins the step *withdrawn*: readiness fails from now on, and all requests are still served.
     pub fn withdraw(&self) {
         self.0.withdrawn.reach();
     }
 
-    /// Whether requests should be sent elsewhere: the program is about to stop.
+    /// Whether readiness fails because the program is about to stop, so that requests should be sent to other
+    /// gateways.
     pub fn is_withdrawn(&self) -> bool {
         self.0.withdrawn.is_reached()
     }
 
-    /// Ends when requests should be sent elsewhere.
+    /// Waits until the step *withdrawn* is reached.
     pub fn withdrawn(&self) -> WaitForCancellationFutureOwned {
         self.0.withdrawn.reached()
     }
 
-    /// Begins to drain: from now on [`Lifecycle::is_draining`] is true.
+    /// Begins the step *draining*: [`Lifecycle::is_draining`] is true from now on.
     pub fn drain(&self) {
         self.withdraw();
         self.0.draining.reach();
@@ -143,36 +145,35 @@ impl Lifecycle {
         self.0.draining.is_reached()
     }
 
-    /// Ends when draining begins.
+    /// Waits until the step *draining* is reached.
     pub fn drained(&self) -> WaitForCancellationFutureOwned {
         self.0.draining.reached()
     }
 
-    /// Whether connections must end after the request that they are at.
+    /// Whether each connection must end after its current request.
     pub fn is_closing(&self) -> bool {
         self.0.closing.is_reached()
     }
 
-    /// Ends when connections must end after the request that they are at.
+    /// Waits until the step *closing* is reached, after which each connection ends with its current request.
     pub fn closed(&self) -> WaitForCancellationFutureOwned {
         self.0.closing.reached()
     }
 
-    /// Ends when background tasks must finish.
+    /// Waits until the step *stopping* is reached, in which background tasks must finish.
     pub fn stopped(&self) -> WaitForCancellationFutureOwned {
         self.0.stopping.reached()
     }
 
-    /// Ends when no work is left, although more may come.
+    /// Waits until no work is running. New work may start afterwards.
     pub async fn quiet(&self) {
         self.0.work.close();
         self.0.work.wait().await;
     }
 
-    /// Ends all work and then all background tasks, within `grace` altogether. A quarter of it is kept for
-    /// the background tasks: what the work has left to them must not go undone because the work took long.
-    /// Giving back undelivered grants takes milliseconds if the store is reachable, and waiting is useless if
-    /// it is not.
+    /// Ends all work and then all background tasks, within `grace` in total. A quarter of it is reserved for the
+    /// background tasks, so that slow work does not prevent them from releasing undelivered leases. That takes
+    /// milliseconds if the store is reachable, and waiting longer is useless if it is not.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();
@@ -200,7 +201,7 @@ impl Step {
         self.is_reached.load(Ordering::Acquire)
     }
 
-    /// Ends when the step is reached.
+    /// Waits until the step is reached.
     fn reached(&self) -> WaitForCancellationFutureOwned {
         self.reached.clone().cancelled_owned()
     }

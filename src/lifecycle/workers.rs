@@ -1,8 +1,8 @@
-//! The threads that answer requests.
+//! Worker threads, which answer requests.
 //!
-//! Each has a runtime of its own. It serves a connection from the first byte to the last, and what the
-//! requests send to a server goes over connections that it moves itself: so a request wakes no other thread.
-//! What blocks one delays all connections of that thread; the store, files and logs have threads of their own.
+//! Each worker has a runtime of its own, and serves a connection from its first byte to its last. Commands of its
+//! requests to a server use connections of the same runtime, so a request wakes no other thread. A blocked worker
+//! delays all of its connections; the store, files and logs have other threads.
 
 use std::{
     cell::Cell,
@@ -20,36 +20,37 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// The threads that answer requests. Cheap to clone. By default there are none, and everything runs where it is
-/// started.
+/// The worker threads, which answer requests. Cheap to clone. The default has none, and every task runs on the
+/// runtime that starts it.
 #[derive(Clone, Default)]
 pub struct Workers(Arc<[Thread]>);
 
 struct Thread {
     runtime: Handle,
-    /// How many connections it serves.
+    /// How many connections this worker serves.
     connections: AtomicUsize,
 }
 
-/// One of the threads that answer requests, by its number.
+/// The number of a worker thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Worker(usize);
 
-/// A connection on the thread that serves it, until this is dropped.
+/// The place of a connection on its worker thread, which counts the connection until the seat is dropped.
 #[derive(Debug)]
 pub struct Seat {
     workers: Workers,
     worker: Worker,
 }
 
-/// Ends the threads when it is dropped, and does not wait for them.
+/// Ends the worker threads when it is dropped, without waiting for them.
 #[derive(Debug)]
 pub struct RunningWorkers {
     _ends: Vec<oneshot::Sender<()>>,
 }
 
-/// For how many sockets a worker takes up events at once. Commands are sent to Redis when all requests among them
-/// have been read, and Redis is idle until then. With fewer than 16 there are more system calls for each request.
+/// How many sockets with events a worker handles at a time. Commands are sent to Redis after the requests of all
+/// these sockets have been read, and Redis is idle until then. With fewer than 16, each request costs more system
+/// calls.
 const EVENTS: usize = 16;
 
 thread_local! {
@@ -59,7 +60,7 @@ thread_local! {
 // === impl Workers ===
 
 impl Workers {
-    /// Starts so many.
+    /// Starts `count` worker threads.
     pub fn start(count: usize) -> io::Result<(Self, RunningWorkers)> {
         let (mut threads, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for number in 0..count {
@@ -77,7 +78,7 @@ impl Workers {
             thread::Builder::new().name(name).spawn(move || {
                 let _abort = AbortOnPanic;
                 CURRENT.set(Some(Worker(number)));
-                // Nothing is ever sent: the other end is dropped.
+                // Nothing is sent on the channel: the thread ends when the sender is dropped.
                 runtime.block_on(ended).ok();
                 runtime.shutdown_background();
             })?;
@@ -85,22 +86,22 @@ impl Workers {
         Ok((Self(threads.into()), RunningWorkers { _ends: ends }))
     }
 
-    /// How many there are.
+    /// The number of workers.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them.
+    /// All workers.
     pub fn all(&self) -> impl Iterator<Item = Worker> + use<> {
         (0..self.0.len()).map(Worker)
     }
 
-    /// The runtime of one of them.
+    /// The runtime of a worker.
     pub(super) fn runtime(&self, worker: Worker) -> &Handle {
         &self.0[worker.0].runtime
     }
 
-    /// A seat for a connection on the one that serves the fewest. `None` if there are none.
+    /// A seat for a new connection on the worker with the fewest connections. `None` if there are no workers.
     pub fn seat(&self) -> Option<Seat> {
         let connections = |worker: &Worker| self.0[worker.0].connections.load(Ordering::Relaxed);
         let worker = self.all().min_by_key(connections)?;
@@ -111,8 +112,8 @@ impl Workers {
         })
     }
 
-    /// Runs a task on one of them and returns its output. Dropping this aborts the task. `None` if the worker
-    /// has ended.
+    /// Runs a task on a worker and returns its output; `None` if the worker has ended. Dropping the future aborts
+    /// the task.
     pub async fn carry_out<T>(
         &self,
         worker: Worker,
@@ -132,9 +133,8 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Ends the process when a worker's thread unwinds. A panic of a task is caught by the runtime and does not
-/// come here. If the thread unwinds the runtime is gone, and each new connection would be given to a thread
-/// that serves none.
+/// Aborts the process when the thread of a worker unwinds. The runtime catches the panic of a task, so such a panic
+/// does not get here. Without the abort, the accept loop would give new connections to a thread that serves none.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -148,12 +148,12 @@ impl Drop for AbortOnPanic {
 // === impl Worker ===
 
 impl Worker {
-    /// The one that this thread is.
+    /// The worker whose thread is running this code, if any.
     pub fn current() -> Option<Self> {
         CURRENT.get()
     }
 
-    /// Its number, from 0 on.
+    /// The number of the worker, from 0.
     pub fn number(self) -> usize {
         self.0
     }
@@ -162,7 +162,7 @@ impl Worker {
 // === impl Seat ===
 
 impl Seat {
-    /// Which thread serves the connection.
+    /// The worker that serves the connection.
     pub fn worker(&self) -> Worker {
         self.worker
     }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::lifecycle::Lifecycle;
 
-    /// What tells the process of a test that it is the one to end.
+    /// Argument that tells the test's child process to unwind a worker.
     const ENDS: &str = "in a process of its own";
 
     #[tokio::test]

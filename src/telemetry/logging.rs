@@ -1,4 +1,4 @@
-//! What is logged, in which form: panics are one line like everything else, and no line shows another text than it has.
+//! Logging on standard error. A panic is logged as one line, and invisible characters are escaped in every line.
 
 use std::{
     any::Any,
@@ -26,24 +26,24 @@ use crate::{
     invisible_chars::{escape_json, escape_text},
 };
 
-/// Why nothing can be logged.
+/// Why logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
-    /// The level is none.
+    /// The configured level is invalid.
     #[error(transparent)]
     Level(#[from] Invalid),
-    /// Another subscriber is installed already.
+    /// Another subscriber is already installed in this process.
     #[error("cannot log: {0}")]
     Taken(#[from] TryInitError),
-    /// The system has no thread or no descriptor for it.
+    /// The system cannot start a thread, or cannot duplicate the descriptor of standard error.
     #[error("cannot start the thread of the log: {0}")]
     Thread(io::Error),
 }
 
-/// Begins to log on standard error. Once per process.
+/// Starts logging on standard error. Called once per process.
 ///
-/// A line that cannot be written is lost, and nothing else: the library would complain about it on
-/// standard error, which panics where that is the very stream that cannot be written.
+/// A line that cannot be written is lost without further effect. The logging library itself would report the
+/// failure on standard error, and panic if standard error is what cannot be written.
 pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     let filter = config.filter()?;
     let lines = LogLines::start(standard_error()?, |lost| {
@@ -81,8 +81,8 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     Ok(end)
 }
 
-/// Not through the library's handle: that is locked while somebody writes, so that a log which nobody reads would
-/// keep the last words of the program waiting too.
+/// A descriptor of standard error of our own. The library's handle is locked during a write, so a log that no
+/// program reads would also block the last messages of the program.
 fn standard_error() -> Result<File, LoggingError> {
     let descriptor = io::stderr().as_fd().try_clone_to_owned();
     Ok(File::from(descriptor.map_err(LoggingError::Thread)?))
@@ -90,10 +90,10 @@ fn standard_error() -> Result<File, LoggingError> {
 
 // === Panics ===
 
-/// How long a panic waits until it is written down: it may be the last thing that the process does.
+/// How long a panic waits until its line is written: the process may end right after it.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// Logs panics instead of printing them over several lines. Once per process.
+/// Logs panics in one line each, instead of printing them over several. Called once per process.
 fn log_panics(lines: LogLines) {
     panic::set_hook(Box::new(move |panic| {
         let message = message(panic.payload());
@@ -114,11 +114,11 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 // === Plain lines ===
 
-/// A writer to which whole lines are written, and which escapes what is not seen in them: names and
-/// error messages of others must not pretend to be something else.
+/// A writer of whole lines that escapes invisible characters, so that names and error messages of callers cannot
+/// pretend to be other text.
 struct PlainLines {
     inner: LogLines,
-    /// How the format of the lines names such a character.
+    /// How the format of the log escapes an invisible character.
     escape: fn(&str) -> Cow<'_, str>,
 }
 
@@ -126,7 +126,7 @@ impl Write for PlainLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match str::from_utf8(line) {
             Ok(text) => self.inner.write_all((self.escape)(text).as_bytes())?,
-            // Not a line of ours.
+            // The bytes are not a line of this program.
             Err(_) => self.inner.write_all(line)?,
         }
         Ok(line.len())
@@ -139,23 +139,23 @@ impl Write for PlainLines {
 
 // === Log lines ===
 //
-// Log lines on their way to standard error, which a thread of its own writes.
+// The queue of log lines, which a separate thread writes to standard error.
 
-/// Where whole log lines are left to be written.
+/// A queue of whole log lines, which a separate thread writes.
 ///
-/// Whoever leaves one never waits for who reads the log: a terminal that was stopped or a collector that
-/// hangs must not stop the gateway, whose holders would lose their locks. What there is no room for is
-/// lost, and counted in the log as soon as it can be written again.
+/// Logging never waits for the reader of the log: a stopped terminal or a hanging collector must not stop the
+/// gateway, whose holders would lose their leases. Lines that do not fit are lost, and the log reports their number
+/// as soon as it can be written again.
 #[derive(Clone)]
 struct LogLines(Arc<LogShared>);
 
-/// Sees to it that the last lines are written, when it is dropped.
+/// Flushes the last lines of the log when it is dropped.
 #[must_use = "the last lines of the log are written when it is dropped"]
 pub struct LogEnd(LogLines);
 
 struct LogShared {
     waiting: Mutex<PendingLines>,
-    /// There are lines, for the thread; or everything is written, for those who wait for that.
+    /// Notified when there are lines for the thread, and when all lines are written for callers of `flush`.
     changed: Condvar,
 }
 
@@ -163,23 +163,23 @@ struct LogShared {
 struct PendingLines {
     lines: Vec<u8>,
     lost: u64,
-    /// The thread has taken lines and is writing them.
+    /// Whether the thread has taken lines and is writing them.
     writing: bool,
-    /// The thread sleeps until there are lines.
+    /// Whether the thread sleeps until there are lines.
     asleep: bool,
 }
 
-/// How many bytes of lines may wait: what a busy gateway logs in a second.
+/// The capacity of the queue in bytes: about what a busy gateway logs in a second.
 const ROOM: usize = 4 * 1024 * 1024;
-/// How long lines are gathered after a write, so that a busy gateway does not write them one by one.
+/// The pause after each write, so that a busy gateway writes many lines together.
 const GATHER: Duration = Duration::from_millis(5);
-/// How long the end of the program waits for a reader of the log.
+/// How long the end of the program waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 // === impl LogLines ===
 
 impl LogLines {
-    /// Starts the thread that writes to `output`. `lost`: how it says how many lines were lost.
+    /// Starts the thread that writes to `output`. `lost` reports a number of lost lines.
     fn start(
         output: impl Write + Send + 'static,
         lost: impl Fn(u64) + Send + 'static,
@@ -195,11 +195,11 @@ impl LogLines {
         Ok(lines)
     }
 
-    /// Waits until everything is written that was left here, but no longer than this.
+    /// Waits until all queued lines are written, for `within` at most.
     fn flush(&self, within: Duration) {
         let unwritten = |waiting: &mut PendingLines| waiting.writing || !waiting.lines.is_empty();
         let changed = &self.0.changed;
-        // In both cases the program goes on.
+        // After a time-out the program continues as after a success.
         let _ = changed.wait_while_for(&mut self.0.waiting.lock(), unwritten, within);
     }
 
@@ -210,7 +210,7 @@ impl LogLines {
             if lost > 0 {
                 report_lost(lost);
             }
-            // There is no place left to report the failure.
+            // There is no other place to report the failure.
             drop(output.write_all(&lines));
             drop(output.flush());
             lines.clear();
@@ -223,7 +223,7 @@ impl LogLines {
         }
     }
 
-    /// Waits for lines and takes them; answers how many were lost before.
+    /// Waits for lines and takes them. Returns how many lines were lost before.
     fn take(&self, lines: &mut Vec<u8>) -> u64 {
         let mut waiting = self.0.waiting.lock();
         while waiting.lines.is_empty() {
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody who reads what is written, piece by piece, when it suits them.
+    /// An output whose reader decides when each piece is read.
     struct Reader(SyncSender<Vec<u8>>);
 
     impl Write for Reader {
@@ -317,7 +317,7 @@ mod tests {
     fn nobody_waits_for_who_does_not_read() {
         let (mut lines, read, lost) = read_by_hand();
         let line = [b'x'; 1_024];
-        // The thread takes this one, and is stuck with it.
+        // The thread takes this line, and blocks while writing it.
         lines.write_all(&line).unwrap();
         while !lines.0.waiting.lock().writing {
             thread::yield_now();
@@ -351,7 +351,7 @@ mod tests {
         let waiting = lines.0.waiting.lock();
         assert!(waiting.lines.is_empty() && !waiting.writing);
         drop(waiting);
-        // The reader goes on until the writer is gone, which is never.
+        // The reader would return only when the writer is gone, which never happens.
         assert!(!reader.is_finished());
     }
 }

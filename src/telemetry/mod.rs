@@ -1,4 +1,4 @@
-//! What the program says about itself while it runs.
+//! Telemetry: logs, metrics and traces.
 
 mod logging;
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! Acquire a lock, and give back what a call acquired that is dropped half-way.
+//! Acquires a lock, and releases the lease if the caller drops the acquire before it ends.
 
 use tokio::runtime::Handle;
 
@@ -7,11 +7,11 @@ use crate::{AcquireRequest, Acquiring, Client, ClientError, Lease, LockName};
 // === impl Client ===
 
 impl Client {
-    /// Asks for a lock, and waits for it if the request says so.
+    /// Acquires a lock. If the request has a wait, waits in the queue while the lock is held.
     ///
-    /// If this is dropped half-way, or nobody knows what has become of it, the place in the queue and whatever was granted
-    /// are given back in the background ([`Client::finish_releases`]). An acquire under a key of its caller's is not: it may
-    /// be continued by somebody else.
+    /// If the future is dropped, or the outcome is unknown, the client leaves the queue and releases a lease that
+    /// it may have been granted, in the background ([`Client::finish_releases`]). It does neither if the caller
+    /// gave an idempotency key: another program may continue that acquire.
     pub async fn acquire(
         &self,
         name: &LockName,
@@ -24,9 +24,9 @@ impl Client {
 
 // === Give back ===
 //
-// If the caller drops the future of an acquire, the client releases in the background the lease that the gateway may have granted.
+// Releases, in the background, a lease that the gateway may have granted to a dropped acquire.
 
-/// Releases a lease, or withdraws a request for one, when this is dropped.
+/// Releases a lease, or withdraws an acquire under way, when this guard is dropped.
 pub(crate) struct OnDrop<T: GiveBack> {
     client: Client,
     /// The runtime on which the call was made, because a future may be dropped outside of every runtime.
@@ -34,7 +34,7 @@ pub(crate) struct OnDrop<T: GiveBack> {
     kept: Option<T>,
 }
 
-/// A lease, or a request for one, that can be released in the background.
+/// A lease or an acquire under way that can be released in the background.
 pub(crate) trait GiveBack: Sized {
     fn give_back(self, client: Client) -> impl Future<Output = ()> + Send + 'static;
 }
@@ -47,7 +47,7 @@ impl GiveBack for Acquiring {
 
 impl GiveBack for Lease {
     async fn give_back(self, client: Client) {
-        // If it fails, the lease ends with its TTL.
+        // If the release fails, the lease ends with its TTL.
         let _: Result<_, _> = client.release_lease(&self).await;
     }
 }
@@ -63,18 +63,19 @@ impl<T: GiveBack> OnDrop<T> {
         }
     }
 
-    /// Nothing is given back any more.
+    /// Disarms the guard: nothing is released when it is dropped.
     pub(crate) fn disarm(mut self) {
         self.kept = None;
     }
 }
 
 impl OnDrop<Acquiring> {
-    /// Acquires. Nothing is given back after an answer.
+    /// Finishes the acquire. Disarms the guard unless the outcome is unknown.
     pub(crate) async fn finish(mut self) -> Result<Lease, ClientError> {
         let acquiring = self.kept.as_mut();
         let acquired = acquiring.expect("only this ends it").finish().await;
-        // There may be a lease that nobody will ever hear of.
+        // If the outcome is unknown, the gateway may have granted a lease that no caller knows; dropping the guard
+        // releases it.
         if !matches!(acquired, Err(ClientError::OutcomeUnknown { .. })) {
             self.disarm();
         }

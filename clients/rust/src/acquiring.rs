@@ -1,4 +1,4 @@
-//! An acquire under way: a chain of requests that keep their place in the queue, if they are for one lock.
+//! An acquire under way: a chain of requests. For one lock, the chain keeps its position in the queue.
 
 use std::time::Duration;
 
@@ -13,68 +13,69 @@ use crate::{
     lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
 
-/// The header that makes an acquire repeatable, and keeps its place in the queue.
+/// The header that makes an acquire repeatable and keeps its position in the queue.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How long one request of the chain waits at the gateway: shorter than the time-outs of the proxies
-/// and load balancers that are commonly in between, the shortest of which is 29 seconds.
+/// How long one request of the chain waits at the gateway: shorter than the time-outs of common proxies and load
+/// balancers, the shortest of which is 29 seconds.
 const LINK: Duration = Duration::from_secs(20);
-/// The same for several locks, whose place is kept for as long as one request: the longest that a gateway allows by
-/// default.
+/// How long one request waits for a group of locks, which keeps its position only during one request: the longest wait
+/// that a gateway allows by default.
 const GROUP_LINK: Duration = Duration::from_secs(55);
-/// The shortest wait that a gateway can be asked for.
+/// The shortest wait that a request can ask of a gateway.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// A gateway that allows no longer waits than this is asked no shorter ones.
+/// The client does not halve the wait of a request below this when a gateway refuses it as too long.
 const SHORTEST_LINK: Duration = Duration::from_millis(500);
-/// A copy that waits has at least this long to be answered after its wait.
+/// The minimum time for the answer to a request after its wait.
 const LEAST_ALLOWANCE: Duration = Duration::from_secs(1);
-/// How often somebody who watches is shown the queue. Nothing is asked where nobody watches.
+/// How often the lock is inspected for a watcher. Without a watcher it is not inspected.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often at most once a look was refused because of the rate of the key, which is needed to acquire.
+/// The minimum pause between inspections after the rate limit of the API key refused one: the acquire needs that
+/// rate.
 const LOOK_RATE_LIMITED: Duration = Duration::from_secs(30);
-/// Before a wait has taken so long there is nothing to be watched.
+/// The earliest inspection after a request is sent: a shorter wait has nothing to show.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
-/// As good as for ever: the longest outage that an acquire without an end sits out in one go, and how long a
-/// lock that may not be viewed is not looked at again.
+/// Practically for ever: how long an acquire without an end survives one outage, and how long a lock that the API
+/// key may not view is not inspected again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
-/// How long giving up may take where nobody was reached.
+/// How long a withdrawal may take if no gateway is reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
-/// How long a gateway that does not answer is asked to give up at most: as long as a lease lasts by
-/// default. Who has asked for a longer one is told sooner that it may be held.
+/// The longest time for which a withdrawal is repeated at a gateway that does not answer: the default TTL. A caller
+/// that asked for a longer TTL learns after this time that the lock may be held.
 const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 
 /// An acquire under way.
 ///
-/// Dropped, it leaves its place in the queue to the reconnect grace of the gateway;
-/// [`Acquiring::withdraw`] gives up in order.
+/// If it is dropped, the gateway removes its position in the queue after the reconnect grace.
+/// [`Acquiring::withdraw`] leaves the queue at once.
 #[derive(Debug)]
 pub struct Acquiring {
     client: Client,
-    /// The lock; of several the one that was in the way last, if that is known.
+    /// The lock; for a group, the lock that was last reported as held, if known.
     name: Option<LockName>,
-    /// All of them, if there are several.
+    /// All locks of a group.
     names: Option<GroupNames>,
     request: AcquireRequest,
     key: IdempotencyKey,
     asked: Instant,
-    /// When the wait is over; `None`: never.
+    /// The instant at which the wait ends; `None`: never.
     over: Option<Instant>,
     link: Duration,
     waiting: WaitStatus,
 }
 
-/// Whoever wants to know how the wait goes.
+/// The watcher of a wait, and when the lock is inspected for it.
 struct Watcher<'a> {
     report: &'a mut (dyn FnMut(&WaitStatus) + Send),
-    /// How often the queue is looked at for it; `None`: never.
+    /// The period between two inspections of the lock; `None`: none.
     looks_every: Option<Duration>,
-    /// Before then it is not looked at.
+    /// The earliest instant of the next inspection.
     look_at: Instant,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// Begins to ask for a lock. Nothing is sent yet.
+    /// Prepares an acquire. Nothing is sent yet.
     pub fn acquiring(&self, name: LockName, mut request: AcquireRequest) -> Acquiring {
         if request.owner.is_none() {
             request.owner.clone_from(&self.options.owner);
@@ -97,7 +98,7 @@ impl Client {
 // === impl Acquiring ===
 
 impl Acquiring {
-    /// The same for several locks, all or none.
+    /// The same acquire for a group of locks, all or none.
     pub(crate) fn of_group(self, names: GroupNames) -> Self {
         Self {
             name: None,
@@ -107,16 +108,16 @@ impl Acquiring {
         }
     }
 
-    /// Goes on until the lock is ours or the wait is over.
+    /// Runs the acquire until the lock is granted or the wait ends.
     ///
-    /// A gateway that was never reached is given up after a few tries, however long the wait may
-    /// take; once a gateway has been there, the acquire goes on trying for as long as it waits.
+    /// If no gateway was ever reached, the acquire fails after a few attempts, however long its wait is. Once a
+    /// gateway has been reached, the acquire continues for as long as its wait lasts.
     pub async fn finish(&mut self) -> Result<Lease, ClientError> {
         self.run(None).await
     }
 
-    /// The same, telling how the wait goes whenever there is something new. For its watcher the
-    /// queue is looked at every two seconds.
+    /// Like [`Acquiring::finish`], and calls the watcher with each new status of the wait. The lock is inspected
+    /// every two seconds for that.
     pub async fn finish_watched(
         &mut self,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
@@ -124,8 +125,8 @@ impl Acquiring {
         self.finish_watched_every(Some(LOOK), watcher).await
     }
 
-    /// Like [`Acquiring::finish_watched`], with another period between two inspections of the lock. Without a period the
-    /// lock is not inspected: the watcher then hears only what the answers to this request say.
+    /// Like [`Acquiring::finish_watched`], with another period between two inspections of the lock. Without a
+    /// period the lock is not inspected: the watcher then sees only what the answers to the acquire say.
     pub async fn finish_watched_every(
         &mut self,
         period: Option<Duration>,
@@ -139,20 +140,20 @@ impl Acquiring {
         .await
     }
 
-    /// Whether it waits for a lock that is held.
+    /// Whether the request has a wait.
     pub fn waits(&self) -> bool {
         !self.request.wait.is_zero()
     }
 
-    /// Gives up: asks once more without waiting, which gives the place in the queue up. What was granted
-    /// in the last moment, heard or unheard, is released at once.
+    /// Withdraws the acquire: sends a last request without a wait, which leaves the queue. If a lease was granted
+    /// in the meantime, known or unknown to the caller, it is released at once.
     ///
-    /// A gateway that takes requests and does not answer may have granted the lock, or may yet do so: it is
-    /// asked for as long as a lease would last, and for half a minute at most. Whoever cannot wait for that
-    /// may drop this, and leaves the lock to the end of that lease.
+    /// A gateway that accepts requests and does not answer may have granted the lock, or may still do so. The
+    /// withdrawal is repeated for the TTL of such a lease, for half a minute at most. A caller that cannot wait so
+    /// long may drop the future; then the lease ends with its TTL.
     ///
-    /// An acquire under a key of its caller's may be continued by somebody else, so it is left to
-    /// the reconnect grace.
+    /// If the caller gave an idempotency key, nothing is sent, because another program may continue the acquire.
+    /// The gateway then removes its position after the reconnect grace.
     pub async fn withdraw(self) {
         if self.request.idempotency_key.is_some() {
             return;
@@ -162,14 +163,14 @@ impl Acquiring {
         if let Err(ClientError::OutcomeUnknown { .. }) = answer {
             answer = self.give_up(ttl.min(WITHDRAWAL_UNANSWERED)).await;
         }
-        // Any other answer: there is no lease. No answer: a lease that there is ends by itself.
+        // Any other answer: there is no lease. No answer: a granted lease ends with its TTL.
         if let Ok(answer) = answer
             && answer.status.is_success()
             && let Ok(lease) = Lease::from_answer(answer)
         {
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
-            // If that fails, too, the lease has ended with its TTL.
+            // If the release fails too, the lease has ended with its TTL.
             let _: Result<_, _> = self.client.release_lease_with(&lease, retry).await;
         }
     }
@@ -185,8 +186,8 @@ impl Acquiring {
             let code = answer.problem().map(|problem| problem.code);
             copies += 1;
             let again = pause(copies);
-            // An earlier copy of the request arrived late, and holds a lease or a position that was not
-            // delivered.
+            // An earlier copy of the request arrived late, and holds a lease or a position that was not delivered.
+            // The next copy withdraws it.
             if code.as_deref() != Some("superseded") || Instant::now() + again > deadline {
                 return Ok(answer);
             }
@@ -197,7 +198,7 @@ impl Acquiring {
     async fn run(&mut self, mut watcher: Option<Watcher<'_>>) -> Result<Lease, ClientError> {
         let options = &self.client.options;
         let mut retry = Retry::until(&self.client, Instant::now() + options.deadline);
-        // Answers that came at once although they were asked to wait.
+        // The number of answers in a row that came much earlier than the wait that was requested.
         let mut hasty = 0;
         loop {
             let wait = self.next_wait();
@@ -241,7 +242,7 @@ impl Acquiring {
         }
     }
 
-    /// Sends a copy that waits for so long, and shows the queue meanwhile to whoever watches.
+    /// Sends one copy of the request with this wait, and inspects the lock for the watcher until the answer comes.
     async fn send_copy(
         &mut self,
         wait: Duration,
@@ -267,7 +268,7 @@ impl Acquiring {
             else {
                 return copy.await;
             };
-            // Of several locks it is not known yet which one is waited for.
+            // For a group, it is not known yet for which lock the request waits.
             let Some(name) = &name else {
                 return copy.await;
             };
@@ -311,28 +312,29 @@ impl Acquiring {
         }
     }
 
-    /// Whether an answer is not the last word, given how long its request was to wait.
+    /// Whether the acquire must send a further request after this answer to a request with this wait.
     fn needs_retry(&mut self, answer: &mut CallResponse, wait: Duration) -> bool {
         let Some(problem) = answer.problem() else {
             return false;
         };
         match problem.code.as_str() {
             "locked" => {
-                // It says how the lock stands, earlier copies included.
+                // The answer describes the lock after all copies of the request, so no earlier copy is in doubt.
                 answer.in_doubt = false;
-                // The last request of the chain does not wait: it takes what was granted since the
-                // one before, and gives up the place. Under a key of the caller's the next call may take both.
+                // The last request of the chain does not wait: it takes a lease granted since the request before
+                // it, or leaves the queue. With the caller's idempotency key there is no such request, because the
+                // caller's next call may take lease or position.
                 let is_last = self.request.idempotency_key.is_some() && self.left().is_zero();
                 !wait.is_zero() && !is_last
             }
-            // With a key of our own it can only be an earlier copy of ours, which was given up and
-            // arrived late. Asking again takes the place back.
+            // With a generated key, only an earlier copy of this acquire can have superseded this one: a copy that
+            // was given up and arrived late. A further request takes the position back.
             "superseded" => {
                 self.request.idempotency_key.is_none()
                     && (!wait.is_zero() || (answer.in_doubt && self.may_start_again()))
             }
-            // A lease was granted, its answer got lost or came too late for us, and the gateway has given it
-            // back. With a generated key no other request can be concerned.
+            // A lease was granted, its answer was lost or came too late, and the gateway has released the lease.
+            // With a generated key no other caller can have got it, so the acquire starts again.
             "idempotency-expired" => {
                 let again = self.request.idempotency_key.is_none()
                     && (answer.in_doubt || !wait.is_zero())
@@ -340,7 +342,7 @@ impl Acquiring {
                 self.key = fresh_key(&self.request);
                 again
             }
-            // This gateway allows no wait as long as ours.
+            // This gateway does not allow so long a wait: the next request asks for half of it.
             "invalid-request" => {
                 let too_long = problem.errors.iter().any(|error| error.field == "wait_ms");
                 self.link = (wait / 2).max(SHORTEST_LINK);
@@ -350,8 +352,8 @@ impl Acquiring {
         }
     }
 
-    /// How long the answer to a copy that waits for so long may be late. If there is time left after that wait, half of
-    /// it belongs to another copy: a request that hangs must not take all of it.
+    /// How long the answer may come after the wait of its request. If time is left after that wait, half of it is
+    /// kept for another copy, so that a hanging request cannot use up all of it.
     fn allowance(&self, wait: Duration) -> Duration {
         let enough = self.client.options.request_timeout;
         let half = self.left().saturating_sub(wait) / 2;
@@ -386,7 +388,7 @@ impl Acquiring {
         }
     }
 
-    /// How long it still wants to wait: nothing below a millisecond, for which no gateway can be asked to wait.
+    /// The time left of the wait; zero below one millisecond, because a request cannot ask for a shorter wait.
     fn left(&self) -> Duration {
         let Some(over) = self.over else {
             return Duration::MAX;
@@ -399,8 +401,8 @@ impl Acquiring {
         }
     }
 
-    /// How long the next copy waits. Under a key of the caller's none gives up the place that the next call may take, not
-    /// even one that is sent after the wait.
+    /// The wait of the next request. With the caller's idempotency key it is never zero, because a request without
+    /// a wait leaves the queue and the caller's next call may take the position.
     fn next_wait(&self) -> Duration {
         let wait = self.left().min(self.link);
         if self.request.idempotency_key.is_some() && !self.request.wait.is_zero() {
@@ -410,14 +412,14 @@ impl Acquiring {
         }
     }
 
-    /// A gateway is there: an acquire that waits goes on trying for as long as it waits.
+    /// Called when a gateway has been reached: from now on, an acquire with a wait is repeated until the wait ends.
     fn persist(&self, retry: &mut Retry) {
         if !self.request.wait.is_zero() {
             retry.persist_to_the_end(self.over.unwrap_or_else(|| Instant::now() + A_LONG_TIME));
         }
     }
 
-    /// Whether there is time to begin again.
+    /// Whether there is time left to start again.
     fn may_start_again(&self) -> bool {
         let call_over = self.asked + self.client.options.deadline;
         !self.left().is_zero() || Instant::now() < call_over
@@ -431,41 +433,43 @@ fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
 
 // === Acquire ===
 //
-// Acquire: ask for a lock.
+// The request for a lock.
 
-/// What to ask for. The default leaves everything to the gateway.
+/// The request for a lock. The default leaves all choices to the gateway.
 #[derive(Debug, Clone, Default)]
 pub struct AcquireRequest {
-    /// How long the grant lasts.
+    /// TTL of the lease; the gateway's default if absent.
     pub ttl: Option<Duration>,
-    /// How long to wait for a lock that is held: not at all by default, and as long as it takes with
-    /// [`AcquireRequest::FOR_EVER`]. A gateway lets one request wait for about a minute at most; a
-    /// longer wait is a chain of requests that keep their place in the queue, over lost connections
-    /// and from one gateway to another. For several locks each request of the chain begins anew.
+    /// How long to wait for a lock that is held. The default is not to wait; [`AcquireRequest::FOR_EVER`] waits as
+    /// long as it takes. A gateway lets one request wait for about a minute at most. A longer wait is a chain of
+    /// requests that keeps its position in the queue, through lost connections and from one gateway to another. For
+    /// a group of locks, each request of the chain starts again without a position.
     pub wait: Duration,
-    /// How long the lease may be kept with renewals.
+    /// Hold limit: how long renewals may keep the lease.
     pub max_hold: Option<Duration>,
-    /// Whether to hold the lock alone or beside others.
+    /// Whether the lease holds the lock alone or together with others.
     pub mode: AcquireMode,
-    /// Who asks, for people to read; the owner of the client if it is left out.
+    /// Owner text for people; if absent, the owner of the client.
     pub owner: Option<Owner>,
-    /// What to attach.
+    /// Metadata to attach to the lease.
     pub metadata: Metadata,
-    /// Under which the request may be repeated, by this process or a later one: it has the same lease, or the same place,
-    /// which a gateway keeps for five seconds after a wait that ran out. Without it the client mints one for this call.
+    /// Key under which this process or a later one may repeat the request. The repeated request gets the same
+    /// lease, or the same position, which the gateway keeps for five seconds after a wait that ran out. If absent,
+    /// the client makes a key for this call.
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
-/// Whether to hold a lock alone or beside others.
+/// Whether a lease holds its lock alone or together with others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AcquireMode {
-    /// Alone.
+    /// The lease holds the lock alone.
     #[default]
     Exclusive,
-    /// Beside others that share the lock.
+    /// The lease holds the lock together with other shared leases.
     Shared {
-        /// As long as fewer than so many hold it; the lease has a slot then. It binds at this grant only, so
-        /// use one limit per name. `None`: as many as the gateway allows.
+        /// The lease is granted while fewer than `limit` leases hold the lock, and gets a slot. The limit counts
+        /// for this grant only, so use the same limit for every request of a lock. `None`: the gateway's limit, and
+        /// no slot.
         limit: Option<Limit>,
     },
 }
@@ -473,17 +477,17 @@ pub enum AcquireMode {
 // === impl AcquireRequest ===
 
 impl AcquireRequest {
-    /// Waits for as long as it takes.
+    /// A wait without an end.
     pub const FOR_EVER: Duration = Duration::MAX;
 
-    /// The body of one copy of the request, which waits for so long.
+    /// The body of one copy of the request, with this wait.
     fn body(&self, names: Option<&GroupNames>, wait: Duration) -> Value {
         let metadata: serde_json::Map<_, _> = self
             .metadata
             .iter()
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
-        // An exclusive request is what every gateway knows, whatever its version.
+        // Without a mode, because every version of the gateway reads that as exclusive.
         let (mode, limit) = match self.mode {
             AcquireMode::Exclusive => (None, None),
             AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
@@ -504,30 +508,31 @@ impl AcquireRequest {
 
 // === Wait status ===
 //
-// What there is to be seen while an acquire waits.
+// The status of a waiting acquire.
 
-/// News of an acquire that waits. What is not known is not there: a caller may not be allowed to see
-/// the lock, and the gateway that says how it stands may just have gone.
+/// The status of a waiting acquire. Unknown fields are `None`: the API key may not view the lock, or no gateway can
+/// be reached at the moment.
 #[derive(Debug, Clone, Default)]
 pub struct WaitStatus {
-    /// The lock that is waited for, if it is one of several and it is known which.
+    /// For a group, the lock for which the request waits, if known.
     pub name: Option<LockName>,
-    /// The place in the queue: 1 is the next to be served. It is found by the owner and by how long
-    /// the request has waited; it is not known for two with one owner that came in the same moment.
+    /// The position in the queue: 1 is served next. It is found by the owner and the time waited, so it is unknown
+    /// if two waiters with the same owner entered the queue at the same moment.
     pub position: Option<u64>,
-    /// How many wait in all.
+    /// The number of waiters in the queue.
     pub waiters: Option<u64>,
-    /// Who holds the lock; of several who share it the one whose lease ends first.
+    /// The holder of the lock; of several, the holder whose lease ends first.
     pub holder: Option<Holder>,
-    /// How many hold it.
+    /// The number of holders.
     pub holder_count: Option<u64>,
-    /// Whether the key may not view the lock: then the queue is not looked at again.
+    /// Whether the API key may not view the lock. Then the lock is not inspected again.
     pub may_not_view: bool,
-    /// Why the gateway cannot be asked at the moment; it is tried again.
+    /// Why no gateway can be reached at the moment. The acquire is repeated.
     pub trouble: Option<ClientError>,
 }
 
-/// Of two clocks that began to count within a request of each other.
+/// The largest difference between our waiting time and the gateway's for the same waiter, because they start to
+/// count up to one request apart.
 const SAME_MOMENT: Duration = Duration::from_millis(1_500);
 /// Two waiters of one owner that queued within this time cannot be told apart, because a request may take as long.
 const INDISTINGUISHABLE: Duration = Duration::from_millis(100);
@@ -535,12 +540,12 @@ const INDISTINGUISHABLE: Duration = Duration::from_millis(100);
 // === impl WaitStatus ===
 
 impl WaitStatus {
-    /// What an answer to a wait that ran out tells.
+    /// The status that a `locked` answer reports.
     pub(crate) fn of_problem(self, problem: &Problem) -> Self {
         let name = problem.name.as_deref().map(LockName::new);
         let name = name.and_then(Result::ok);
         Self {
-            // Of another lock the position is another one.
+            // The position belongs to one lock: it is dropped if the request now waits for another lock.
             position: self.position.filter(|_| name == self.name),
             name,
             waiters: problem.waiters,
@@ -551,7 +556,7 @@ impl WaitStatus {
         }
     }
 
-    /// What a look at the lock tells somebody who asked for it as `owner`, `waited` ago.
+    /// The status that an inspection of the lock reports to a waiter with this owner that has waited for `waited`.
     pub(crate) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
         let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
         let mut ours: Vec<_> = lock
@@ -580,7 +585,7 @@ impl WaitStatus {
         }
     }
 
-    /// The same, with a setback.
+    /// The same status with the error of the last request.
     #[must_use]
     pub fn with_trouble(self, trouble: ClientError) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Backup: everything that a gateway's embedded store holds.
+//! Backup of a gateway's embedded store.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::{
     http::{CallResponse, RetryableFailure, cause},
 };
 
-/// How long the gateway may be silent: it makes the backup before it answers.
+/// How long the gateway may send nothing: it makes the backup before it answers.
 const SILENCE: Duration = Duration::from_mins(1);
-/// The longest backup that is read: about ten million leases without metadata. What is longer, or has no end, must not
-/// take all of the memory.
+/// The largest backup that is read, about ten million leases without metadata. A larger or endless answer must not
+/// use up the memory.
 const MAX_BACKUP: usize = 1 << 30;
 
 // === impl Client ===
 
 impl Client {
-    /// Reads a backup of the embedded store. Asks once: whoever wants it asks again.
+    /// Reads a backup of the embedded store. Sends the request once: the caller decides whether to repeat it.
     pub async fn backup(&self) -> Result<Vec<u8>, ClientError> {
         self.read_backup(MAX_BACKUP).await
     }
@@ -81,7 +81,7 @@ mod tests {
                 assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
                 let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n");
                 stream.write_all(head.as_bytes()).unwrap();
-                // Until nobody reads any more.
+                // Writes until the client closes the connection.
                 while stream.write_all(&[b'x'; 4096]).is_ok() {}
             });
             let options = ClientOptions {

@@ -1,4 +1,4 @@
-//! Reads a file that a setting names: a regular one, and of no more than a bounded length.
+//! Reads a file that a setting names. Only regular files up to a maximum length are read.
 
 use std::{
     fs::{File, FileType, Metadata, OpenOptions},
@@ -6,38 +6,40 @@ use std::{
     path::Path,
 };
 
-/// Why a file cannot be read. Shows nothing of what is in it, and follows the name of the file.
+/// Why a file cannot be read. The error shows none of the file's content; its text is meant to follow the file's
+/// name.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It may have no end, may have nothing in it until somebody writes, or can be read only once.
+    /// The file is not a regular file: it may have no end, may block until another program writes, or can be read
+    /// only once.
     #[error(
         "it is {0}, not a regular file: only such a file can be read again when it has changed"
     )]
     NotRegular(&'static str),
-    /// It is another file than what was meant.
+    /// The file is too long for its purpose, so the setting probably names the wrong file.
     #[error("it is longer than {0} bytes, the most that is read here")]
     TooLong(u64),
-    /// It is no text.
+    /// The file is not UTF-8 text.
     #[error("it is not UTF-8")]
     NotUtf8,
 }
 
-/// Reads a whole file of at most so many bytes. Waits for nobody: not for one who writes to a pipe, nor for the
-/// end of what has none.
+/// Reads a whole file of at most `most` bytes. Never blocks on another program, as on the writer of a pipe, and
+/// never reads a file without an end.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
-    // Before it is opened: that alone may have an effect on a device, or wait.
+    // Checked before the file is opened: opening a device may have an effect or block.
     regular(&std::fs::metadata(path)?)?;
     let file = open(path)?;
-    // It may be another one by now.
+    // Checked again, because another file may have taken its place since.
     let size = regular(&file.metadata()?)?;
     if size > most {
         return Err(FileError::TooLong(most));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    // What it says of its length need not be true: it may grow, and in /proc it is 0.
+    // The size in the metadata may be wrong: the file may grow, and in /proc the size is 0.
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(FileError::TooLong(most));
@@ -45,13 +47,13 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// Reads a whole file of at most `most` bytes as text.
 pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
-    // The error repeats what was read.
+    // The error of the conversion is dropped, because it contains the content of the file.
     String::from_utf8(read(path, most)?).map_err(|_text| FileError::NotUtf8)
 }
 
-/// The length of a regular file.
+/// The length of the file, or an error if the file is not regular.
 fn regular(data: &Metadata) -> Result<u64, FileError> {
     if data.is_file() {
         Ok(data.len())
@@ -84,7 +86,8 @@ fn kind(file: FileType) -> &'static str {
     }
 }
 
-/// Opens a file without waiting for anybody: that of a pipe to which nobody writes would.
+/// Opens a file without blocking. Without `NONBLOCK`, opening a pipe blocks until another program opens it to
+/// write.
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -135,7 +138,7 @@ mod tests {
             let said = refusal(path);
             assert!(said.starts_with(kind), "{}: {said}", path.display());
         }
-        // One that has taken the place of a file after it was looked at does not hold anybody up either.
+        // A pipe that took the place of the file after the first check does not block either.
         let opened = open(&pipe).unwrap().metadata().unwrap();
         assert!(regular(&opened).is_err());
     }
@@ -153,7 +156,7 @@ mod tests {
             refusal(&path),
             "it is longer than 16 bytes, the most that is read here"
         );
-        // These say that they have no length at all.
+        // Files in /proc report a size of 0.
         assert!(
             !read(Path::new("/proc/self/stat"), 4_096)
                 .unwrap()

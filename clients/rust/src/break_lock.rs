@@ -1,4 +1,4 @@
-//! Break: take a lock away from whoever holds it, at once or after asking for it.
+//! Breaks a lock: takes it away from its holder, at once or after a release request.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
 // === impl Client ===
 
 impl Client {
-    /// Takes a lock away from whoever holds it; with `target`, only if that is what holds it. Answers
-    /// what was broken, as it was before.
+    /// Takes a lock away from its holder; with `target`, only if that is the holder. Returns the lock as it was
+    /// before the break.
     ///
-    /// A break of a lease that is not answered is sent again: if the lease is gone by then, it is not
-    /// known whether an earlier copy has broken it. Another is not sent again, for the second copy would
-    /// hit the next holder, and a foreign client may have come back with the same mark.
+    /// If a break of one lease is not answered, it is sent again; if the lease has ended by then, it is unknown
+    /// whether an earlier copy broke it. Any other break is not sent again: the second copy could break the lease
+    /// of the next holder, and a foreign client may have taken the lock again with the same mark.
     pub async fn break_lock(
         &self,
         name: &LockName,
@@ -30,8 +30,9 @@ impl Client {
         self.send_break(name, reason, target, None).await
     }
 
-    /// Asks whoever holds the lock to release it within `grace`; what is left then the gateway breaks. Answers who was
-    /// asked. Sent again as [`Client::break_lock`] is: of several requests the one that ends first counts.
+    /// Asks the holder to release the lock within `grace`; after that the gateway breaks the lease. Returns the
+    /// lock with the holders that were asked. Repeated under the same conditions as [`Client::break_lock`]. Of
+    /// several requests, the one with the earliest end counts.
     pub async fn request_release(
         &self,
         name: &LockName,
@@ -61,7 +62,7 @@ impl Client {
         }
         let call = Call::new(Method::POST, name, "/break").json(body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
-        // A copy that breaks whatever lease there is may break another lease than the first copy did.
+        // A second copy of a break without a fencing token may break another lease than the first copy did.
         retry.ends_in_doubt = !matches!(target, Some(BreakTarget::Lease(_)));
         broken(call.send_with(self, &mut retry).await?)
     }

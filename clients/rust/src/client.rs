@@ -1,4 +1,4 @@
-//! The client: its options, its API key, the addresses of gateways, and what it still does in the background.
+//! The client: its options, its API key, the addresses of gateways, and its background tasks.
 
 use std::{
     fmt,
@@ -22,32 +22,32 @@ use crate::{
     tls::{ClientFiles, TlsError, no_tls},
 };
 
-/// How a gateway is called.
+/// Options of a client: gateway addresses, API key, TLS and time limits.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The address of the gateway, its base path included. Several, separated by commas, are tried
-    /// in turn: gateways on one store answer for each other.
+    /// The address of the gateway, with its base path. Several addresses, separated by commas, are tried in turn:
+    /// they must be gateways on one store.
     pub url: String,
-    /// The API key, if the gateway wants one.
+    /// The API key, if the gateway requires one.
     pub key: Option<ApiKey>,
-    /// Who asks, for people to read, where a request does not say it.
+    /// Owner text for people, used when a request names no owner.
     pub owner: Option<Owner>,
-    /// Which gateways are believed over `https://`, and what is shown to one that asks for a
-    /// certificate. The files are read once.
+    /// The certificate authorities to trust for `https://`, and the client certificate to show to a gateway that
+    /// requires one. The files are read once.
     pub tls: ClientFiles,
-    /// How long connecting may take.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// How long the answer to one copy of a request may take.
+    /// Time limit for the answer to one copy of a request.
     pub request_timeout: Duration,
-    /// How long a call may take with all its copies and pauses.
+    /// Time limit for a call with all its copies and pauses.
     pub deadline: Duration,
-    /// How many copies of a request are sent at most, for each address.
+    /// The maximum number of copies of a request, for each address.
     pub attempts: u32,
-    /// The trace that the calls are part of.
+    /// The trace to which the calls belong.
     pub trace: Option<TraceContext>,
 }
 
-/// Calls a gateway, or several on one store. Cheap to clone.
+/// A client of one gateway, or of several gateways on one store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -56,13 +56,13 @@ pub struct Client {
     pub(crate) background: Background,
 }
 
-/// Why there is no client.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The address is not usable. It is not repeated where it may hold a password.
+    /// The gateway's URL is not usable. The error does not repeat it, because it may contain a password.
     #[error("the gateway's URL {0}; expected http://HOST[:PORT][/PATH] or https://..")]
     Url(&'static str),
-    /// No TLS: a file cannot be used, or the system has no root certificates.
+    /// TLS cannot be set up: a file cannot be used, or the system has no root certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The HTTP client could not be built.
@@ -80,7 +80,8 @@ impl Default for ClientOptions {
             owner: None,
             tls: ClientFiles::default(),
             connect_timeout: Duration::from_secs(2),
-            // Twice what a gateway gives its store: its own 504 says more than our time-out.
+            // Twice the time that a gateway gives its store, so that the gateway's own 504 arrives first: it says
+            // more than a time-out.
             request_timeout: Duration::from_secs(10),
             deadline: Duration::from_secs(25),
             // Three pauses of up to 200, 400 and 800 ms: enough for a gateway behind a load
@@ -94,11 +95,11 @@ impl Default for ClientOptions {
 // === impl Client ===
 
 impl Client {
-    /// A client. Connects to nothing yet.
+    /// Creates a client. Does not connect yet.
     pub fn new(options: ClientOptions) -> Result<Self, SetupError> {
         let addresses = Addresses::parse(&options.url)?;
-        // Without redirects an http:// address never comes to TLS: reading every certificate of the
-        // system would only cost time.
+        // Redirects are not followed, so an `http://` address never needs TLS. Reading the system's certificates
+        // would only cost time.
         let tls = if addresses.all.iter().any(|url| url.starts_with("https:")) {
             options.tls.config()?
         } else {
@@ -107,9 +108,9 @@ impl Client {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(options.connect_timeout)
             .tls_backend_preconfigured(tls)
-            // A redirect would carry a token to a host that nobody named.
+            // A redirect would carry a token to a host that the user did not name.
             .redirect(redirect::Policy::none())
-            // Whether a copy may be sent is decided in `call`, which knows the command.
+            // `call` decides whether a further copy may be sent, because it knows the command.
             .retry(reqwest::retry::never())
             .default_headers(headers(options.trace.as_ref()))
             .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
@@ -124,12 +125,12 @@ impl Client {
         })
     }
 
-    /// The address of the gateway that is asked next.
+    /// The address to which the next request is sent.
     pub fn url(&self) -> &str {
         self.addresses.current().url
     }
 
-    /// A request of one copy of a call, with the API key.
+    /// Starts one copy of a request, with the API key.
     pub(crate) fn request(&self, method: Method, url: impl IntoUrl) -> RequestBuilder {
         let request = self.http.request(method, url);
         match &self.options.key {
@@ -138,15 +139,17 @@ impl Client {
         }
     }
 
-    /// Ends when everything is given back that was dropped half-way: a [`Client::acquire`], the work of
-    /// [`Client::with_lock`], or the start of a [`crate::LeaseRenewer`]. Call it before a program ends, for the background ends with its runtime. It takes as long as
-    /// the gateway does; limit it by a time-out if you cannot wait for one that does not answer.
+    /// Waits until the client has released everything that was dropped before it ended: a [`Client::acquire`], the
+    /// work of [`Client::with_lock`], or the start of a [`crate::LeaseRenewer`].
+    ///
+    /// Call this before the program ends: background tasks stop with their runtime. It takes as long as the gateway
+    /// needs; set a time-out if you cannot wait for a gateway that does not answer.
     pub async fn finish_releases(&self) {
         self.background.done().await;
     }
 }
 
-/// What every request carries.
+/// The headers that every request carries: the trace context, if there is one.
 fn headers(trace: Option<&TraceContext>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Some(trace) = trace {
@@ -165,20 +168,20 @@ fn headers(trace: Option<&TraceContext>) -> HeaderMap {
 
 // === Addresses ===
 //
-// Where gateways are, and which of them is asked next.
+// The addresses of the gateways, and the address that is used next.
 
-/// The addresses of gateways on one store, any of which answers for all.
+/// The addresses of gateways on one store. Any of them can serve any request.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     all: Vec<String>,
     current: AtomicUsize,
 }
 
-/// One of them.
+/// One address of a list, with its index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Address<'a> {
     index: usize,
-    /// The address itself, without a slash at its end.
+    /// The URL without a slash at its end.
     pub(crate) url: &'a str,
 }
 
@@ -194,12 +197,12 @@ impl Addresses {
         })
     }
 
-    /// How many there are: at least one.
+    /// The number of addresses, at least one.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The one to ask.
+    /// The address to which the next request is sent.
     pub(crate) fn current(&self) -> Address<'_> {
         let index = self.current.load(Ordering::Relaxed);
         Address {
@@ -208,17 +211,17 @@ impl Addresses {
         }
     }
 
-    /// Passes over an address that failed, unless that was done already.
+    /// Moves on to the next address after `failed`, unless another call has already done so.
     pub(crate) fn move_on_from(&self, failed: Address<'_>) {
         let next = (failed.index + 1) % self.all.len();
         let order = Ordering::Relaxed;
-        // Lost the race: somebody else has passed over it.
+        // If the exchange fails, another call has already moved on.
         let _: Result<_, _> = self
             .current
             .compare_exchange(failed.index, next, order, order);
     }
 
-    /// Whether all of them are this machine.
+    /// Whether all addresses are loopback addresses (this machine).
     pub(crate) fn all_loopback(&self) -> bool {
         self.all.iter().all(|url| is_loopback(url))
     }
@@ -250,11 +253,11 @@ fn is_loopback(url: &str) -> bool {
 
 // === API key ===
 
-/// An API key. It never prints itself.
+/// An API key. Its `Debug` does not show it.
 #[derive(Clone)]
 pub struct ApiKey(HeaderValue);
 
-/// The text is no API key. What it was is not repeated.
+/// The error for a text that cannot be an API key. It does not repeat the text, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is empty or has a character that is not visible ASCII")]
 pub struct ApiKeyError;
@@ -262,7 +265,7 @@ pub struct ApiKeyError;
 // === impl ApiKey ===
 
 impl ApiKey {
-    /// Takes a text as a key.
+    /// Makes an API key of a text, or says that the text cannot be one.
     pub fn new(text: &str) -> Result<Self, ApiKeyError> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ApiKeyError);
@@ -282,9 +285,9 @@ impl fmt::Debug for ApiKey {
 
 // === Background ===
 //
-// Calls that go on after their caller has dropped them.
+// Calls that continue after their caller has dropped them.
 
-/// The number of tasks in the background. Cheap to clone.
+/// Counter of the background tasks. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Background(Arc<watch::Sender<usize>>);
 
@@ -305,7 +308,7 @@ impl Background {
         }));
     }
 
-    /// Ends when no task in the background is left.
+    /// Waits until no background task is left.
     pub(crate) async fn done(&self) {
         let mut count = self.0.subscribe();
         // The sender cannot be gone, because `self` has it.
@@ -344,7 +347,7 @@ mod tests {
         addresses.move_on_from(a);
         let b = addresses.current();
         assert_eq!((a.url, b.url), ("http://a", "http://b"));
-        // Somebody else failed at the first one too, a moment later.
+        // A second call that failed at the first address a moment later must not skip the second address.
         addresses.move_on_from(a);
         assert_eq!(addresses.current().url, "http://b");
         addresses.move_on_from(b);

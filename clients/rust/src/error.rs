@@ -1,4 +1,4 @@
-//! Why a call failed: errors, the problems that gateways answer, and durations in their texts.
+//! Errors of calls: client errors, the problem documents of gateways, and durations in their texts.
 
 use std::{fmt, time::Duration};
 
@@ -6,47 +6,47 @@ use serde::Deserialize;
 
 use crate::Holder;
 
-/// What is known after a call that failed, one variant for each thing a caller can do about it.
+/// Why a call failed, with one variant for each way in which the caller should react.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
-    /// Somebody else holds the lock. Ask again later.
+    /// Another caller holds the lock. Try again later.
     #[error("the lock is held{}", by(_0))]
     Held(Box<Problem>),
-    /// Somebody else went on holding the lock for as long as the caller wanted to wait.
+    /// The wait ran out while other callers held the lock.
     #[error("the wait ran out: the lock is held{}", by(_0))]
     WaitOver(Box<Problem>),
-    /// The token does not hold the lock now. Stop what the lock protected.
+    /// The token does not hold the lock any more. Stop the work that the lock protected.
     #[error("the lease is lost: {0}")]
     Lost(Box<Problem>),
     /// No gateway was reached, so nothing happened.
     #[error("no gateway at {url}: {reason}")]
     Unreachable {
-        /// Where one was sought.
+        /// The URL that was called.
         url: String,
-        /// Why it was not found.
+        /// Why no gateway was reached.
         reason: String,
     },
-    /// The gateway was reached but cannot serve (503), or the key may not ask for as much now (429): nothing happened.
-    /// Asking again is safe.
+    /// The gateway cannot serve (503), or the rate or quota of the API key is exhausted (429). Nothing happened; it
+    /// is safe to call again.
     #[error("the gateway cannot serve: {0}")]
     Unavailable(Box<Problem>),
-    /// The command was sent and may have been carried out, or may yet be.
+    /// The request was sent. It may have been carried out, or may still be.
     #[error("the outcome is unknown: {reason}")]
     OutcomeUnknown {
-        /// What is missing.
+        /// Why the outcome is unknown.
         reason: String,
-        /// What the gateway said, if it said something.
+        /// The problem document of the gateway, if it sent one.
         problem: Option<Box<Problem>>,
     },
-    /// The gateway refused: asking again in the same words is no use.
+    /// The gateway refused the request. The same request would be refused again.
     #[error("the gateway refused: {0}")]
     Refused(Box<Problem>),
-    /// What answered is not a gateway that this client knows.
+    /// The answer is not from a gateway that this client understands.
     #[error("{url} gave an answer that is none of a gateway's: {what}")]
     Unexpected {
-        /// Who answered.
+        /// The URL that answered.
         url: String,
-        /// What it answered, without the body: it may hold a token.
+        /// A description of the answer without its body, which may contain a token.
         what: String,
     },
 }
@@ -63,7 +63,7 @@ impl ClientError {
         Self::OutcomeUnknown { reason, problem }
     }
 
-    /// The error of a request of which an earlier copy was not answered. `last`: what the last copy came to.
+    /// The error of a request of which an earlier copy was not answered. `last`: the result of the last copy.
     pub(crate) fn after_unanswered(last: impl fmt::Display, problem: Option<Box<Problem>>) -> Self {
         let reason = format!("an earlier copy of the request was not answered; then {last}");
         Self::unknown(reason, problem)
@@ -77,7 +77,7 @@ impl ClientError {
         }
     }
 
-    /// The problem document behind it, if the gateway sent one.
+    /// The problem document that caused the error, if the gateway sent one.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Held(problem)
@@ -113,35 +113,35 @@ fn by(problem: &Problem) -> String {
 
 // === Problem ===
 
-/// A problem document. It holds no secret.
+/// A problem document of a gateway. It contains no secret.
 #[derive(Clone, Default, Deserialize)]
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
-    /// Which problem it is: `locked`, `lease-lost`, ..
+    /// The code of the problem: `locked`, `lease-lost`, ..
     pub code: String,
-    /// What the code means, in a sentence.
+    /// What the code means, as a short title.
     #[serde(default)]
     pub title: String,
     /// Why this request was refused, if there is more to say than the title.
     pub detail: Option<String>,
     /// The id of the request in the log of the gateway.
     pub request_id: Option<String>,
-    /// With `lease-lost`: whether somebody else holds the lock.
+    /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
-    /// With `locked`, if several locks were asked for: the one that is held.
+    /// With `locked`, if the request was for a group: the lock that is held.
     pub name: Option<String>,
-    /// With `locked`: who holds the lock; nobody while it passes on.
+    /// With `locked`: the holders of the lock; empty while the lock passes to the next waiter.
     #[serde(default)]
     pub holders: Vec<Holder>,
-    /// With `locked`: how many hold it.
+    /// With `locked`: the number of holders.
     pub holder_count: Option<u64>,
-    /// With `locked`: how many wait for it.
+    /// With `locked`: the number of waiters.
     pub waiters: Option<u64>,
-    /// With `invalid-request`: what is wrong, and where.
+    /// With `invalid-request`: the fields that are wrong.
     #[serde(default)]
     pub errors: Vec<FieldError>,
-    /// When to ask again, in milliseconds.
+    /// Time after which to try again, in milliseconds.
     #[serde(default, rename = "retry_after_ms")]
     retry_after: Option<u64>,
     #[serde(skip)]
@@ -151,7 +151,7 @@ pub struct Problem {
 /// A field, header or parameter of a request that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct FieldError {
-    /// Where: a field of the body, a header, ..
+    /// The name of the field, header or parameter.
     pub field: String,
     /// What is wrong with the field.
     #[serde(default)]
@@ -168,7 +168,7 @@ impl Problem {
         Some(problem)
     }
 
-    /// The problem that stands for an answer of a proxy, which has no problem document.
+    /// Makes a problem for an answer of a proxy, which has no problem document.
     pub(crate) fn of_proxy(status: u16, code: &str, detail: String) -> Self {
         Self {
             status,
@@ -178,7 +178,7 @@ impl Problem {
         }
     }
 
-    /// The problem of one lease of a group.
+    /// Makes the problem of one lease of a group.
     pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {
             "lease-lost" => format!("the lease of {name} is lost"),
@@ -202,7 +202,7 @@ impl Problem {
         &self.json
     }
 
-    /// When to ask again.
+    /// Time after which to try again, if the gateway gave one.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.map(Duration::from_millis)
     }
@@ -246,8 +246,8 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// A duration in words of at most two units, never longer than it is: `999ms`, `29.9s`, `30s`, `2m 3s`,
-/// `23h 59m`, `7d`.
+/// Formats a duration for people with at most two units, rounded down: `999ms`, `29.9s`, `30s`, `2m 3s`, `23h 59m`,
+/// `7d`.
 pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Events: hear what happens to locks.
+//! Events: receives what happens to locks.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,76 +18,78 @@ use crate::{
 pub struct Events {
     client: Client,
     prefix: NamePrefix,
-    /// What to read on from.
+    /// The id of the last event, from which the next connection continues.
     last_id: Option<String>,
     connection: Option<Response>,
-    /// To which gateway it is, or was.
+    /// The URL of the gateway of the current or the last connection.
     url: String,
-    /// Whether it was said that there is no connection.
+    /// Whether the caller was told that there is no connection.
     interrupted: bool,
     parser: EventParser,
-    /// What has come and was not asked for yet.
+    /// Items that have arrived and were not returned yet.
     items: VecDeque<EventsItem>,
-    /// How many connections in a row have failed.
+    /// The number of failed connections in a row.
     failed: u32,
 }
 
 /// An item of the stream of events.
 #[derive(Debug)]
 pub enum EventsItem {
-    /// Something has happened to a lock, or may have happened without an event (`gap`).
+    /// An event of a lock. With the kind `gap`, events may be missing.
     Event(Box<Event>),
-    /// The gateway has ended the stream, for this reason. The next call connects again.
+    /// The gateway ended the stream for this reason. The next call connects again.
     Ended(String),
-    /// The connection to the gateway is lost. The next call connects again, after a pause. What happens
-    /// meanwhile arrives later, or is a `gap`.
+    /// The connection to the gateway is lost. The next call connects again after a pause. Events of the meantime
+    /// arrive later, or a `gap` does.
     Lost {
-        /// Where the gateway is.
+        /// The URL of the gateway.
         url: String,
-        /// What ended the connection.
+        /// Why the connection ended.
         reason: String,
     },
-    /// No connection was made. The next call tries again, after a pause.
+    /// A connection attempt failed. The next call tries again after a pause.
     Interrupted(ClientError),
-    /// There is a connection again, to the gateway at this address.
+    /// There is a connection again, to the gateway at this URL.
     Resumed(String),
 }
 
-/// Something that has happened to a lock.
+/// An event of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {
-    /// What: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`, `broken` or
-    /// `gap`. There may be others in later versions.
+    /// The kind of the event: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`,
+    /// `broken` or `gap`. Later versions may add kinds.
     pub kind: String,
-    /// Which lock; not with `gap`.
+    /// The name of the lock; absent with `gap`.
     pub name: Option<String>,
-    /// The lease, as far as it is known; with `queued` the owner and mode of the request.
+    /// The lease, as far as known; with `queued`, the owner and mode of the waiting request.
     #[serde(flatten)]
     pub lease: Holder,
-    /// How long its holder had waited, in milliseconds.
+    /// How long the holder had waited in the queue, in milliseconds.
     pub waited_ms: Option<u64>,
-    /// The place in the queue: 1 is the next to be served.
+    /// The position in the queue: 1 is served next.
     pub position: Option<u64>,
-    /// Why.
+    /// The reason of the event, if it has one.
     pub reason: Option<String>,
-    /// With `broken` and `release-requested`: the API key that broke the lock or asked for it.
+    /// With `broken` and `release-requested`: the API key of the caller that broke the lock or requested its
+    /// release.
     pub by: Option<String>,
-    /// When, by the clock of a gateway. For display only.
+    /// Time of the event by the clock of a gateway. For display only.
     pub at: Option<String>,
     #[serde(skip)]
     json: String,
 }
 
-/// A gateway says something every ten seconds. A connection that is silent for so long is lost.
+/// A connection is lost after this time without data: a gateway sends something every ten seconds.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The longest problem document that is read.
+/// The longest problem document that is read, in bytes.
 pub(crate) const MAX_PROBLEM: usize = 64 * 1024;
 
 // === impl Client ===
 
 impl Client {
-    /// Listens to what happens to the locks whose names begin so, from now on. The first connection
-    /// is tried like any other call; later ones for as long as somebody asks for more.
+    /// Subscribes to the events of all locks whose names begin with the prefix, from now on. The first connection
+    /// is repeated like any other call. Later connections are repeated without end, each by a call of
+    /// [`Events::next`].
     pub async fn events(&self, prefix: &NamePrefix) -> Result<Events, ClientError> {
         let mut events = Events {
             client: self.clone(),
@@ -113,8 +115,8 @@ impl Client {
 // === impl Events ===
 
 impl Events {
-    /// Waits for the next. Connects again by itself, for ever; fails only if a gateway refuses what
-    /// it is asked. Dropped half-way, nothing that was heard is lost.
+    /// Waits for the next item. After a lost connection it connects again, without a limit; it fails only if the
+    /// gateway refuses the request. If the future is dropped, no item is lost.
     pub async fn next(&mut self) -> Result<EventsItem, ClientError> {
         loop {
             if let Some(item) = self.items.pop_front() {
@@ -210,7 +212,7 @@ impl Events {
                 addresses.move_on_from(addresses.current());
                 return Ok(());
             }
-            // What is no event of this version says nothing to us.
+            // Events of an unknown format, from a later version, are skipped.
             if let Ok(mut event) = serde_json::from_str::<Box<Event>>(&block.data) {
                 event.json = block.data;
                 self.items.push_back(EventsItem::Event(event));
@@ -232,7 +234,7 @@ impl Event {
     }
 }
 
-/// An answer that is no stream.
+/// Reads an answer that is not a stream of events.
 async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResponse {
     let sent_at = Instant::now();
     let mut body = Vec::new();
@@ -243,46 +245,46 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
             body.extend(chunk);
         }
     };
-    // What has not come by then is no problem document.
+    // If the body is not complete by then, it is not a problem document.
     let _ = timeout(time_out, reading).await;
     CallResponse::new(url, sent_at, &response, body)
 }
 
 // === Event parser ===
 //
-// Reads server-sent events from bytes as they come.
+// Parses server-sent events from chunks of bytes.
 
-/// Reads server-sent events from bytes as they come.
+/// Parser of server-sent events that takes chunks of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct EventParser {
-    /// The beginning of a line that is not complete.
+    /// The beginning of a line whose end has not arrived yet.
     line: Vec<u8>,
     name: String,
     data: String,
-    /// The last id that was given, if it is not the one before.
+    /// The id that the current block sets, if it sets one.
     id: Option<String>,
 }
 
-/// One block of a stream, up to an empty line.
+/// One block of the stream, ended by an empty line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Empty if it is no event.
+    /// The event type; empty if the block is not an event.
     pub(crate) name: String,
     pub(crate) data: String,
     pub(crate) id: Option<String>,
 }
 
-/// No line of a gateway is longer.
+/// The longest line that is accepted, in bytes. Gateways send no longer lines.
 const LONGEST: usize = 64 * 1024;
 
-/// What came is no stream of events.
+/// The error for a stream that has too long a line, so that it cannot be a stream of events.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
 // === impl EventParser ===
 
 impl EventParser {
-    /// Takes bytes in and appends the blocks that are complete.
+    /// Reads a chunk of bytes, and appends each block that it completes.
     pub(crate) fn read(&mut self, bytes: &[u8], blocks: &mut Vec<Block>) -> Result<(), TooLong> {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend_from_slice(part);
@@ -312,7 +314,7 @@ impl EventParser {
             "event" => value.clone_into(&mut self.name),
             "data" => self.data.push_str(value),
             "id" => self.id = Some(value.to_owned()),
-            // Comments, and what later versions say.
+            // Skipped: comments, and fields of later versions.
             _ => {}
         }
         None

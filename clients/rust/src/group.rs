@@ -1,4 +1,4 @@
-//! Several locks as one.
+//! Groups: several locks that are acquired, renewed and released together.
 
 use std::time::Duration;
 
@@ -18,31 +18,32 @@ use crate::{
     lock::{GroupNames, Token},
 };
 
-/// What came of one of several leases.
+/// The result of a renewal or release for one lease of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PartResult {
-    /// The lock.
+    /// The name of the lock.
     pub name: String,
-    /// Why it was not done: `lease-lost`, or another code of a problem. `None`: it was done.
+    /// Why the lease was not renewed or released: `lease-lost` or another problem code. `None`: success.
     pub code: Option<String>,
-    /// What happened to one that was not done, in a sentence.
+    /// What happened to the lease if it was not renewed or released, in a sentence.
     pub detail: Option<String>,
-    /// With `lease-lost`: whether somebody else holds the lock.
+    /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
-    /// The lease after its renewal; empty if it was not renewed.
+    /// The lease after its renewal; empty without a renewal.
     #[serde(flatten)]
     pub lease: Holder,
 }
 
-/// What came of the renewal or the release of several leases.
+/// The results of a renewal or release of a group.
 #[derive(Debug, Clone)]
 pub struct PartResults {
-    /// Of each, in the order of the names.
+    /// One result for each lease, in the order of the names.
     pub results: Vec<PartResult>,
     renew_after: Duration,
     sent_at: Instant,
     received_at: Instant,
-    /// Whether an earlier copy of the request may have done what this one could not.
+    /// Whether an earlier copy of the request may have been carried out, so that this copy found leases that had
+    /// just ended.
     in_doubt: bool,
     json: String,
 }
@@ -60,8 +61,8 @@ const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 // === impl Client ===
 
 impl Client {
-    /// Asks for several locks, all or none, and waits for them if the request says so. What is dropped half-way is given back
-    /// as by [`Client::acquire`].
+    /// Acquires a group of locks, all or none. If the request has a wait, waits while a lock is held. If the future
+    /// is dropped, the client releases in the background as [`Client::acquire`] does.
     pub async fn acquire_all(
         &self,
         names: &GroupNames,
@@ -71,13 +72,13 @@ impl Client {
         OnDrop::new(self, acquiring).finish().await
     }
 
-    /// Begins to ask for several locks. Nothing is sent yet.
+    /// Prepares an acquire of a group of locks. Nothing is sent yet.
     pub fn acquiring_all(&self, names: GroupNames, request: AcquireRequest) -> Acquiring {
         let first = names.as_slice()[0].clone();
         self.acquiring(first, request).of_group(names)
     }
 
-    /// Makes those leases last longer that the token holds.
+    /// Renews the leases of these locks that the token holds.
     pub async fn renew_all(
         &self,
         names: &GroupNames,
@@ -90,7 +91,7 @@ impl Client {
         PartResults::of(answer)
     }
 
-    /// Ends those leases that the token holds.
+    /// Releases the leases of these locks that the token holds.
     pub async fn release_all(
         &self,
         names: &GroupNames,
@@ -100,7 +101,8 @@ impl Client {
         self.release_joined(&names.joined(), token, retry).await
     }
 
-    /// Renews all that a lease is of, just once. One part that is lost is the loss of all.
+    /// Renews a lease with one request, for all locks of a group. If the lease of one lock is lost, the whole lease
+    /// is lost.
     pub(crate) async fn renew_lease_once(
         &self,
         lease: &Lease,
@@ -123,7 +125,7 @@ impl Client {
         Ok(renewed)
     }
 
-    /// Ends all that a lease is of.
+    /// Releases a lease, for all locks of a group, with the caller's limits on attempts and time.
     pub(crate) async fn release_lease_with(
         &self,
         lease: &Lease,
@@ -137,7 +139,7 @@ impl Client {
         released.check()
     }
 
-    /// Ends a lease, of one lock or of several.
+    /// Releases a lease of one lock or of a group.
     pub async fn release_lease(&self, lease: &Lease) -> Result<(), ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
         self.release_lease_with(lease, retry).await
@@ -152,7 +154,7 @@ impl Client {
         let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
         let answer = call.send_with(self, &mut retry).await?;
         let in_doubt = answer.in_doubt;
-        // The keys of the leases tell a repetition of the release of one of them only.
+        // For a group, the gateway cannot recognize a repeated release by idempotency keys as it can for one lease.
         let released = PartResults::of(answer).map_err(|error| error.of_release(in_doubt));
         let mut released = released?;
         if released.results.iter().any(PartResult::may_be_repeated) {
@@ -162,7 +164,7 @@ impl Client {
         Ok(released)
     }
 
-    /// Ends those that the store could not end, each by itself.
+    /// Releases each lease that the store could not release, with a request of its own.
     async fn release_rest(&self, released: &mut PartResults, token: &Token, mut retry: Retry) {
         loop {
             let mut failure = None;
@@ -191,7 +193,7 @@ impl Client {
     }
 }
 
-/// What an answer to the renewal of another lease comes to.
+/// The error for an answer to a renewal that is about another lease.
 fn not_of_this_lease() -> ClientError {
     ClientError::unknown("the answer to the renewal is not of this lease", None)
 }
@@ -213,7 +215,7 @@ impl ResultsWire {
 // === impl PartResult ===
 
 impl PartResult {
-    /// Whether a later copy may do what the store did not do, or not in time.
+    /// Whether a further request may succeed, because the store did not answer or not in time.
     fn may_be_repeated(&self) -> bool {
         matches!(
             self.code.as_deref(),
@@ -226,7 +228,7 @@ impl PartResult {
         Problem::of_part(&self.name, code, self.detail.as_deref(), self.held)
     }
 
-    /// Its release, by itself this time, was answered.
+    /// Records the answer to the separate release of this lease.
     fn answered(&mut self, answer: &CallResponse) {
         let in_doubt = self.code.as_deref() == Some(OUTCOME_UNKNOWN);
         if answer.status == StatusCode::NO_CONTENT {
@@ -250,10 +252,10 @@ impl PartResults {
         &self.json
     }
 
-    /// An error if anything was not done: of a lost lease rather than of one of which it is not known.
+    /// Fails if a lease was not renewed or released. A lost lease is reported before one whose outcome is unknown.
     pub fn check(&self) -> Result<(), ClientError> {
         let failed = self.results.iter().filter(|it| it.code.is_some());
-        // Who has lost a lock to somebody else must stop sooner.
+        // A lease whose lock another caller holds now comes first: its work must stop at once.
         let worst = failed.min_by_key(|it| {
             (
                 it.code.as_deref() != Some(LEASE_LOST),
@@ -265,7 +267,8 @@ impl PartResults {
         };
         let problem = Box::new(part.problem());
         Err(match problem.code.as_str() {
-            // The keys of the leases tell a repetition of the release of one of them only.
+            // For a group, the gateway cannot recognize a repeated release by idempotency keys, so an earlier copy
+            // may have released it.
             LEASE_LOST if self.in_doubt => {
                 ClientError::unknown(format!("{}: {ENDED_BEFORE}", part.name), Some(problem))
             }
@@ -293,7 +296,7 @@ impl PartResults {
         })
     }
 
-    /// Lets the document say what has become of each since.
+    /// Updates the JSON document with the results of the separate releases.
     fn update_json(&mut self) {
         let mut document: Value = serde_json::from_str(&self.json).unwrap_or_default();
         let shown = document["results"].as_array_mut().into_iter().flatten();
@@ -305,7 +308,7 @@ impl PartResults {
         self.json = document.to_string();
     }
 
-    /// The leases as they are now.
+    /// The lease of the group after the renewal, or an error if a part of it was not renewed.
     fn renewed(self, before: &Lease, ttl: Option<Duration>) -> Result<Lease, ClientError> {
         self.check()?;
         let is_renewed = |part: &LeasePart| {
@@ -323,7 +326,8 @@ impl PartResults {
         let mut lease = before.clone();
         (lease.sent_at, lease.received_at) = (self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
-        // A gateway may say more after a renewal with a shorter TTL.
+        // After a renewal with a shorter TTL, the gateway may report a longer remaining time. This client relies on
+        // the TTL only.
         lease.expires_in = Duration::from_millis(left).min(lease.ttl);
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);

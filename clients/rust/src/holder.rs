@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::lock::FencingToken;
 
-/// The holder of a lock, as an answer or an event of a gateway describes it: a lease, or a foreign client that holds the lock
-/// without a gateway. Fields that the caller's API key may not view are absent.
+/// A holder of a lock, as an answer or an event of a gateway describes it: a lease, or a foreign client that holds
+/// the lock without a gateway. Fields that the caller's API key may not view are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Holder {
-    /// Whether it took the lock in the store itself, without a gateway.
+    /// Whether the holder is foreign: a client that took the lock in the store itself, without a gateway.
     pub foreign: bool,
     /// The owner that the request for the lease named.
     pub owner: Option<String>,
@@ -19,28 +19,28 @@ pub struct Holder {
     pub metadata: Option<BTreeMap<String, String>>,
     /// The fencing token of the lease.
     pub fencing_token: Option<u64>,
-    /// Whether it holds the lock alone or beside others: `exclusive` or `shared`.
+    /// How the lease holds the lock: `exclusive` (alone) or `shared` (together with others).
     pub mode: Option<String>,
-    /// The slot of its lease.
+    /// The slot of the lease, if it has one.
     pub slot: Option<u16>,
-    /// A hash that distinguishes one foreign client from another, if it is known.
+    /// A hash that distinguishes one foreign holder from another, if known.
     pub foreign_mark: Option<String>,
-    /// The remaining time of the lease in milliseconds; `None` if it has no expiry.
+    /// Time left until the lease expires, in milliseconds; `None` if the holder has no expiry.
     pub expires_in_ms: Option<u64>,
-    /// For how long the lease was last granted, in milliseconds.
+    /// The TTL of the last grant or renewal, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// The remaining time until the hold limit of the lease in milliseconds, if it has a limit.
+    /// Time left until the hold limit of the lease, in milliseconds, if it has one.
     pub hold_expires_in_ms: Option<u64>,
-    /// When the lease was granted, by the clock of the gateway, as RFC 3339 has it.
+    /// When the lease was granted, by the clock of the gateway, as an RFC 3339 time.
     pub acquired_at: Option<String>,
-    /// Present if it was asked to release the lock, and the caller may know.
+    /// Present if the holder has been asked to release the lock, and the caller may see that.
     pub release_requested: Option<ReleaseRequest>,
 }
 
 // === impl Holder ===
 
 impl Holder {
-    /// Whether JSON carries its numbers exactly.
+    /// Whether no number is too large for JSON to carry exactly.
     pub(crate) fn is_exact(&self) -> bool {
         are_exact(&[
             self.fencing_token,
@@ -52,7 +52,8 @@ impl Holder {
     }
 }
 
-/// Whether JSON carries these numbers exactly, as it does every number of a gateway.
+/// Whether no number is larger than 2^53 - 1, the largest that JSON carries exactly. Gateways send no larger
+/// numbers.
 pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
     let numbers = numbers.iter().flatten();
     numbers.copied().all(|it| it <= FencingToken::MAX.get())
@@ -60,17 +61,18 @@ pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
 
 // === Release request ===
 
-/// A caller has asked the holder to release the lock. If the holder does not do so in time, the gateway breaks the lease.
+/// A release request: another caller wants the lock. If the holder does not release it in time, the gateway breaks
+/// the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ReleaseRequest {
-    /// The name of the API key that asked, if any.
+    /// Name of the API key that requested the release, if any.
     pub by: Option<String>,
-    /// Why, as they have said it.
+    /// Why the release is requested, in the words of the caller that requested it.
     #[serde(default)]
     pub reason: String,
-    /// How much time was left when the gateway answered, in milliseconds.
+    /// Time left for the holder when the gateway answered, in milliseconds.
     pub within_ms: u64,
-    /// The lock that was asked for, if several were acquired as one.
+    /// The lock whose release is requested, if several locks were acquired as a group.
     #[serde(skip)]
     pub name: Option<String>,
 }
@@ -78,7 +80,7 @@ pub struct ReleaseRequest {
 // === impl ReleaseRequest ===
 
 impl ReleaseRequest {
-    /// How much time was left when the gateway answered.
+    /// Time left for the holder when the gateway answered.
     #[must_use]
     pub fn within(&self) -> Duration {
         Duration::from_millis(self.within_ms)

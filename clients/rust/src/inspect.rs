@@ -1,4 +1,4 @@
-//! See who holds locks: inspect one, or list many.
+//! Inspects one lock, or lists the locks that are held.
 
 use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Deserializer, de};
@@ -14,65 +14,65 @@ use crate::{
 /// A lock as a gateway shows it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Inspection {
-    /// Whether somebody holds it.
+    /// Whether the lock is held or free.
     pub state: LockState,
-    /// Who holds it, those first whose leases end soonest; nobody if it is free.
+    /// The holders, those whose leases end first at the beginning; empty if the lock is free.
     #[serde(default)]
     pub holders: Vec<Holder>,
-    /// How many hold it in all.
+    /// The number of all holders.
     #[serde(default)]
     pub holder_count: u64,
-    /// Who waits for it, the next to be served first: the beginning of the queue.
+    /// The beginning of the queue: the waiters that are served next.
     #[serde(default)]
     pub waiters: Vec<Waiter>,
-    /// How many wait for it in all.
+    /// The number of all waiters.
     #[serde(default)]
     pub waiter_count: u64,
     #[serde(skip)]
     json: String,
 }
 
-/// One of those who wait for a lock.
+/// A request that waits in the queue of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Waiter {
-    /// The place in the queue: 1 is the next to be served.
+    /// The position in the queue: 1 is served next.
     pub position: u64,
     /// The owner that the request named.
     pub owner: Option<String>,
-    /// How it wants to hold the lock: `exclusive` or `shared`.
+    /// The mode that the request asks for: `exclusive` or `shared`.
     pub mode: Option<String>,
-    /// As long as fewer than how many hold the lock it wants to share it.
+    /// The limit of a shared request: the lock is granted while fewer leases hold it.
     pub limit: Option<u16>,
-    /// For how long already, in milliseconds.
+    /// How long the request has waited, in milliseconds.
     pub waited_ms: u64,
 }
 
-/// Whether somebody holds a lock.
+/// Whether a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LockState {
-    /// Nobody does.
+    /// No lease and no foreign lock holds the lock.
     Free,
-    /// Somebody does.
+    /// A lease or a foreign lock holds the lock.
     Held,
 }
 
-/// What a single look at a lock came to.
+/// The result of a single inspection of a lock.
 pub(crate) enum Look {
-    /// The lock.
+    /// The lock was inspected.
     Seen(Inspection),
-    /// The key may not view it.
+    /// The API key may not view the lock.
     Forbidden,
-    /// The key has asked too often.
+    /// The rate limit of the API key refused the inspection.
     RateLimited,
-    /// There is nothing to be seen now.
+    /// The inspection failed otherwise.
     Unseen,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// Shows who holds a lock.
+    /// Inspects a lock: its state, holders and waiters.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, ClientError> {
         let answer = Call::new(Method::GET, name, "").send(self).await?;
         if answer.status.is_success() {
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Looks just once.
+    /// Inspects a lock with a single request, without repeats.
     pub(crate) async fn look(&self, name: &LockName) -> Look {
         let call = Call::new(Method::GET, name, "");
         let answer = call.send_copy(self, self.options.request_timeout).await;
@@ -140,46 +140,46 @@ impl Inspection {
 
 // === List ===
 
-/// Which locks are to be shown.
+/// Which locks to list.
 #[derive(Debug, Clone, Default)]
 pub struct ListRequest {
-    /// How their names begin.
+    /// Only locks whose names begin with this prefix.
     pub prefix: NamePrefix,
-    /// The owner of their leases, exactly.
+    /// Only locks with a lease of exactly this owner.
     pub owner: Option<Owner>,
-    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    /// Only locks with this text in the name, the owner or a metadata value, ignoring case.
     pub search: Option<SearchText>,
-    /// About how many on one page; the gateway's default if it is left out.
+    /// Approximate number of locks on one page; the gateway's default if absent.
     pub limit: Option<u32>,
-    /// The [`Page::next_cursor`] of the page before.
+    /// The [`Page::next_cursor`] of the page before; `None` for the first page.
     pub cursor: Option<String>,
 }
 
 /// A page of held locks.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The locks. There may be few or none, and still more pages.
+    /// The locks of this page. A page may be short or empty although more pages follow.
     pub locks: Vec<HeldLock>,
-    /// Where the next page begins; `None`: this was the last.
+    /// The cursor of the next page; `None`: this was the last page.
     pub next_cursor: Option<String>,
 }
 
-/// A lock that somebody holds, or held until it was broken.
+/// A lock that is held, or was held until it was broken.
 #[derive(Debug, Clone, Deserialize)]
 pub struct HeldLock {
-    /// The lock.
+    /// The name of the lock.
     #[serde(deserialize_with = "name")]
     pub name: LockName,
-    /// Who holds it: of several who share it at most a hundred, those first whose leases end soonest.
+    /// The holders, at most a hundred; of several, those whose leases end first are at the beginning.
     pub holders: Vec<Holder>,
-    /// How many hold it in all.
+    /// The number of all holders.
     #[serde(default)]
     pub holder_count: u64,
     #[serde(skip)]
     json: String,
 }
 
-/// The longest page: a thousand locks, each with all the metadata there may be.
+/// The maximum size of a page: a thousand locks, each with as much metadata as is allowed.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -191,8 +191,8 @@ struct WirePage {
 // === impl Client ===
 
 impl Client {
-    /// Shows a part of the locks that are held. Whoever walks through all pages comes by every lock
-    /// that is held throughout, and may come by it twice.
+    /// Lists one page of the locks that are held. All pages together contain every lock that is held throughout,
+    /// possibly twice.
     pub async fn list(&self, request: &ListRequest) -> Result<Page, ClientError> {
         let call = Call::at(Method::GET, request.target()).longest_answer(MAX_ANSWER);
         let answer = call.send(self).await?;

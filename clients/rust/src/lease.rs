@@ -1,4 +1,4 @@
-//! A lease, its renewal and its release.
+//! A lease, with its renewal and its release.
 
 use std::{fmt, time::Duration};
 
@@ -14,53 +14,55 @@ use crate::{
     lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
 
-/// A lease that the caller holds.
+/// A lease that the caller holds: of one lock, or of a group of locks.
 #[derive(Clone)]
 pub struct Lease {
-    /// The lock; of several the first.
+    /// The lock; for a group, its first lock.
     pub name: LockName,
-    /// All of them with their fencing tokens, if several were acquired as one.
+    /// All locks of a group with their fencing tokens; empty for one lock.
     pub parts: Vec<LeasePart>,
-    /// The secret that renews and releases it.
+    /// The secret that renews and releases the lease.
     pub token: Token,
-    /// The number that only rises, for the resource that the lock protects; of several locks that of the first.
+    /// The fencing token of the lease, for the resource that the lock protects; for a group, that of its first
+    /// lock.
     pub fence: FencingToken,
-    /// Whether it holds the lock alone or beside others, and its slot; of several locks that of the first.
+    /// The mode of the lease, exclusive or shared with its slot; for a group, that of its first lock.
     pub mode: Mode,
-    /// How long it was granted for.
+    /// The TTL of the last grant or renewal.
     pub ttl: Duration,
-    /// What was left of it when the gateway answered.
+    /// Time that was left of the lease when the gateway answered.
     pub expires_in: Duration,
-    /// How long after the answer it should be renewed.
+    /// Time after the answer at which the lease should be renewed.
     pub renew_after: Duration,
-    /// What was left until its hold limit, if it has one.
+    /// Time that was left until the hold limit when the gateway answered, if the lease has one.
     pub hold_expires_in: Option<Duration>,
     /// The owner that the request for the lease named.
     pub owner: Option<Owner>,
-    /// What was attached to it.
+    /// The metadata of the lease.
     pub metadata: Metadata,
-    /// How long the caller stood in the queue.
+    /// How long the caller waited in the queue.
     pub waited: Duration,
-    /// Present if somebody has asked for the lock: it is to be released in time.
+    /// Present if another caller has requested the release of the lock: release the lease in time.
     pub release_requested: Option<ReleaseRequest>,
-    /// When the request was sent that was answered with this.
+    /// When the answered copy of the request was sent.
     pub(crate) sent_at: Instant,
     pub(crate) received_at: Instant,
     json: String,
 }
 
-/// One of the leases of a group.
+/// One lock of a group, as the caller holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeasePart {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// The fencing token of this lock.
     pub fence: FencingToken,
-    /// Whether it holds this lock alone or beside others, and its slot there.
+    /// The mode of the lease of this lock, exclusive or shared with its slot.
     pub mode: Mode,
 }
 
-/// The answer to an acquire or a renewal: one lease, or several that have all but names, fencing tokens and modes in common.
+/// The answer to an acquire or a renewal: one lease, or the leases of a group, which differ only in name, fencing
+/// token and mode.
 #[derive(Deserialize)]
 struct Wire {
     name: Option<String>,
@@ -84,14 +86,14 @@ struct PartWire {
 // === impl Lease ===
 
 impl Lease {
-    /// Until when the lease certainly lasts: its time is counted from when the request was sent,
-    /// because nobody knows when it was granted after that. A lease that was waited for may be said
-    /// to be over when it comes; renew it first, as [`crate::LeaseRenewer::start`] does.
+    /// The instant until which the lease certainly lasts, counted from when the request was sent: the time of the
+    /// grant after that is unknown. For a lease that came after a wait, this instant may have passed already. Renew
+    /// such a lease first, as [`crate::LeaseRenewer::start`] does.
     pub fn good_until(&self) -> Instant {
         self.sent_at + self.good_for()
     }
 
-    /// How much of it may be counted on: one that is to be released is broken when the time for that is over.
+    /// The time that can be relied on: after a release request, only until the gateway breaks the lease.
     pub(crate) fn good_for(&self) -> Duration {
         let request = self.release_requested.as_ref();
         request.map_or(self.expires_in, |request| {
@@ -99,7 +101,7 @@ impl Lease {
         })
     }
 
-    /// How long the request and its answer took, the wait included.
+    /// Time from sending the request to the end of its answer, the wait in the queue included.
     pub(crate) fn took(&self) -> Duration {
         self.received_at - self.sent_at
     }
@@ -139,7 +141,8 @@ impl Lease {
             fence: first.fence,
             mode: first.mode,
             ttl,
-            // A gateway may say more after a renewal with a shorter TTL. What is believed here is held for so long.
+            // After a renewal with a shorter TTL, the gateway may report a longer remaining time. This client
+            // relies on the TTL only.
             expires_in: Duration::from_millis(lease.expires_in_ms?).min(ttl),
             renew_after: Duration::from_millis(wire.renew_after_ms),
             hold_expires_in: lease.hold_expires_in_ms.map(Duration::from_millis),
@@ -162,7 +165,7 @@ impl LeasePart {
             name: LockName::new(name).ok()?,
             fence: FencingToken::new(lease.fencing_token?).ok()?,
             mode: match &lease.mode {
-                // A gateway that does not name it has no other.
+                // A gateway that reports no mode knows only exclusive leases.
                 None => Mode::Exclusive,
                 Some(word) => Mode::from_word(word, lease.slot)?,
             },
@@ -187,10 +190,11 @@ impl fmt::Debug for Lease {
 // === impl Client ===
 
 impl Client {
-    /// Makes a living lease last `ttl` from now, or its own TTL again.
+    /// Renews a lease: makes it last `ttl` from now, or its own TTL if there is no `ttl`.
     ///
-    /// A second copy only counts from a later moment, so what is not answered is sent again. No renewal ends a lease earlier:
-    /// a shorter `ttl` is that of the renewals that follow. If no answer comes at all, what an earlier answer said holds.
+    /// An unanswered renewal is sent again, because a second copy does no harm. A renewal never ends a lease
+    /// earlier: a shorter `ttl` only counts for later renewals. If no answer comes at all, the time from the last
+    /// answer still holds.
     pub async fn renew(
         &self,
         name: &LockName,
@@ -210,7 +214,7 @@ impl Client {
     }
 }
 
-/// The renewal of the lock or of the locks at this path.
+/// The renewal of the lock or the group at this path.
 pub(crate) fn renewal(path: String, token: &Token, ttl: Option<Duration>) -> Call {
     let body = json!({"ttl_ms": ttl.map(millis)});
     Call::at(Method::PUT, path).token(token).json(body)
@@ -221,17 +225,17 @@ pub(crate) fn renewal(path: String, token: &Token, ttl: Option<Duration>) -> Cal
 // === impl Client ===
 
 impl Client {
-    /// Ends a living lease.
+    /// Releases a lease.
     ///
-    /// What is not answered is sent again. A lease acquired with an idempotency key (those of this
-    /// client always are) answers the second copy like the first; of any other lease that is gone by
-    /// then it is not known whether the first copy ended it.
+    /// An unanswered release is sent again. If the lease was acquired with an idempotency key, as this client
+    /// always does, the second copy gets the same answer as the first. For any other lease that has ended by then,
+    /// it is unknown whether the first copy ended it.
     pub async fn release(&self, name: &LockName, token: &Token) -> Result<(), ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
         self.release_with(name, token, retry).await
     }
 
-    /// The same with a say in how often and how long.
+    /// Like `release`, with the caller's limits on attempts and time.
     pub(crate) async fn release_with(
         &self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! Keeps a lease for as long as it is wanted, says at once when it is lost, and does work while it is kept.
+//! Keeps a lease renewed, reports at once when it is lost, and runs work under a lock.
 
 use std::{
     sync::{
@@ -24,87 +24,90 @@ use crate::{
     },
 };
 
-/// A lease that is kept by a task of its own.
+/// Keeps a lease renewed in a background task, and reports when the lease is lost.
 ///
-/// It is renewed when a third of it has passed, through whichever address of the client answers. What
-/// fails is tried again until the lease is over. That is decided on this machine's monotonic clock,
-/// from when the last successful renewal was *sent*: so it is told here before anybody else can be
-/// granted the lock. A gateway that says that the lease has ended is believed at once.
+/// The lease is renewed when a third of its time has passed, through any address of the client that answers. A
+/// failed renewal is repeated until the lease ends. Its end is computed on this machine's monotonic clock from when
+/// the last successful renewal was *sent*, so the loss is reported here before the lock can be granted to another
+/// caller. If a gateway reports that the lease has ended, it is lost at once.
 ///
-/// A process that was suspended goes on where it was, and nothing tells it. Before a step that must not be done twice,
-/// [`LeaseRenewer::check`] tells: it looks at the clock. What happens between the check and the step, only the fencing token
-/// tells, and on some systems the clock stands still while the machine sleeps.
+/// A process that was suspended is not told so, and continues where it stopped. Call [`LeaseRenewer::check`] before
+/// a step that must not be done twice: it compares the end of the lease with the clock. It cannot protect the time
+/// between the check and the step; on some systems the clock also stops while the machine sleeps. Use the fencing
+/// token against both.
 ///
-/// Every caller with the token can end the lease. The renewal task is not notified of that: the next renewal finds the
-/// lease lost, and until then it is believed to last. A renewal asks for the TTL that the lease had when it began
-/// to be kept, whatever TTL others with the token have set.
+/// Any caller with the token can end the lease. The renewer learns of that at its next renewal; until then it
+/// reports the lease as kept. Each renewal requests the TTL that the lease had when the renewer started, whatever
+/// TTL other callers with the token have set.
 ///
-/// Somebody may ask for the lock ([`LeaseRenewer::requests`]). The lease is renewed until the time for its release is
-/// over, and is lost then.
+/// Another caller may request the release of the lock ([`LeaseRenewer::requests`]). The lease is then renewed until
+/// the time for its release is over, and is lost after that.
 ///
-/// Dropped, it renews no more, and the lease ends with its TTL; [`LeaseRenewer::release`] ends it at once.
+/// If the renewer is dropped, it stops renewing, and the lease ends with its TTL. [`LeaseRenewer::release`] ends
+/// the lease at once.
 #[derive(Debug)]
 pub struct LeaseRenewer {
     client: Client,
     lease: Lease,
     board: Board,
     renewals: AbortHandle,
-    /// Until when the lease lasted when its release began.
+    /// When the release began: the instant until which the lease would have lasted; `None` in it if the lease was
+    /// already lost.
     given_up: OnceLock<Option<Instant>>,
     released: AtomicBool,
-    /// Ends with this.
+    /// The renewal task. It is aborted when the renewer is dropped.
     _task: JoinSet<()>,
 }
 
-/// How the lease stands, for all who ask.
+/// The published state of the lease and the release request, for all observers.
 #[derive(Debug, Clone)]
 struct Board {
     state: watch::Sender<LeaseState>,
     requests: watch::Sender<Option<ReleaseRequest>>,
 }
 
-/// What the task knows.
+/// The state of the renewal task.
 struct RenewTask {
     client: Client,
     lease: Lease,
     board: Board,
-    /// Until when the lease is to be released, if somebody has asked for that.
+    /// The instant by which the lease should be released, if another caller has requested that.
     release_by: Option<Instant>,
-    /// What is asked for, whatever others with the token have made of it; `None`: what the lease has, if
-    /// as much is not allowed any more.
+    /// The TTL that renewals request, whatever TTL other callers with the token have set. `None`: renewals request
+    /// no TTL, so the lease keeps its own, because the API key may not request this TTL any more.
     asked: Option<Duration>,
     ttl: Duration,
     until: Instant,
     renew_at: Instant,
-    /// Whether the lease ends with its hold limit, beyond which no renewal goes.
+    /// Whether the lease ends at its hold limit, so that no renewal can extend it.
     at_limit: bool,
 }
 
-/// A lease has come soon if it took no more than this part of itself.
+/// A lease whose acquire took more than its TTL divided by this is renewed before it is kept.
 const SOON: u32 = 10;
 
-/// A lease is not renewed before this part of what was left of it has passed, whatever the gateway says: one that says 0
-/// would be asked without end.
+/// A lease is renewed at the earliest after its remaining time divided by this, so that a gateway that sends
+/// `renew_after_ms` 0 is not called in a tight loop.
 const LEAST_PART: u32 = 20;
 
-/// Longer than any lease lasts.
+/// Deadline of a release whose `within` is too large to add to the clock. No lease lasts longer.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
 
 // === impl LeaseRenewer ===
 
 impl LeaseRenewer {
-    /// Begins to keep a lease, on the runtime of the caller.
+    /// Starts to keep a lease renewed, on the current tokio runtime.
     ///
-    /// A lease that took long to come is renewed first: most likely it was waited for, but nobody
-    /// knows how long ago it was granted. It may have been on its way for longer than it lasts.
+    /// A lease whose acquire took long is renewed first. It was probably granted after a wait, at an unknown time,
+    /// and may have ended by the time its answer arrived.
     ///
-    /// If that fails, or this is dropped half-way, the lease is given back in the background
+    /// If that renewal fails, or the future is dropped, the client releases the lease in the background
     /// ([`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
         let lease = if lease.took() > lease.ttl / SOON {
             let held = OnDrop::new(client, lease.clone());
             let renewed = renew_first(client, lease).await;
-            // A lost one needs no release.
+            // A lost lease needs no release.
             if matches!(renewed, Ok(_) | Err(ClientError::Lost(_))) {
                 held.disarm();
             }
@@ -143,22 +146,24 @@ impl LeaseRenewer {
         })
     }
 
-    /// How the lease stands, now and whenever that changes.
+    /// Observes the state of the lease: its current value and every change.
     pub fn watch(&self) -> watch::Receiver<LeaseState> {
         self.board.state.subscribe()
     }
 
-    /// What was asked of the holder, as soon as a renewal tells it; changes if less time is left than was said before.
+    /// Observes release requests for the lock, as renewals report them. The value changes if a request leaves less
+    /// time than the one before.
     pub fn requests(&self) -> watch::Receiver<Option<ReleaseRequest>> {
         self.board.requests.subscribe()
     }
 
-    /// Until when the lease certainly lasts, which is not over yet; `None` once it is lost.
+    /// The instant until which the lease certainly lasts, in the future; `None` once the lease is lost.
     pub fn until(&self) -> Option<Instant> {
         self.board.look().until()
     }
 
-    /// An error if the lease is lost by now, even if this process was suspended and nothing else of it has gone on since.
+    /// Fails if the lease is lost by now, even if this process was suspended and the renewal task has not run
+    /// since.
     pub fn check(&self) -> Result<(), Loss> {
         match self.board.look() {
             LeaseState::Lost(loss) => Err(loss),
@@ -166,7 +171,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends when the lease is lost, and says how.
+    /// Waits until the lease is lost, and returns how.
     pub async fn lost(&self) -> Loss {
         let mut state = self.board.state.subscribe();
         loop {
@@ -184,13 +189,13 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends the lease, trying for so long, but not longer than it lasts.
+    /// Releases the lease. Tries for the duration `within`, but not longer than the lease lasts.
     ///
-    /// From the beginning of this on it is not renewed, and is [`Loss::Released`] for everybody here. If it fails it can be
-    /// repeated; once it has succeeded, a repetition does nothing.
+    /// Renewals stop at once, and all observers see [`Loss::Released`]. If the release fails, it can be called
+    /// again; after a success, a further call does nothing.
     pub async fn release(&self, within: Duration) -> Result<(), ClientError> {
         let lasted_until = *self.given_up.get_or_init(|| self.until());
-        // A renewal that is under way may arrive after the release: it resurrects nothing.
+        // A renewal under way may arrive at the gateway after the release: a renewal cannot revive an ended lease.
         self.renewals.abort();
         self.board.publish(LeaseState::Lost(Loss::Released));
         if self.released.load(Ordering::Acquire) {
@@ -211,7 +216,7 @@ impl LeaseRenewer {
 // === impl Board ===
 
 impl Board {
-    /// Publishes how it stands, unless it is lost: that is for good. Whether it was published.
+    /// Publishes a new state, unless the lease is lost: that state is final. Returns whether it was published.
     fn publish(&self, state: LeaseState) -> bool {
         self.state.send_if_modified(|known| {
             let open = !known.is_lost();
@@ -222,7 +227,8 @@ impl Board {
         })
     }
 
-    /// How it stands by now. Whoever looks first after its end publishes the loss: the task may not have run since.
+    /// The current state of the lease. The first observer after the end of the lease publishes the loss, because
+    /// the renewal task may not have run since.
     fn look(&self) -> LeaseState {
         let was_asked = self.requests.borrow().is_some();
         let now = Instant::now();
@@ -244,7 +250,7 @@ impl Board {
 
 async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError> {
     let time_out = copy_time_out(client, lease.ttl);
-    // No lease can last longer than this.
+    // The lease cannot last longer than this.
     let mut retry = Retry::until(client, Instant::now() + lease.expires_in);
     loop {
         let renewal = client.renew_lease_once(&lease, None, time_out);
@@ -276,7 +282,7 @@ impl RenewTask {
                 }
                 Ok(Err(failure)) => match failure.error {
                     ClientError::Lost(problem) => LeaseState::Lost(Loss::Ended(problem)),
-                    // The key may not ask for this TTL any more. The lease is renewed with its own TTL instead.
+                    // The API key may not request this TTL any more. The lease is renewed with its own TTL instead.
                     ClientError::Refused(_) if self.asked.is_some() => {
                         self.asked = None;
                         continue;
@@ -285,7 +291,7 @@ impl RenewTask {
                     error => {
                         failed += 1;
                         let requested = failure.requested_pause.unwrap_or_default();
-                        // A longer pause could use up the time that is left of the lease.
+                        // A longer pause could use up the rest of the lease.
                         let requested = requested.min(self.ttl / 10);
                         let spread = requested.mul_f64(1.0 + random_fraction() / 2.0);
                         let pause = pause(failed).max(spread).min(self.ttl / 10);
@@ -315,14 +321,14 @@ impl RenewTask {
         self.renew_at = if self.at_limit {
             self.until
         } else {
-            // Late enough to ask again and again, early enough to ask again.
+            // Late enough that the gateway is not called in a tight loop, early enough for a second attempt.
             let left = lease.good_for();
             let after = lease.renew_after.max(left / LEAST_PART).min(left / 2);
             lease.sent_at + renewal::spread(after)
         };
     }
 
-    /// Tells of a request to release it.
+    /// Publishes a release request that the answer reports, if it is new.
     fn hear(&mut self, lease: &Lease) {
         let Some(request) = &lease.release_requested else {
             return;
@@ -351,8 +357,8 @@ fn certain_until(lease: &Lease) -> Instant {
     renewal::certain_until(lease.sent_at, lease.good_for())
 }
 
-/// How long one renewal may take: so that in the second third of the lease a few addresses that do
-/// not answer can be passed over.
+/// Time limit of one renewal: short enough that, in the second third of the lease, a few addresses that do not
+/// answer can be skipped.
 fn copy_time_out(client: &Client, ttl: Duration) -> Duration {
     let enough = (ttl / 9).max(Duration::from_millis(50));
     enough.min(client.options.request_timeout)
@@ -360,51 +366,51 @@ fn copy_time_out(client: &Client, ttl: Duration) -> Duration {
 
 // === Lease state ===
 //
-// How a lease that is being kept stands.
+// The state of a lease that a renewer keeps.
 
-/// How a lease that is being kept stands.
+/// The state of a lease that a renewer keeps.
 #[derive(Debug, Clone)]
 pub enum LeaseState {
-    /// It was renewed in time.
+    /// The lease was renewed in time.
     Kept {
-        /// Until when it certainly lasts.
+        /// The instant until which the lease certainly lasts.
         until: Instant,
     },
-    /// It was renewed as far as its hold limit allows, and will not be renewed again.
+    /// The lease was renewed up to its hold limit, and cannot be renewed again.
     AtLimit {
-        /// Until when it certainly lasts.
+        /// The instant until which the lease certainly lasts.
         until: Instant,
     },
-    /// A renewal failed. It is retried, but work that needs time to stop should watch the deadline.
+    /// A renewal failed. It is repeated, but work that needs time to stop should watch `until`.
     AtRisk {
-        /// Until when it certainly lasts.
+        /// The instant until which the lease certainly lasts.
         until: Instant,
         /// Why the renewal failed.
         reason: String,
     },
-    /// It is lost, for good.
+    /// The lease is lost. This state is final.
     Lost(Loss),
 }
 
 /// How a lease was lost.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Loss {
-    /// It could not be renewed for as long as it lasted.
+    /// The lease ended because no renewal succeeded in time.
     #[error("it could not be renewed in time: {reason}")]
     Expired {
         /// Why the last renewal failed.
         reason: String,
     },
-    /// It was given back here.
+    /// The caller released the lease with the renewer.
     #[error("it was released")]
     Released,
-    /// It was kept for as long as its hold limit allows.
+    /// The lease ended at its hold limit.
     #[error("its hold limit is reached")]
     HoldLimit,
-    /// Somebody had asked for the lock, and the time in which it was to be released is over.
+    /// Another caller had requested the release of the lock, and the lease was not released in time.
     #[error("somebody asked for the lock, and it was not released in time")]
     NotReleased,
-    /// The gateway says that its token does not hold the lock any more. Somebody else may hold it
+    /// The gateway reported that the token does not hold the lock any more. Another caller may hold the lock
     /// already.
     #[error("the gateway says that it has ended: {0}")]
     Ended(Box<Problem>),
@@ -426,7 +432,8 @@ impl LeaseState {
         matches!(self, Self::Lost(_))
     }
 
-    /// How it is lost by then, if it is and nobody has said so yet; `was_asked`: somebody has asked for the lock.
+    /// How the lease is lost at `now`, if it is over and no loss is published yet. `was_asked`: a release was
+    /// requested.
     fn loss_at(&self, now: Instant, was_asked: bool) -> Option<Loss> {
         if self.until().is_none_or(|until| now < until) {
             return None;
@@ -446,15 +453,15 @@ impl LeaseState {
 
 // === With lock ===
 //
-// Work that is done while a lock is held, and not for longer.
+// Work that runs only while a lock is held.
 
-/// Why work was not done under a lock, or not to its end.
+/// Why work was not run under a lock, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum WithLockError {
-    /// The lock was not acquired: the work was not begun.
+    /// The lock was not acquired, so the work did not start.
     #[error(transparent)]
     NotAcquired(#[from] ClientError),
-    /// The lease was lost before the work was done, which was dropped.
+    /// The lease was lost before the work was done. The work was dropped.
     #[error("the lease was lost: {0}")]
     Lost(#[source] Loss),
 }
@@ -462,17 +469,18 @@ pub enum WithLockError {
 // === impl Client ===
 
 impl Client {
-    /// Does some work while a lock is held: acquires it, keeps the lease while the work is done, and releases it.
+    /// Runs some work under a lock: acquires the lock, keeps the lease renewed during the work, and releases it.
     ///
-    /// When the lease is lost the work is dropped where it waits, before anybody else can be granted the lock if it was lost
-    /// for want of an answer. What it has sent by then may still be on its way: send the fencing token with it, and let the
-    /// resource refuse a smaller one than it has seen. Work that never waits (`spawn_blocking`, a long computation) is not
-    /// stopped.
+    /// If the lease is lost, the future of the work is dropped where it awaits. If the loss is a lack of
+    /// answers, that happens before the lock can be granted to another caller. Requests that the work has sent may
+    /// still be on their way: send the fencing token with them, and let the resource refuse a smaller token than it
+    /// has seen. Work that never awaits (`spawn_blocking`, a long computation) is not stopped.
     ///
-    /// A release that nobody answers is no error: the lease ends with its TTL.
+    /// A release without an answer is not an error: the lease ends with its TTL.
     ///
-    /// If this is dropped half-way, or the work panics, the lock is given back in the background, and so is the place in the
-    /// queue. Do not drop it while work goes on that does not wait. [`Client::finish_releases`] waits for the background.
+    /// If the future is dropped or the work panics, the client releases the lease, or leaves the queue, in the
+    /// background. Do not drop the future while work that never awaits is running. [`Client::finish_releases`]
+    /// waits for the background.
     pub async fn with_lock<T>(
         &self,
         name: &LockName,
@@ -483,7 +491,7 @@ impl Client {
         self.with_acquired(acquiring, work).await
     }
 
-    /// The same with several locks, all or none.
+    /// Like [`Client::with_lock`] with a group of locks, of which it acquires all or none.
     pub async fn with_locks<T>(
         &self,
         names: &GroupNames,
@@ -501,10 +509,10 @@ impl Client {
     ) -> Result<T, WithLockError> {
         let lease = OnDrop::new(self, acquiring).finish().await?;
         let renewer = LeaseRenewer::start(self, lease.clone()).await?;
-        // Declared before the work, so that it is dropped after it.
+        // Declared before the work, so that on a drop the work ends before the release begins.
         let held = OnDrop::new(self, lease.clone());
         let done = tokio::select! {
-            // What was lost while the work did not wait is lost.
+            // Checked first: a lease that was lost while the work did not await must not count as kept.
             biased;
             loss = renewer.lost() => {
                 held.disarm();

@@ -1,21 +1,22 @@
-//! Locks of a Latchgate gateway: distributed locks over plain HTTP and JSON.
+//! Rust client of the Latchgate lock gateway: distributed locks over plain HTTP and JSON.
 //!
-//! [`Client::with_lock`] does some work under a lock. With more of it in your hands: [`Client::acquire`], renew and release;
-//! [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease for as long as it is wanted and says when it is lost,
-//! [`Events`] hears what happens to locks. The folder `examples` of this crate has whole programs.
+//! [`Client::with_lock`] does some work under a lock. For more control, use [`Client::acquire`], renew and release:
+//! [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease renewed and reports when it is lost, and
+//! [`Events`] receives what happens to locks. The folder `examples` of this crate has complete programs.
 //!
-//! What is dropped half-way is given back in the background: [`Client::finish_releases`] waits for that.
+//! If the future of an acquire or of work under a lock is dropped before it ends, the client releases the lease in
+//! the background. [`Client::finish_releases`] waits for that.
 //!
-//! A call repeats itself where that is safe: after what certainly did not happen, and after a lost answer where a second copy
-//! of the command does no harm. An acquire therefore always carries an `Idempotency-Key`; the client makes one where its
-//! caller gives none. A client that has the addresses of several gateways on one store tries them in turn.
+//! The client repeats a request where that is safe: if the first copy certainly had no effect, or if its answer was
+//! lost and a second copy does no harm. So an acquire always carries an `Idempotency-Key`; the client makes a key
+//! if the caller gives none. A client with the addresses of several gateways on one store tries them in turn.
 //!
-//! Everything asynchronous runs on tokio. Times are those of the machine's monotonic clock.
+//! All asynchronous functions need the tokio runtime. Times are those of the machine's monotonic clock.
 
 mod acquire;
 mod acquiring;
 mod backup;
-/// The gateway reads its files with it, too. It may change with any version, as everything that is hidden here.
+/// Also used by the gateway to read its files. May change with any version, like everything that is hidden here.
 #[doc(hidden)]
 pub mod bounded_file;
 mod break_lock;

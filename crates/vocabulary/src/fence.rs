@@ -1,15 +1,15 @@
-//! The public number that only rises.
+//! The fencing token: the public number of a grant, which only rises.
 
 use std::fmt;
 
 /// A fencing token: strictly larger for each new grant of a name, unchanged by renew.
 ///
-/// Between 1 and 2^53 - 1, so that it survives JSON numbers, JavaScript and Lua. Compare it, do
-/// nothing else with it.
+/// A fencing token is between 1 and 2^53 - 1, so that JSON, JavaScript and Lua represent it exactly. Use it only
+/// for comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
-/// The number is no fencing token.
+/// The error for a number that is not a fencing token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is {0}; a fencing token is 1 to 9007199254740991")]
 pub struct FenceError(u64);
@@ -17,10 +17,11 @@ pub struct FenceError(u64);
 // === impl FencingToken ===
 
 impl FencingToken {
-    /// The largest fencing token, 2^53 - 1. After it there is none (`fence-exhausted`).
+    /// The largest fencing token, 2^53 - 1. When the counter has reached it, no further lease is granted
+    /// (`fence-exhausted`).
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// Takes a number as a fencing token.
+    /// Makes a fencing token of a number, or says why it is none.
     pub fn new(number: u64) -> Result<Self, FenceError> {
         if (1..=Self::MAX.0).contains(&number) {
             Ok(Self(number))
@@ -29,7 +30,7 @@ impl FencingToken {
         }
     }
 
-    /// The number.
+    /// The fencing token as a number.
     pub fn get(self) -> u64 {
         self.0
     }

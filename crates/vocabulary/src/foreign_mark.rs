@@ -1,16 +1,15 @@
-//! Tells one foreign holder of a lock from another.
+//! The mark of a foreign lock, which distinguishes one foreign holder from another.
 
 use std::fmt;
 
-/// What a client that uses no gateway has written into a lock, as a hash: the SHA-1 of the value, in
-/// hexadecimal digits.
+/// The mark of a foreign lock: the SHA-1 of the value that a client without a gateway wrote, in hexadecimal digits.
 ///
-/// The value itself may be the secret by which that client releases, so it is not shown. A client that
-/// always writes the same has always the same mark.
+/// The value is not shown, because it may be the secret by which that client releases the lock. A client that
+/// always writes the same value always has the same mark.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ForeignMark([u8; Self::DIGITS]);
 
-/// The text is no mark.
+/// The error for a text that is not a mark.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not the mark of a foreign holder; one is 40 hexadecimal digits in lower case")]
 pub struct ForeignMarkError;
@@ -21,7 +20,7 @@ impl ForeignMark {
     /// How many digits a mark has.
     pub const DIGITS: usize = 40;
 
-    /// Takes a text as a mark.
+    /// Makes a mark of its text, or says that the text is none.
     pub fn new(text: &str) -> Result<Self, ForeignMarkError> {
         let digits: [u8; Self::DIGITS] =
             text.as_bytes().try_into().map_err(|_| ForeignMarkError)?;

@@ -1,45 +1,46 @@
-//! Several locks that are taken as one.
+//! Groups: several locks that one request acquires, all or none.
 
 use crate::{LockName, NameError};
 
-/// The names of locks that are taken as one: 2 to 16, each once, in sorted order.
+/// The lock names of a group: 2 to 16 different names in sorted order.
 ///
-/// Everybody takes the locks of a group in this order, so two groups cannot wait for each other.
+/// Every caller acquires the locks of a group in this order, so two groups cannot deadlock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupNames(Box<[LockName]>);
 
-/// Why names are no group.
+/// Why a list of names is not a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupNamesError {
-    /// They are fewer than 2 or more than 16.
+    /// There are fewer than 2 or more than 16 names.
     #[error("has {0} names; a group has 2 to 16")]
     Count(usize),
-    /// One is there twice.
+    /// A name occurs more than once.
     #[error("has {0} more than once")]
     Repeated(LockName),
-    /// One is no name of a lock.
+    /// A text is not a lock name.
     #[error("names {0:?}, which {1}")]
     Name(String, NameError),
 }
 
-/// The group that a lease is a part of.
+/// The group to which a lease belongs, as the lease shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// The first of its names.
+    /// The first lock name of the group.
     pub first: LockName,
-    /// How many leases it has.
+    /// How many locks the group has.
     pub count: u8,
 }
 
 // === impl GroupNames ===
 
 impl GroupNames {
-    /// The fewest names.
+    /// The smallest number of names in a group.
     pub const MIN: usize = 2;
-    /// The most names: each is a command of its own, and held while the next one is waited for.
+    /// The largest number of names in a group. Each name costs a command of its own, and its lock is held during
+    /// the wait for the next.
     pub const MAX: usize = 16;
 
-    /// Takes names as a group, in whatever order they are.
+    /// Makes a group of names in any order, or says why they are none.
     pub fn new(names: impl IntoIterator<Item = LockName>) -> Result<Self, GroupNamesError> {
         let mut sorted: Box<[_]> = names.into_iter().collect();
         sorted.sort_unstable();
@@ -52,7 +53,7 @@ impl GroupNames {
         Ok(Self(sorted))
     }
 
-    /// Reads names as texts.
+    /// Makes a group of texts that should be lock names, in any order.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, GroupNamesError> {
         let texts: Vec<_> = texts.into_iter().collect();
         if !(Self::MIN..=Self::MAX).contains(&texts.len()) {
@@ -60,7 +61,7 @@ impl GroupNames {
         }
         let parse = |text| {
             LockName::new(text).map_err(|error| {
-                // What is far too long for a name says nothing more at full length.
+                // The error shows only the beginning of a text that is far too long.
                 let shown = text.chars().take(LockName::MAX_LEN).collect();
                 GroupNamesError::Name(shown, error)
             })
@@ -69,17 +70,17 @@ impl GroupNames {
         Self::new(names?)
     }
 
-    /// The names in their order.
+    /// The names in sorted order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &LockName> {
         self.0.iter()
     }
 
-    /// The names in their order.
+    /// The names in sorted order, as a slice.
     pub fn as_slice(&self) -> &[LockName] {
         &self.0
     }
 
-    /// What the leases of the group show of it.
+    /// The first name and the number of names, which each lease of the group shows.
     pub fn group(&self) -> Group {
         Group {
             first: self.0[0].clone(),
@@ -87,7 +88,7 @@ impl GroupNames {
         }
     }
 
-    /// The names with a comma between, which no name has.
+    /// The names in sorted order, separated by commas, which no name contains.
     pub fn joined(&self) -> String {
         let names: Vec<_> = self.0.iter().map(LockName::as_str).collect();
         names.join(",")

@@ -1,4 +1,4 @@
-//! What lets a caller ask again and get the same lease.
+//! Idempotency keys: with one, a caller can repeat an acquire and get the same lease.
 
 use std::{fmt, sync::Arc};
 
@@ -13,28 +13,28 @@ use crate::{
 
 /// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
 ///
-/// The token of a lease acquired with a key is derived from it, so that every gateway can give the
-/// same answer again while the store still holds nothing but hashes.
+/// The token of a lease that was acquired with a key is derived from the key. So every gateway can give the same
+/// answer again, although the store keeps only hashes.
 #[derive(Clone)]
 pub struct IdempotencyKey(Box<str>);
 
-/// Why a text is not an idempotency key. The text itself is not repeated.
+/// Why a text is not an idempotency key. The error does not repeat the text, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyKeyError {
-    /// It is shorter than 16 or longer than 128 characters.
+    /// The text is shorter than 16 or longer than 128 characters.
     #[error("has {0} characters; 16 to 128 are allowed, a UUID is fine")]
     Length(usize),
-    /// It has a character that is not visible ASCII.
+    /// The text has a character that is not visible ASCII.
     #[error("has a character that is not visible ASCII")]
     Character,
 }
 
-/// What a store keeps of an idempotency key: a hash over the caller, the name and the key.
+/// Hash over the caller, the lock name and the idempotency key, which a store keeps instead of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyHash([u8; 32]);
 
-/// What a store keeps of a request made with an idempotency key, to tell a repetition from a
-/// different request under the same key.
+/// Hash over the fields of a request with an idempotency key, which a store keeps. A repeated request has the same
+/// fingerprint; a different request under the same key has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -45,19 +45,20 @@ pub struct Salt([u8; 16]);
 // === impl IdempotencyKey ===
 
 impl IdempotencyKey {
-    /// The shortest key. Whoever asks with the key of somebody else is answered with their lease, token
-    /// included, and holds a lock that is held: what two jobs come to by chance (`build-4711`) must not be one.
-    /// 16 characters are the 64 bits of a random number in hexadecimal digits, which nobody finds by asking.
+    /// The minimum length of a key. A request with the key of another caller is answered with that caller's lease
+    /// and token, so two jobs must not choose the same key by chance (as with `build-4711`). 16 characters can be
+    /// the 64 bits of a random number in hexadecimal digits, which nobody finds by trying.
     pub const MIN_LEN: usize = 16;
-    /// From here on a key can be as hard to guess as a token: 22 characters of base64 are the 128 bits of a
-    /// UUID. A shorter one is taken, and its sender is warned.
+    /// The length from which a key can be as hard to guess as a token: 22 characters of base64 are the 128 bits of
+    /// a UUID. A gateway accepts a shorter key with a warning to the caller.
     pub const GOOD_LEN: usize = 22;
-    /// The longest key.
+    /// The maximum length of a key.
     pub const MAX_LEN: usize = 128;
 
-    /// Checks a text and takes it as a key.
+    /// Makes a key of a text, or says why it is none.
     pub fn new(text: &str) -> Result<Self, IdempotencyKeyError> {
-        // First: of other characters there may be fewer than there are bytes.
+        // Checked first, because the length in the error below counts characters, and only ASCII has one byte for
+        // each.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(IdempotencyKeyError::Character);
         }
@@ -67,27 +68,27 @@ impl IdempotencyKey {
         Ok(Self(text.into()))
     }
 
-    /// A key that nobody can guess, for a client whose caller gave none.
+    /// A new random key, for a client whose caller gave none.
     pub fn random() -> Self {
         Self(Token::random().expose().into())
     }
 
-    /// Whether it has fewer characters than one that is hard to guess.
+    /// Whether the key is shorter than [`IdempotencyKey::GOOD_LEN`], and so may be easy to guess.
     pub fn is_short(&self) -> bool {
         self.0.len() < Self::GOOD_LEN
     }
 
-    /// The secret as text, for the request that carries it.
+    /// The secret key as text, for the header of the request.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// What a store keeps of this key.
+    /// The hash of this key, which the store keeps.
     pub fn hash(&self, caller: &CallerId, name: &LockName) -> IdempotencyHash {
         IdempotencyHash(self.mac(b"latchgate idempotency hash v1", caller, name, &[]))
     }
 
-    /// The token of the lease that was granted under this key with this salt.
+    /// Derives the token of the lease that was granted under this key with this salt.
     pub fn derive_token(&self, caller: &CallerId, name: &LockName, salt: &Salt) -> Token {
         Token::from_bytes(self.mac(b"latchgate lease token v1", caller, name, &salt.0))
     }
@@ -112,8 +113,8 @@ impl fmt::Debug for IdempotencyKey {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// The fingerprint of what a request asks for, in its own words: what stands in for something
-    /// that it left out may change between two gateways, and from one operation to another.
+    /// The fingerprint of the fields that the request itself named. Defaults for missing fields are not part of it,
+    /// because they may differ between gateways and operations.
     pub fn of(
         ttl: Option<Ttl>,
         hold_limit: Option<HoldLimit>,
@@ -128,7 +129,7 @@ impl Fingerprint {
         };
         part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
-        // 0: alone; 1: shared, without a limit.
+        // 0 stands for exclusive, 1 for shared without a limit.
         let limit = |sharing: Sharing| 1 + sharing.explicit_limit().map_or(0, Limit::get);
         part(&sharing.map_or(0, limit).to_be_bytes());
         part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
@@ -139,7 +140,7 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The same of a request for a group: for these locks and no others.
+    /// The fingerprint of the same request for a group of exactly these locks.
     #[must_use]
     pub fn of_group(self, names: &GroupNames) -> Self {
         let mut hash = Sha256::new();
@@ -152,7 +153,7 @@ impl Fingerprint {
 // === impl Salt ===
 
 impl Salt {
-    /// A fresh salt.
+    /// A new random salt.
     pub fn random() -> Self {
         Self(token::bytes())
     }
@@ -162,16 +163,16 @@ stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
 
 // === Break target ===
 //
-// What is to be broken, and nothing else.
+// Which holder of a lock a break is to hit.
 
-/// Who holds a lock that is to be broken: somebody else by then keeps it.
+/// The holder that a break is to end. If another holder has the lock by then, that holder keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakTarget {
     /// The lease with this fencing token.
     Lease(FencingToken),
-    /// Whatever leases hold it when it is looked at, however many share it.
+    /// All leases that hold the lock when the break is carried out.
     All,
-    /// A client that uses no gateway, by the mark of what it has written.
+    /// The foreign lock with this mark.
     Foreign(ForeignMark),
 }
 
@@ -191,9 +192,9 @@ impl From<ForeignMark> for BreakTarget {
 
 // === Caller ===
 //
-// Who is calling, as far as idempotency keys go.
+// The caller, as far as idempotency keys depend on it.
 
-/// The scope of an idempotency key: the API key that sent it, or everybody where there are none.
+/// The scope of an idempotency key: the API key of its caller, or all callers of a gateway without API keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallerId(Option<Arc<str>>);
 

@@ -1,4 +1,4 @@
-//! The grant of a lock.
+//! A granted lease, as its holder and as other callers see it.
 
 use std::time::Duration;
 
@@ -6,61 +6,61 @@ use tokio::time::Instant;
 
 use crate::{FencingToken, LockName, Metadata, Mode, Owner, ReleaseRequest, Token, Ttl};
 
-/// A lease as the store saw it when it answered.
+/// The state of a lease, as the store reported it.
 ///
-/// Its times are relative to an instant of this gateway, because the clocks of gateways and stores differ. An
-/// answer may be on its way for long, or the gateway stand still before it passes it on: whoever tells of a
-/// lease tells of it as it is then ([`HeldLease::at`]).
+/// Its times are relative to an instant of this gateway's clock, because the clocks of gateways and stores differ.
+/// The reply of the store may be delayed on its way or in the gateway: before it reports a lease to a caller, the
+/// gateway brings the times up to date with [`HeldLease::at`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
     /// The fencing token of the grant.
     pub fence: FencingToken,
-    /// With whom it shares the lock.
+    /// Whether the lease is exclusive or shared, and its slot.
     pub mode: Mode,
-    /// For how long the lease was last granted: what a renewal without a TTL of its own gives.
+    /// The TTL of the last grant or renewal; a renewal that names no TTL uses it again.
     pub ttl: Ttl,
-    /// What was left of it at [`HeldLease::as_of`].
+    /// Time left before the lease expires, counted from [`HeldLease::as_of`].
     pub expires_in: Duration,
-    /// How long ago it was first granted.
+    /// Time since the lease was first granted.
     pub held_for: Duration,
-    /// What is left until the hold limit, if it has one.
+    /// Time left until the hold limit, if the lease has one.
     pub hold_expires_in: Option<Duration>,
-    /// Who asked for it.
+    /// Owner text that the caller gave, if any.
     pub owner: Option<Owner>,
-    /// What the holder attached to it.
+    /// Metadata that the holder attached to the lease.
     pub metadata: Metadata,
-    /// Present if its holder was asked to release it.
+    /// Present if the holder has been asked to release the lease.
     pub release_requested: Option<Box<ReleaseRequest>>,
-    /// When its times count from, on this gateway's monotonic clock: no later than when the store decided. For a
-    /// store that is asked over a network that is when the command was sent which it answered.
+    /// The instant on this gateway's monotonic clock from which the times count, no later than the store's
+    /// decision. For a store behind a network: when the gateway sent the command that the store answered.
     pub as_of: Instant,
 }
 
-/// A lease as its holder gets it, secret included.
+/// A lease as its holder receives it, with the secret token.
 #[derive(Debug, Clone)]
 pub struct Lease {
     /// The lock that is held.
     pub name: LockName,
-    /// The secret that renews and releases it.
+    /// The secret that renews and releases the lease.
     pub token: Token,
-    /// Its state in the store.
+    /// The state of the lease in the store.
     pub held: HeldLease,
-    /// How long the caller stood in the queue.
+    /// How long the caller waited in the queue.
     pub waited: Duration,
 }
 
 // === impl HeldLease ===
 
 impl HeldLease {
-    /// What is left of it now, at least.
+    /// The time that is certainly left of the lease at `now`.
     #[must_use]
     pub fn left_at(&self, now: Instant) -> Duration {
         self.expires_in
             .saturating_sub(now.saturating_duration_since(self.as_of))
     }
 
-    /// What its holder may count on. Of a lease that is to be released that is the time until it is broken: it lasts
-    /// a little longer only in case that the gateway dies which is to break it.
+    /// The time for which the holder may count on the lease: after a release request, only until the gateway breaks
+    /// it. The lease lasts up to [`ReleaseRequest::BACKSTOP`] longer if the gateway that should break it dies.
     #[must_use]
     pub fn good_for(&self) -> Duration {
         let request = self.release_requested.as_ref();
@@ -69,13 +69,13 @@ impl HeldLease {
         })
     }
 
-    /// After how long its holder should renew it: a third of its TTL, or of what is left if that is less.
+    /// Time after which the holder should renew the lease: a third of its TTL, or of the time left if that is less.
     #[must_use]
     pub fn renew_after(&self) -> Duration {
         self.good_for().min(self.ttl.duration()) / 3
     }
 
-    /// The lease as it is now; nothing may be left of it.
+    /// The lease with its times brought up to date to `now`; the time left may be zero.
     #[must_use]
     pub fn at(mut self, now: Instant) -> Self {
         let by = now.saturating_duration_since(self.as_of);
@@ -84,7 +84,9 @@ impl HeldLease {
         self
     }
 
-    /// Makes the lease so much older, by a clock that knows it better than the one of `as_of`, which is then.
+    /// Makes the lease older by `by`, and sets the instant from which its times count to `as_of`. The caller
+    /// measures `by` with [`HeldLease::at`] because the caller may know the age more exactly than the old and the
+    /// new `as_of` tell.
     pub fn age(&mut self, by: Duration, as_of: Instant) {
         self.expires_in = self.expires_in.saturating_sub(by);
         self.held_for += by;
@@ -97,7 +99,7 @@ impl HeldLease {
         self.as_of = as_of;
     }
 
-    /// Takes note that its holder was asked to release it. Of several requests the one with the earliest end counts.
+    /// Records a release request. Of several requests, the request with the earliest end counts.
     pub fn request_release(&mut self, request: &ReleaseRequest) {
         let before = self.release_requested.as_ref();
         if before.is_none_or(|before| before.within > request.within) {
@@ -108,15 +110,15 @@ impl HeldLease {
         }
     }
 
-    /// Whether it ends with its hold limit, beyond which no renewal goes.
+    /// Whether the lease ends at its hold limit, so that no renewal can extend it.
     #[must_use]
     pub fn is_at_limit(&self) -> bool {
         self.hold_expires_in
             .is_some_and(|left| left <= self.expires_in)
     }
 
-    /// Leaves out what the holder says of itself, for those who may not view the lock. Names every field, so that
-    /// a new one is not shown to them by mistake.
+    /// Removes the owner, the metadata and the release request, for callers that may not view the lock. The pattern
+    /// names every field, so that a new field cannot be shown to such callers by mistake.
     pub fn hide_details(&mut self) {
         let Self {
             owner,
@@ -140,7 +142,7 @@ impl HeldLease {
 mod tests {
     use super::*;
 
-    /// A lease that lasts for a minute more, with this left until its hold limit.
+    /// A lease with one minute left, and with the given time left until its hold limit.
     fn lease(hold_expires_in: Option<Duration>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(1).unwrap(),

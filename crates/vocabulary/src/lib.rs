@@ -1,7 +1,8 @@
-//! The vocabulary of locks, which the gateway and its clients share: types that are valid by construction, and rules that
-//! both sides follow. Nothing here reads or writes anything.
+//! The vocabulary of locks, shared by the gateway and its clients: types that are valid by construction, and rules
+//! that both sides follow. Nothing here does input or output.
 //!
-//! The client in Rust (`latchgate-client`) names the types that programs need. Everything else may change with any version.
+//! The Rust client (`latchgate-client`) re-exports the types that programs need. Everything else may change with
+//! any version.
 
 mod fence;
 mod foreign_mark;

@@ -1,22 +1,22 @@
-//! Small facts that a holder attaches to its lease.
+//! Metadata: texts that a holder attaches to its lease.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Group, LockName};
 
-/// A flat set of texts by name: at most 16 entries and 2 KiB, without control characters.
+/// The metadata of a lease: texts by name, at most 16 entries and 2 KiB, without control characters.
 ///
-/// Like the owner it is shown, never trusted. Cheap to clone.
+/// Metadata is shown, and never used for a decision. Cheap to clone.
 ///
-/// The group that a lease is a part of is kept with it, under the empty name, which no entry has: only gateways read
-/// it, so no store needs to know of groups.
+/// The group of a lease is stored together with its metadata, as an entry with an empty name, which a caller cannot
+/// use. Only gateways read that entry, so a store need not know groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata(Option<Arc<BTreeMap<String, String>>>);
 
-/// Why some entries are not metadata.
+/// Why entries are not metadata.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
-    /// There are more than [`Metadata::MAX_ENTRIES`].
+    /// There are more than [`Metadata::MAX_ENTRIES`] entries.
     #[error("has {0} entries; at most 16 are allowed")]
     TooMany(usize),
     /// Names and values together are longer than [`Metadata::MAX_BYTES`].
@@ -30,18 +30,18 @@ pub enum MetadataError {
     Control(String, char),
 }
 
-/// The name under which the group is kept.
+/// The name of the entry that stores the group.
 const GROUP: &str = "";
 
 // === impl Metadata ===
 
 impl Metadata {
-    /// The most entries.
+    /// The largest number of entries.
     pub const MAX_ENTRIES: usize = 16;
-    /// The most bytes, names and values added up.
+    /// The largest size of all names and values together, in bytes.
     pub const MAX_BYTES: usize = 2048;
 
-    /// Checks some entries and takes them as metadata.
+    /// Makes metadata of entries, or says why they are none.
     pub fn new(entries: BTreeMap<String, String>) -> Result<Self, MetadataError> {
         if entries.len() > Self::MAX_ENTRIES {
             return Err(MetadataError::TooMany(entries.len()));
@@ -68,12 +68,12 @@ impl Metadata {
         })
     }
 
-    /// The entries, by name.
+    /// The entries by name, without the entry of the group.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stored().filter(|(name, _)| *name != GROUP)
     }
 
-    /// The group that the lease is a part of.
+    /// The group to which the lease belongs, if any.
     pub fn group(&self) -> Option<Group> {
         let (count, first) = self.0.as_ref()?.get(GROUP)?.split_once(' ')?;
         Some(Group {
@@ -82,7 +82,7 @@ impl Metadata {
         })
     }
 
-    /// The same entries, of a lease that is a part of this group.
+    /// The same entries for a lease that belongs to this group.
     #[must_use]
     pub fn of_group(&self, group: &Group) -> Self {
         let mut entries = self.0.as_deref().cloned().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Metadata {
         Self(Some(Arc::new(entries)))
     }
 
-    /// What a store keeps: the entries, and the group.
+    /// All entries that a store keeps, the entry of the group included.
     pub fn stored(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
@@ -99,7 +99,8 @@ impl Metadata {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Reads what a store has kept. A group that makes no sense is left out: it is shown, and never trusted.
+    /// Reads the entries that a store has kept. An entry of the group that cannot be read is ignored, because the
+    /// group is only shown.
     pub fn from_stored(mut entries: BTreeMap<String, String>) -> Result<Self, MetadataError> {
         let group = entries.remove(GROUP);
         let metadata = Self::new(entries)?;
@@ -116,7 +117,7 @@ impl Metadata {
         })
     }
 
-    /// Whether a store has nothing to keep.
+    /// Whether there are no entries to store, not even a group.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -1,27 +1,27 @@
-//! The name of a lock, and how the names of some locks begin.
+//! Lock names and lock name prefixes.
 
 use std::{fmt, sync::Arc};
 
 /// The name of a lock: 1 to 200 bytes of ASCII letters, digits and `. _ : @ ~ -`, and neither `.` nor `..`.
 ///
-/// No `/`, so that a name is one path segment through every proxy, and no braces, because Redis
-/// Cluster reads them. Use `:` for hierarchy. Cheap to clone.
+/// A name has no `/`, so that it is one path segment through every proxy, and no braces, because Redis Cluster
+/// reads them as a hash tag. Use `:` for hierarchy. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(Arc<str>);
 
-/// Why a text is not a lock name.
+/// Why a text is not a lock name or a name prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// There is no text.
+    /// The text is empty.
     #[error("is empty; a lock name has 1 to 200 characters")]
     Empty,
-    /// It is longer than [`LockName::MAX_LEN`] bytes.
+    /// The text is longer than [`LockName::MAX_LEN`] bytes.
     #[error("has {0} bytes; a lock name has at most 200")]
     TooLong(usize),
-    /// It holds a character that names do not have.
+    /// The text has a character that lock names do not allow.
     #[error("has {0:?} in it; allowed are ASCII letters, digits and . _ : @ ~ -")]
     Character(char),
-    /// It is `.` or `..`, which HTTP clients remove from a path.
+    /// The text is `.` or `..`, which HTTP clients remove from a path.
     #[error("is {0:?}, which HTTP clients remove from a path")]
     Dots(&'static str),
 }
@@ -29,10 +29,10 @@ pub enum NameError {
 // === impl LockName ===
 
 impl LockName {
-    /// The longest name, in bytes.
+    /// The maximum length of a lock name or a prefix, in bytes.
     pub const MAX_LEN: usize = 200;
 
-    /// Checks a text and takes it as a name.
+    /// Makes a lock name of a text, or says why it is none.
     pub fn new(text: &str) -> Result<Self, NameError> {
         match text {
             "" => return Err(NameError::Empty),
@@ -78,15 +78,15 @@ fn check(text: &str) -> Result<(), NameError> {
 
 // === Name prefix ===
 
-/// The beginning of lock names: 0 to 200 bytes of the characters that a name has. Empty, it is the
-/// beginning of every name.
+/// A prefix of lock names: 0 to 200 bytes of the characters that lock names allow. The empty prefix covers every
+/// name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct NamePrefix(String);
 
 // === impl NamePrefix ===
 
 impl NamePrefix {
-    /// Checks a text and takes it as a prefix.
+    /// Makes a prefix of a text, or says why it is none.
     pub fn new(text: &str) -> Result<Self, NameError> {
         check(text)?;
         Ok(Self(text.to_owned()))
@@ -97,12 +97,12 @@ impl NamePrefix {
         &self.0
     }
 
-    /// Whether a name begins so.
+    /// Whether the name begins with this prefix.
     pub fn covers(&self, name: &LockName) -> bool {
         name.as_str().starts_with(&self.0)
     }
 
-    /// Whether every name that begins with another prefix begins so.
+    /// Whether this prefix covers every name that `other` covers.
     pub fn covers_all(&self, other: &Self) -> bool {
         other.0.starts_with(&self.0)
     }
@@ -176,7 +176,7 @@ mod tests {
             NamePrefix::new(&"a".repeat(LockName::MAX_LEN + 1)),
             Err(NameError::TooLong(201))
         );
-        // What would be a pattern, a hash tag or a path.
+        // Texts that are a glob pattern, a Redis hash tag or a path.
         for c in ['*', '?', '[', ']', '^', '\\', '{', '}', '/', ' ', 'ä'] {
             assert_eq!(
                 NamePrefix::new(&format!("a{c}")),

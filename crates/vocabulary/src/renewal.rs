@@ -1,27 +1,28 @@
-//! When a lease that is kept is renewed, and until when it certainly lasts.
+//! When the keeper renews a lease, and until when the lease certainly lasts.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Until when a lease certainly lasts of which `left` remained to a request that was sent at `sent`.
+/// The instant until which a lease certainly lasts, if the request was sent at `sent` and answered that `left`
+/// remained.
 ///
-/// The clocks of a store and of its callers run at different speeds. The margin for that is the one of the Redlock
-/// algorithm: a hundredth of the time that is left, and 2 ms.
+/// The clocks of a store and of its callers run at different speeds. The safety margin is that of the Redlock
+/// algorithm: a hundredth of the time left, and 2 ms.
 #[must_use]
 pub fn certain_until(sent: Instant, left: Duration) -> Instant {
     let drift = left / 100 + Duration::from_millis(2);
     sent + left.saturating_sub(drift)
 }
 
-/// A period that is shorter by up to a tenth, at random: leases that were granted together are not renewed together for
-/// ever.
+/// The period, shortened at random by up to a tenth, so that leases that were granted together are not always
+/// renewed at the same moment.
 #[must_use]
 pub fn spread(period: Duration) -> Duration {
     period.mul_f64(1.0 - 0.1 * random_fraction())
 }
 
-/// A number from 0 to 1, at random; 1 if the system has no random bytes.
+/// A random number from 0 to 1; 1 if the system has no random bytes.
 #[must_use]
 pub fn random_fraction() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))

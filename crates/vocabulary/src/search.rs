@@ -1,8 +1,8 @@
-//! A text that is searched for in names, owners and metadata.
+//! Search for a text in names, owners and metadata.
 
 use crate::TextError;
 
-/// A text to be found anywhere in another, whatever the case of its letters: 1 to 200 characters.
+/// A text to search for, anywhere in another text, ignoring case: 1 to 200 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchText {
     given: String,
@@ -12,10 +12,10 @@ pub struct SearchText {
 // === impl SearchText ===
 
 impl SearchText {
-    /// The longest text, in characters: as long as the longest name.
+    /// The maximum length of a search text, in characters: the maximum length of a lock name.
     pub const MAX_CHARS: usize = 200;
 
-    /// Checks a text and takes it as one to search for.
+    /// Makes a search text, or says why the text is none.
     pub fn new(text: &str) -> Result<Self, TextError> {
         match text.chars().count() {
             0 => Err(TextError::Empty),
@@ -27,18 +27,19 @@ impl SearchText {
         }
     }
 
-    /// The text as it was given.
+    /// The search text with its case as the caller gave it.
     pub fn as_str(&self) -> &str {
         &self.given
     }
 
-    /// Whether it is a part of another text.
+    /// Whether `text` contains the search text, ignoring case.
     pub fn is_in(&self, text: &str) -> bool {
         lower(text).contains(&self.lower)
     }
 }
 
-/// Letter by letter: what a letter becomes must not depend on those around it, because a part is searched for.
+/// The text in lower case, letter by letter. A conversion of whole words may change a letter depending on its
+/// neighbours (a final sigma in Greek), and a part of the word would then not be found.
 fn lower(text: &str) -> String {
     if text.is_ascii() {
         text.to_ascii_lowercase()

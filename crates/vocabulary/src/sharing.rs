@@ -1,38 +1,39 @@
-//! With whom a lock is shared.
+//! How a lock is shared: the limit, the mode of a lease and its slot.
 
 use std::{fmt, num::NonZeroU16};
 
-/// How many may hold a lock together: 1 to 9999.
+/// How many leases may hold a lock together: 1 to 9999.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(NonZeroU16);
 
-/// The number is no limit.
+/// The error for a number that is not a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is {0}; a limit is 1 to 9999")]
 pub struct LimitError(u64);
 
 /// How an attempt wants to share a lock.
 ///
-/// It is granted the lock beside others that share it, as long as fewer than `limit` hold it. That binds at
-/// its own grant only.
+/// A shared attempt is granted while only shared leases hold the lock, fewer than `limit` of them. The limit is
+/// checked only when this attempt is granted: later grants have limits of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharing {
-    /// How many may hold the lock, this one included.
+    /// How many leases may hold the lock, this attempt's lease included.
     pub limit: Limit,
-    /// Whether the caller has set the limit, and not the gateway: then its lease has a slot.
+    /// Whether the caller gave the limit. Only then does its lease get a slot; otherwise the gateway chose the
+    /// limit.
     pub has_slot: bool,
 }
 
-/// With whom a lease shares its lock.
+/// How a lease holds its lock: exclusively or shared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It holds the lock alone.
+    /// The lease holds the lock alone.
     #[default]
     Exclusive,
-    /// It holds the lock beside others that share it.
+    /// The lease holds the lock together with other shared leases.
     Shared {
-        /// The smallest number from 0 that no other lease of the lock had when this one was granted, if its
-        /// request had a limit. Always below that limit.
+        /// The slot of the lease, if its request had a limit: the smallest number from 0 that no other lease of the
+        /// lock had at the grant. Always below the limit.
         slot: Option<u16>,
     },
 }
@@ -43,7 +44,7 @@ impl Limit {
     /// The largest limit.
     pub const MAX: u16 = 9_999;
 
-    /// Takes a number as a limit.
+    /// Makes a limit of a number, or says why it is none.
     pub fn new(number: u64) -> Result<Self, LimitError> {
         let limit = u16::try_from(number)
             .ok()
@@ -52,7 +53,7 @@ impl Limit {
         limit.map(Self).ok_or(LimitError(number))
     }
 
-    /// The number.
+    /// The limit as a number.
     pub fn get(self) -> u16 {
         self.0.get()
     }
@@ -67,13 +68,13 @@ impl fmt::Display for Limit {
 // === impl Sharing ===
 
 impl Sharing {
-    /// The limit that the caller has set, if any.
+    /// The limit that the caller gave, if any.
     pub fn explicit_limit(&self) -> Option<Limit> {
         self.has_slot.then_some(self.limit)
     }
 
-    /// The mode of a request that wants to share the lock in this way, or to be alone: of a lease that is not
-    /// granted yet, so without a slot.
+    /// The mode that an attempt requests: exclusive without sharing terms. No lease is granted yet, so there is no
+    /// slot.
     pub fn mode(sharing: Option<Self>) -> Mode {
         match sharing {
             None => Mode::Exclusive,
@@ -98,7 +99,7 @@ impl Mode {
         }
     }
 
-    /// Reads the word, for a lease with this slot.
+    /// Reads a mode from its word on the wire (`exclusive` or `shared`); a shared lease gets this slot.
     pub fn from_word(word: &str, slot: Option<u16>) -> Option<Self> {
         match word {
             "exclusive" => Some(Self::Exclusive),
@@ -109,7 +110,7 @@ impl Mode {
         }
     }
 
-    /// The word for it.
+    /// The word for the mode on the wire: `exclusive` or `shared`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",

@@ -4,26 +4,26 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// A free text: 1 to `MAX` characters, none of them a control character.
 ///
-/// It is shown, never trusted: it takes no part in any decision.
+/// The text is shown, and never used for a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Text<const MAX: usize>(Arc<str>);
 
-/// Who asked for a lock.
+/// Owner of a lease: a text for people that says who acquires the lock.
 pub type Owner = Text<128>;
 
-/// Why a lock is broken.
+/// Reason of a break: a text for people that says why the lock is broken.
 pub type Reason = Text<200>;
 
-/// Why a text cannot be taken.
+/// Why a text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// There is no text, or nothing but blanks where a text must say something.
+    /// There is no text, or only blanks where blanks are not enough.
     #[error("is missing or empty")]
     Empty,
-    /// It has more characters than the second number.
+    /// The text has more characters (first number) than allowed (second number).
     #[error("has {0} characters; at most {1} are allowed")]
     TooLong(usize, usize),
-    /// It holds a control character.
+    /// The text has a control character.
     #[error("has the control character {0:?} in it")]
     Control(char),
 }
@@ -31,10 +31,10 @@ pub enum TextError {
 // === impl Text ===
 
 impl<const MAX: usize> Text<MAX> {
-    /// The longest text, in characters.
+    /// The maximum length of the text, in characters.
     pub const MAX_CHARS: usize = MAX;
 
-    /// Checks a text and takes it.
+    /// Makes a text, or says why it is refused.
     pub fn new(text: &str) -> Result<Self, TextError> {
         let chars = text.chars().count();
         if chars == 0 {
@@ -49,7 +49,7 @@ impl<const MAX: usize> Text<MAX> {
         }
     }
 
-    /// The same for a text that must say something: blanks alone are refused.
+    /// Like [`Text::new`], but refuses a text that has only blanks.
     pub fn not_blank(text: &str) -> Result<Self, TextError> {
         let taken = Self::new(text)?;
         (!text.trim().is_empty())
@@ -57,7 +57,7 @@ impl<const MAX: usize> Text<MAX> {
             .ok_or(TextError::Empty)
     }
 
-    /// The text itself.
+    /// The text as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,28 +71,28 @@ impl<const MAX: usize> fmt::Display for Text<MAX> {
 
 // === Release request ===
 
-/// Somebody wants the lock: its holder is asked to release it within a time. Then the gateway that has asked breaks the
-/// lease; if that gateway has died, the lease ends by itself soon after.
+/// A release request: another caller wants the lock, and the holder should release it within a time. After that
+/// time the gateway that sent the request breaks the lease. If that gateway has died, the lease ends soon after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRequest {
-    /// The name of the API key that asked, if any.
+    /// Name of the API key that requested the release, if any.
     pub by: Option<Arc<str>>,
-    /// Why, for people to read.
+    /// Why the release is requested, for people to read.
     pub reason: Reason,
-    /// How much time the holder has. No renewal goes beyond it, and [`ReleaseRequest::BACKSTOP`].
+    /// Time left for the holder. No renewal extends the lease beyond it plus [`ReleaseRequest::BACKSTOP`].
     pub within: Duration,
 }
 
 // === impl ReleaseRequest ===
 
 impl ReleaseRequest {
-    /// How much longer than its holder was told a lease lasts at most. The scripts have it as a number, too.
+    /// How much longer than `within` the lease may last. The Lua scripts repeat this number.
     pub const BACKSTOP: Duration = Duration::from_secs(1);
-    /// A request whose end is at most so much sooner than that of the last one counts as the same request: each answer
-    /// takes another time, so the same end seems to come a little sooner or later. The clients in JavaScript and Python
-    /// have it as a number, too.
+    /// Smallest difference by which a request must end earlier than the last known request to count as a new one.
+    /// Each answer takes a different time, so the same end seems to come a little earlier or later. The clients in
+    /// JavaScript and Python repeat this number.
     pub const SAME_WITHIN: Duration = Duration::from_millis(500);
-    /// The longest time that a holder may be given: whoever wants a lock later than that can ask again.
+    /// The longest `within` that a caller may set. A caller that wants the lock later can send its request later.
     pub const LONGEST: Duration = Duration::from_hours(1);
 }
 

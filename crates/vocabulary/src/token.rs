@@ -1,4 +1,4 @@
-//! The secret that renews and releases a lease, and who keeps the lease with it.
+//! The token of a lease, its hash, and the id of the lease's keeper.
 
 use std::{cell::RefCell, fmt};
 
@@ -7,16 +7,16 @@ use sha2::{Digest, Sha256};
 
 /// The secret of a lease: 256 bits, written as 43 characters of unpadded base64url.
 ///
-/// Whoever has it may renew and release. It never prints itself: its `Debug` is `Token(..)` and it
-/// has no `Display`.
+/// Every caller with the token may renew and release the lease. The token is never printed: its `Debug` is
+/// `Token(..)`, and it has no `Display`.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
-/// The SHA-256 of a token: all that a store ever keeps of it.
+/// The SHA-256 of a token. The store keeps only this, never the token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash([u8; 32]);
 
-/// The text is no token. What it was is not repeated: it may be most of a secret.
+/// The error for a text that is not a token. It does not repeat the text, which may be most of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not a token; a token is the 43 characters that acquire answered")]
 pub struct TokenError;
@@ -24,10 +24,10 @@ pub struct TokenError;
 // === impl Token ===
 
 impl Token {
-    /// How many characters a token has.
+    /// How many characters a token has as text.
     pub const TEXT_LEN: usize = 43;
 
-    /// A token that nobody can guess.
+    /// A new token from 256 random bits, which nobody can guess.
     pub fn random() -> Self {
         Self(bytes())
     }
@@ -37,7 +37,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// Reads a token from the text that [`Token::expose`] gave.
+    /// Reads a token from its text ([`Token::expose`]).
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let mut bytes = [0; 32];
         match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
@@ -46,12 +46,12 @@ impl Token {
         }
     }
 
-    /// The secret as text, for the answer to the one who acquired.
+    /// The secret as text, for the answer to the caller that acquired the lease.
     pub fn expose(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// The same into memory that is there already.
+    /// The secret as text, written into the caller's buffer to avoid an allocation.
     pub fn expose_into<'a>(&self, text: &'a mut [u8; Self::TEXT_LEN]) -> &'a str {
         URL_SAFE_NO_PAD
             .encode_slice(self.0, text)
@@ -59,7 +59,7 @@ impl Token {
         str::from_utf8(text).expect("base64 is ASCII")
     }
 
-    /// What a store keeps of this token.
+    /// The hash of this token, which the store keeps.
     pub fn hash(&self) -> TokenHash {
         TokenHash(Sha256::digest(self.0).into())
     }
@@ -73,11 +73,11 @@ impl fmt::Debug for Token {
 
 // === impl TokenHash ===
 
-// Types that a store writes and reads back in the same way; forgetting one direction is the mistake this macro excludes.
+// Generates both directions, writing and reading, of a type that a store keeps: by hand, one could be forgotten.
 macro_rules! stored_bytes {
     ($($type:ident: $len:literal),+) => {$(
         impl $type {
-            /// The value with these bytes, as a store has kept them.
+            /// The value with these bytes, as read from a store.
             pub fn from_bytes(bytes: [u8; $len]) -> Self {
                 Self(bytes)
             }
@@ -116,13 +116,13 @@ impl fmt::Debug for TokenHash {
 //
 // Random bytes from the operating system.
 
-/// Random bytes that were not used yet.
+/// A buffer of random bytes, of which the first `used` are handed out.
 struct Pool {
     bytes: [u8; POOL],
     used: usize,
 }
 
-/// How many bytes are asked for at a time: a system call costs as much as the rest of a token.
+/// How many bytes one system call fetches: the call costs as much as the rest of making a token.
 const POOL: usize = 1024;
 
 thread_local! {
@@ -150,7 +150,7 @@ impl Pool {
         }
         let unused = &mut self.bytes[self.used..self.used + N];
         let mut taken = [0; N];
-        // What was handed out must not stay in memory.
+        // Replaces the bytes that are handed out by zeros: a secret must not stay in the buffer.
         taken.swap_with_slice(unused);
         self.used += N;
         taken
@@ -159,22 +159,23 @@ impl Pool {
 
 // === Keeper id ===
 
-/// Who keeps a lease: renews it, and releases it when there is no more need of it.
+/// Identifies the keeper of a lease: the program that renews the lease, and releases it when it is no longer
+/// needed.
 ///
-/// A token says that a lease may be renewed and released; it can be handed on, and several may have it. This
-/// identifies the one that does. It is no secret, because it is of no use without the token.
+/// Several programs may have the token of a lease, because a token can be handed on. The keeper id says which of
+/// them keeps the lease. It is not secret, because it has no effect without the token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeeperId([u8; 32]);
 
 // === impl KeeperId ===
 
 impl KeeperId {
-    /// A keeper that is none of the others.
+    /// A new random keeper id, different from all others.
     pub fn random() -> Self {
         Self(bytes())
     }
 
-    /// The keeper that an attempt is, of the lease that it was granted or answered.
+    /// The id of an attempt as the keeper of the lease that it was granted, derived from the hash of its token.
     pub fn of_attempt(token: &TokenHash) -> Self {
         Self(*token.as_bytes())
     }

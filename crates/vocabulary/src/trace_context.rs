@@ -1,42 +1,43 @@
-//! The trace that a request is part of, as W3C Trace Context writes it.
+//! The trace to which a request belongs, as W3C Trace Context defines it.
 
 use std::{fmt, sync::Arc};
 
-/// Where in which trace a request comes from: the header `traceparent`.
+/// The header `traceparent`: the trace of a request and the span of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace; never zero.
+    /// The id of the trace; never zero.
     pub trace_id: u128,
-    /// The span of the caller; never zero.
+    /// The id of the caller's span; never zero.
     pub span_id: u64,
     /// Whether the caller records its part of the trace.
     pub is_sampled: bool,
 }
 
-/// The name of a trace, as others write it.
+/// The id of a trace, displayed as 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceId(pub u128);
 
-/// A parent with what others want to find again: the header `tracestate`.
+/// The headers `traceparent` and `tracestate` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    /// Where it comes from.
+    /// The trace and the span of the caller (`traceparent`).
     pub parent: TraceParent,
-    /// What is passed on as it came.
+    /// The value of `tracestate`, passed on unchanged.
     pub state: Option<Arc<str>>,
 }
 
-/// The lengths of the version, of both ids and of the flags, with what stands between them.
+/// Length of a `traceparent`: version, trace id, span id and flags, with hyphens between.
 const LEN: usize = 2 + 1 + 32 + 1 + 16 + 1 + 2;
-/// The longest state that is passed on; the specification asks for at least this.
+/// The longest `tracestate` that is passed on; the specification requires at least this.
 const MAX_STATE: usize = 512;
 
 // === impl TraceParent ===
 
 impl TraceParent {
-    /// Reads the header; `None` if it is none. A later version is read as far as this one goes.
+    /// Reads the header `traceparent`; `None` if it is invalid. Of a later version, the fields of version 00 are
+    /// read.
     pub fn parse(text: &str) -> Option<Self> {
-        // Before anything is cut: a cut within a character would panic.
+        // Checked before the text is sliced: a slice that ends within a character would panic.
         if !text.is_ascii() || text.len() < LEN {
             return None;
         }
@@ -86,7 +87,8 @@ impl fmt::Display for TraceId {
 // === impl TraceContext ===
 
 impl TraceContext {
-    /// Reads both headers. A state that cannot be passed on is left out, as the specification asks for.
+    /// Reads both headers; `None` if `traceparent` is invalid. An invalid `tracestate` is left out, as the
+    /// specification requires.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let fit = |state: &&str| {
             (1..=MAX_STATE).contains(&state.len())

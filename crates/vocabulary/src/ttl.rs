@@ -1,4 +1,4 @@
-//! How long a lease lasts: its TTL, and the longest time that it may be kept with renewals.
+//! The TTL of a lease, and its hold limit: the longest time for which renewals may keep it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(Duration);
 
-/// The number is no time to live.
+/// The error for a number that is not a TTL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is {0} ms; a TTL is 100 to 86400000 ms")]
 pub struct TtlError(u64);
@@ -14,12 +14,12 @@ pub struct TtlError(u64);
 // === impl Ttl ===
 
 impl Ttl {
-    /// The shortest: below it a lease is over before its holder has read the answer.
+    /// The shortest TTL: a shorter lease would end before its holder has read the answer.
     pub const MIN: Self = Self(Duration::from_millis(100));
-    /// The longest. There is no lock without an expiry.
+    /// The longest TTL. Every lease expires.
     pub const MAX: Self = Self(Duration::from_hours(24));
 
-    /// Takes a number of milliseconds.
+    /// Makes a TTL of a number of milliseconds, or says why it is none.
     pub fn from_millis(ms: u64) -> Result<Self, TtlError> {
         let ttl = Self(Duration::from_millis(ms));
         if ttl < Self::MIN || ttl > Self::MAX {
@@ -42,19 +42,20 @@ impl Ttl {
 
 // === Hold limit ===
 
-/// The hold limit of a lease (`max_hold_ms`), counted from its grant on the store's clock.
+/// The hold limit of a lease (`max_hold_ms`): the longest time from the grant for which renewals may keep it, on
+/// the store's clock.
 ///
-/// At most seven days, and never shorter than the TTL it limits.
+/// A hold limit is at most seven days, and at least the TTL of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldLimit(Duration);
 
-/// The number is no hold limit.
+/// Why a number is not a hold limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HoldLimitError {
-    /// It is zero or more than seven days.
+    /// The number is less than 100 ms or more than seven days.
     #[error("is {0} ms; a hold limit is 100 to 604800000 ms")]
     OutOfRange(u64),
-    /// It would end the lease before its TTL does.
+    /// The limit would end the lease before its TTL does.
     #[error("is {limit} ms, less than the TTL of {ttl} ms")]
     BelowTtl {
         /// The hold limit in milliseconds.
@@ -70,7 +71,7 @@ impl HoldLimit {
     /// The longest hold limit.
     pub const MAX: Self = Self(Duration::from_hours(7 * 24));
 
-    /// Takes a number of milliseconds as the limit of a lease with this TTL.
+    /// Makes a hold limit of a number of milliseconds, for a lease with this TTL.
     pub fn from_millis(ms: u64, ttl: Ttl) -> Result<Self, HoldLimitError> {
         let limit = Self(Duration::from_millis(ms));
         if limit > Self::MAX || limit.0 < Ttl::MIN.duration() {

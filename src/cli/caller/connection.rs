@@ -1,4 +1,4 @@
-//! Which gateway the client commands call, and as whom.
+//! Options of client commands for the gateway and the caller's credentials.
 
 #![expect(
     clippy::doc_markdown,
@@ -20,11 +20,11 @@ use super::{
     environment::{self, Environment},
 };
 
-/// What is missing of a certificate.
+/// The text for a certificate without a key.
 const WITHOUT_KEY: &str = "needs --client-key-file or LATCHGATE_CLIENT_KEY_FILE with it";
 const WITHOUT_CERTIFICATE: &str = "needs --client-cert-file or LATCHGATE_CLIENT_CERT_FILE with it";
 
-/// What there is to know about the address, and how long it is asked.
+/// The long help of `--url`: several addresses, and how long a gateway is tried.
 const URL_HELP: &str = "\
 The address of the gateway; several on one store, separated by commas, are tried in turn \
 [env: LATCHGATE_URL] [default: http://127.0.0.1:7420]
@@ -50,20 +50,19 @@ pub(crate) struct ConnectionArgs {
     /// The key itself is never an argument: every process of the machine could see it.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// A PEM file with the authorities that vouch for the gateway, instead of those of the system
-    /// [env: LATCHGATE_CA_FILE]
+    /// A PEM file with the authorities to trust for the gateway, instead of those of the system [env:
+    /// LATCHGATE_CA_FILE]
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     ca_file: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
 }
 
-/// The certificate that a command shows.
+/// The options for the client certificate.
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct IdentityArgs {
-    /// A PEM file with the certificate to show to a gateway that asks for one
-    /// [env: LATCHGATE_CLIENT_CERT_FILE]
+    /// A PEM file with the certificate to show to a gateway that requires one [env: LATCHGATE_CLIENT_CERT_FILE]
     #[arg(long, value_name = "FILE")]
     client_cert_file: Option<PathBuf>,
     /// A PEM file with its private key [env: LATCHGATE_CLIENT_KEY_FILE]
@@ -100,7 +99,7 @@ impl ConnectionArgs {
 // === impl IdentityArgs ===
 
 impl IdentityArgs {
-    /// The files of the certificate, if there is one.
+    /// The files of the client certificate, if one is named.
     pub(crate) fn files(
         &self,
         environment: &Environment,
@@ -127,7 +126,7 @@ impl IdentityArgs {
     }
 }
 
-/// The file that a flag names, or else a variable.
+/// The file that a flag names, or otherwise a variable.
 fn file(
     given: Option<&Path>,
     flag: &'static str,

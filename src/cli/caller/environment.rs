@@ -1,5 +1,5 @@
-//! What a command is told without flags: the environment, and secrets in a file, in a variable or on standard input. A
-//! secret is never an argument, which every process of the machine can see.
+//! Input of a command other than flags: environment variables, and secrets from a file, a variable or standard
+//! input. A secret is never an argument, because every process of the machine can see arguments.
 
 use std::{
     env,
@@ -12,20 +12,20 @@ use std::{
 
 use super::super::{error::CliError, terminal::output};
 
-/// Every variable, valid UTF-8 or not. Without `Debug`, because some are secrets.
+/// All environment variables, valid UTF-8 or not. Without `Debug`, because some are secrets.
 pub(crate) struct Environment(Vec<(OsString, OsString)>);
 
-/// No secret is longer; a longer file is another file.
+/// The maximum length of a secret. A longer file is not a secret but another file.
 const MAX_LEN: u64 = 4096;
 
-/// A kind of secret and where it is looked for.
+/// A kind of secret, with the places where it is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SecretKind {
-    /// What it is called.
+    /// The name of the secret, for messages.
     pub(crate) name: &'static str,
     /// The flag that names a file.
     pub(crate) flag: &'static str,
-    /// The variable that holds it; with `_FILE` behind it, the variable that names a file.
+    /// The variable that contains the secret. With `_FILE` appended, the variable that names a file.
     pub(crate) variable: &'static str,
 }
 
@@ -50,7 +50,7 @@ pub(crate) const IDEMPOTENCY_KEY: SecretKind = SecretKind {
     variable: "LATCHGATE_IDEMPOTENCY_KEY",
 };
 
-/// A secret's text. It does not print itself.
+/// The text of a secret and its source. Without `Debug`, so that no log shows it.
 pub(crate) struct Secret {
     pub(crate) text: String,
     source: String,
@@ -59,7 +59,7 @@ pub(crate) struct Secret {
 // === impl Environment ===
 
 impl Environment {
-    /// That of this process.
+    /// The environment of this process.
     pub(crate) fn of_process() -> Self {
         Self(env::vars_os().collect())
     }
@@ -73,8 +73,8 @@ impl Environment {
         found.map(|(_, value)| value.as_os_str())
     }
 
-    /// A variable that says where something is. One that is set must say it: an empty one is what a
-    /// script leaves behind in which something failed before.
+    /// A variable that names an address or a file. A variable that is set must not be empty: a script in which a
+    /// command failed often leaves it empty.
     pub(crate) fn given(&self, name: &'static str) -> Result<Option<&str>, CliError> {
         let refuse = |error| CliError::usage(format!("{name} {error}"));
         let Some(value) = self.get(name) else {
@@ -87,7 +87,7 @@ impl Environment {
         }
     }
 
-    /// A variable as text, where one that is empty or not UTF-8 is as good as none.
+    /// A variable as text. An empty variable, or one that is not UTF-8, counts as missing.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.to_str().filter(|text| !text.is_empty())
     }
@@ -96,7 +96,7 @@ impl Environment {
 // === impl SecretKind ===
 
 impl SecretKind {
-    /// Finds the secret and reads it with `parse`.
+    /// Finds the secret, and converts it with `parse`.
     pub(crate) fn read<T, E: fmt::Display>(
         self,
         file: Option<&Path>,
@@ -113,7 +113,7 @@ impl SecretKind {
             .map_err(|error| CliError::usage(format!("what {from} holds {error}")))
     }
 
-    /// The strongest source wins: the flag, the variable, the variable that names a file.
+    /// Finds the secret. The flag has precedence, then the variable, then the variable that names a file.
     fn find(
         self,
         file: Option<&Path>,
@@ -159,7 +159,7 @@ impl SecretKind {
         }
     }
 
-    /// The error of a command that needs the secret and found none.
+    /// The error if a command needs the secret and finds none.
     pub(crate) fn missing(self) -> CliError {
         let Self {
             name,
@@ -172,7 +172,7 @@ impl SecretKind {
     }
 }
 
-/// All of a file but the line break at its end.
+/// The text of a file without the line break at its end.
 fn read_all(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
     from.take(MAX_LEN + 1).read_to_string(&mut text)?;

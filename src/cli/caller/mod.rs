@@ -1,4 +1,4 @@
-//! Which gateway a command calls, as whom, and for what.
+//! The gateway that a command calls, its credentials, and the terms of its request.
 
 pub(super) mod connection;
 pub(super) mod environment;

@@ -1,4 +1,4 @@
-//! What commands ask for: the locks, and the terms of a lease.
+//! The locks that a command acquires, and the terms of the lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     environment::Environment,
 };
 
-/// The options of every command that acquires.
+/// The options of all commands that acquire.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// How long the lease lasts: 30s, 500ms, 2m [default: the gateway's, 30s]
@@ -23,24 +23,24 @@ pub(crate) struct RequestArgs {
     /// The longest time that the lease may be kept with renewals
     #[arg(long, value_name = "TIME", value_parser = text::parse_duration)]
     max_hold: Option<Duration>,
-    /// Hold the lock beside others that share it, and not alone
+    /// Hold the lock together with others that share it, not alone
     #[arg(long)]
     shared: bool,
-    /// Share the lock as long as fewer than N hold it (implies --shared)
+    /// Share the lock while fewer than N hold it (implies --shared)
     ///
-    /// At most N hold it if all ask with the same N. The lease has a slot, the smallest number from 0 that none
-    /// of the others has.
+    /// At most N hold the lock if all callers use the same N. The lease has a slot: the smallest number from 0 that
+    /// no other lease of the lock has.
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<Limit>,
-    /// Who asks, for people to read [default: USER@HOST]
+    /// Owner of the lease, for people to read [default: USER@HOST]
     #[arg(long, value_parser = Owner::new)]
     owner: Option<Owner>,
-    /// A fact to attach to the lease; may be repeated
+    /// An entry to attach to the lease; may be repeated
     #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = entry)]
     meta: Vec<(String, String)>,
 }
 
-/// One lock, or several as one.
+/// One lock, or a group of locks.
 #[derive(Debug, Clone)]
 pub(crate) enum Locks {
     One(LockName),
@@ -50,7 +50,7 @@ pub(crate) enum Locks {
 // === impl RequestArgs ===
 
 impl RequestArgs {
-    /// A request that waits for so long.
+    /// An acquire request with this wait.
     pub(crate) fn request(
         &self,
         wait: Duration,
@@ -81,7 +81,7 @@ impl RequestArgs {
 // === impl Locks ===
 
 impl Locks {
-    /// Those that a command line names. There is at least one.
+    /// The locks that the command line names, at least one.
     pub(crate) fn of(names: &[LockName]) -> Result<Self, CliError> {
         if let [name] = names {
             return Ok(Self::One(name.clone()));
@@ -99,7 +99,7 @@ impl Locks {
         }
     }
 
-    /// What is waited for, as long as it is not known which of several locks is held.
+    /// A text for the locks, used until it is known for which lock of a group the command waits.
     pub(crate) fn label(&self) -> String {
         let more = match self {
             Self::One(name) => return name.to_string(),
@@ -108,7 +108,7 @@ impl Locks {
         format!("{} and {more} more", self.first())
     }
 
-    /// Begins to ask for them.
+    /// Prepares an acquire of the locks.
     pub(crate) fn acquiring(&self, client: &Client, request: AcquireRequest) -> Acquiring {
         match self {
             Self::One(name) => client.acquiring(name.clone(), request),
@@ -133,7 +133,7 @@ fn limit(text: &str) -> Result<Limit, String> {
     number(text, Limit::new)
 }
 
-/// Reads a number with a type of its own.
+/// Parses a number, and converts it with `new`.
 pub(crate) fn number<T, E: ToString>(
     text: &str,
     new: impl FnOnce(u64) -> Result<T, E>,
@@ -148,7 +148,7 @@ pub(crate) fn number<T, E: ToString>(
 //
 // `--meta NAME=VALUE`.
 
-/// Reads one entry.
+/// Parses one entry of the metadata.
 pub(crate) fn entry(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -156,7 +156,7 @@ pub(crate) fn entry(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Puts entries together. Where a name comes twice nobody can know which was meant.
+/// Makes metadata of entries. A name that occurs twice is an error, because it is unclear which value is meant.
 pub(crate) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
     let mut map = BTreeMap::new();
     for (name, value) in entries {
@@ -169,9 +169,9 @@ pub(crate) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
 
 // === Owner ===
 //
-// Who says that they asked, where `--owner` does not.
+// The default owner, if `--owner` is not given.
 
-/// `USER@HOST`, as a shell's prompt would have it. Not the process: it ends before the lease.
+/// The default owner, `USER@HOST`. Without the process id, because the process ends before the lease.
 pub(crate) fn default(environment: &Environment) -> Option<Owner> {
     let user = environment
         .text("USER")

@@ -19,7 +19,8 @@ use crate::{
     file_stamp::FileStamp,
 };
 
-/// The failure to print a key that is in the keys file: nobody knows it, so it is to be removed again.
+/// The error if a new key cannot be printed. Its secret is lost, so `remedy` says how to remove the key from the
+/// file.
 pub(super) fn key_not_written(error: &io::Error, remedy: &str) -> CliError {
     CliError::unexpected(format!(
         "cannot write the key: {error}; nobody knows it: {remedy}"
@@ -88,7 +89,7 @@ fn take_after(new: &File, old: &Metadata) -> io::Result<()> {
     new.set_permissions(Permissions::from_mode(mode))
 }
 
-/// The text of a file with one more table.
+/// The text of a keys file with one more table at its end.
 fn with_table(old: &str, table: &str) -> String {
     let between = match old {
         "" => "",
@@ -125,7 +126,7 @@ mod tests {
         let path = directory.path().join("keys.toml");
         append(&path, &table("one")).unwrap();
         assert_eq!(mode(&path), 0o600);
-        // Whatever an editor has left at its end.
+        // An editor may leave any end, here a file without a newline.
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("# Keys.\n{}", text.trim_end())).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();

@@ -1,4 +1,4 @@
-//! `latchgate key list`: shows who may do what.
+//! `latchgate key list`: shows the keys and their permissions.
 
 use std::{path::PathBuf, time::SystemTime};
 
@@ -19,10 +19,9 @@ use crate::{
     clock::{Clock, SystemClock},
 };
 
-/// Show who may do what, and never a secret
+/// Show the API keys and their permissions, never a secret
 ///
-/// Reads the keys file, and asks no gateway: what it shows is in force as soon as the gateways have
-/// read the file.
+/// Reads the keys file, and calls no gateway: gateways use what it shows as soon as they have read the file.
 #[derive(Args)]
 pub(in crate::cli) struct KeyListArgs {
     #[command(flatten)]
@@ -32,7 +31,7 @@ pub(in crate::cli) struct KeyListArgs {
     json: bool,
 }
 
-/// Which keys file is meant.
+/// Which keys file to use.
 #[derive(Args)]
 pub(super) struct KeysFileArgs {
     /// The keys file, if it is not the one that the configuration names
@@ -136,7 +135,7 @@ fn expires_at(key: &KeyEntry) -> Option<String> {
     Some(humantime::format_rfc3339_seconds(end).to_string())
 }
 
-/// The limits that the key has, as the file calls them.
+/// The limits that the key has, with their names in the file.
 fn limits(key: &KeyEntry) -> Vec<(&'static str, Value)> {
     let limits = &key.limits;
     let all = [

@@ -1,4 +1,4 @@
-//! `latchgate key`: makes API keys, and shows who may do what.
+//! `latchgate key`: makes, rotates and lists API keys.
 
 mod change;
 mod list;

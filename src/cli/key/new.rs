@@ -25,24 +25,24 @@ use super::change::{append, key_not_written};
 
 /// Make an API key: prints it, once, and what to paste into the keys file
 ///
-/// --acquire, --view and --break take a prefix of lock names, such as deploy: with the colon, or * for all; each may be
-/// repeated.
+/// --acquire, --view and --break take a prefix of lock names, such as deploy: with the colon, or * for all; each
+/// may be repeated.
 ///
-/// The key goes to whoever is to use it (LATCHGATE_KEY, or Authorization: Bearer KEY), the [[key]]
-/// table into the file that auth.keys_file names. The file holds only a hash: a key that was lost
-/// cannot be shown again. `latchgate key rotate` replaces the secret of a key.
+/// Give the key to its user (LATCHGATE_KEY, or Authorization: Bearer KEY), and put the [[key]] table into the file
+/// that auth.keys_file names. The file holds only a hash: a lost key cannot be shown again. `latchgate key rotate`
+/// replaces the secret of a key.
 ///
-/// With --append the table is in the file at once, and standard output is the key and nothing else:
+/// With --append the table is added to the file at once, and standard output is the key and nothing else:
 /// KEY=$(latchgate key new --name ci --acquire ci: --append keys.toml).
 #[derive(Args)]
 pub(in crate::cli) struct NewArgs {
     #[command(flatten)]
     entry: EntryArgs,
-    /// Add the table to this keys file, which is made if it is not there
+    /// Add the table to this keys file, which is created if it does not exist
     ///
-    /// In one step, so that a gateway reads the file without the key or with it, and only if a gateway would
-    /// take the whole file: no other key may have its name. A file that is there keeps its mode and its
-    /// owner; one that is made can be read by you alone.
+    /// The file is replaced in one step, so a gateway reads it without the key or with it. The table is added only
+    /// if a gateway would accept the whole file: the name must be new. An existing file keeps its mode and its
+    /// owner; a new file can be read by you alone.
     #[arg(long, value_name = "FILE")]
     append: Option<PathBuf>,
     /// Print JSON
@@ -53,37 +53,37 @@ pub(in crate::cli) struct NewArgs {
 /// The fields of the key's table that the caller chooses, under their names in the file.
 #[derive(Args, Serialize)]
 struct EntryArgs {
-    /// What the key is called, in logs and in the list
+    /// The name of the key, in logs and in the list
     #[arg(long, value_name = "NAME")]
     #[serde(skip)]
     name: String,
     #[command(flatten)]
     #[serde(flatten)]
     permissions: PermissionArgs,
-    /// When it ends: after a while (90d), or at a time in UTC (2027-01-31T00:00:00Z)
+    /// When the key expires: after a time (90d), or at a time in UTC (2027-01-31T00:00:00Z)
     #[arg(long = "expires", value_name = "WHEN", value_parser = end)]
     expires_at: Option<Datetime>,
-    /// The longest TTL that it may ask for, such as 5m
+    /// The longest TTL that the key may request, such as 5m
     #[arg(long = "max-ttl", value_name = "DURATION", value_parser = text::parse_millis)]
     max_ttl_ms: Option<u64>,
-    /// How many requests it may send in a second; renew and release are not counted
+    /// How many requests the key may send in a second; renew and release do not count
     #[arg(long, value_name = "N")]
     requests_per_second: Option<u64>,
-    /// How many of these at once, after a pause; as many as in a second if it is left out
+    /// How many of these requests at once, after a pause [default: as many as in a second]
     #[arg(long, value_name = "N")]
     burst: Option<u64>,
-    /// How many leases it may have from one gateway
+    /// How many leases the key may have from one gateway
     #[arg(long, value_name = "N")]
     max_leases: Option<u64>,
-    /// How many of its requests may wait at one gateway
+    /// How many of the key's requests may wait at one gateway
     #[arg(long, value_name = "N")]
     max_waiters: Option<u64>,
-    /// How many streams it may have at one gateway
+    /// How many streams the key may have at one gateway
     #[arg(long, value_name = "N")]
     max_streams: Option<u64>,
 }
 
-/// A flag for each permission. Its values are those of the file.
+/// A flag for each permission, with the values of the keys file.
 #[derive(Serialize)]
 struct PermissionArgs(BTreeMap<&'static str, Value>);
 
@@ -97,7 +97,7 @@ impl NewArgs {
         let entry = toml::to_string(&self.entry).expect("TOML has texts, numbers and lists");
         let name = &self.entry.name;
         let table = format!("[[key]]\nname = {name:?}\nsecrets = [{secret:?}]\n{entry}");
-        // What a gateway would refuse is refused here.
+        // Checked with the rules of the gateway, so that no key is printed that a gateway would refuse.
         KeysFile::new("the new key").parse(&table)?;
         if let Some(file) = &self.append {
             append(file, &table)?;
@@ -177,14 +177,14 @@ impl FromArgMatches for PermissionArgs {
     }
 }
 
-/// Reads when a key ends, in whole seconds.
+/// Reads when a key expires, in whole seconds.
 fn end(text: &str) -> Result<Datetime, String> {
     let now = SystemClock.wall();
     let time = match humantime::parse_duration(text) {
         Ok(duration) => now.checked_add(duration),
         Err(_) => humantime::parse_rfc3339(text).ok(),
     };
-    // Beyond the year 9999 there is no way to write it.
+    // A time after the year 9999 cannot be written in RFC 3339.
     let most = humantime::parse_rfc3339("9999-01-01T00:00:00Z").ok();
     let Some(time) = time.filter(|time| Some(*time) < most) else {
         return Err("expected 90d, or a time in UTC: 2027-01-31T00:00:00Z".to_owned());

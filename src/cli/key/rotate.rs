@@ -1,4 +1,4 @@
-//! `latchgate key rotate`: gives a key another secret.
+//! `latchgate key rotate`: replaces the secret of a key.
 
 use std::{ops::Range, path::Path};
 
@@ -16,24 +16,24 @@ use super::{
     list::KeysFileArgs,
 };
 
-/// Give a key a second secret, and later take the first one away
+/// Give a key a second secret, and later remove the first
 ///
-/// Prints the new secret, once: the key that is to be used from now on. Until --finish both secrets are valid: nothing
-/// expires by itself. Give the new one to everybody who uses the key, and then run the command with --finish,
-/// which removes the old one: the first of the two in the file. If the new one was lost, --finish --keep with the id of
-/// the old one removes the new one.
+/// Prints the new secret, once: the key to use from now on. Both secrets are valid until --finish; neither expires
+/// on its own. Give the new key to every user of the key, and then run the command with --finish, which removes the
+/// old secret: the first of the two in the file. If the new secret was lost, --finish --keep with the id of the old
+/// one removes the new one.
 ///
-/// The keys file is replaced in one step, and only by one that a gateway would take. The rest of it, its mode and its
-/// owner stay as they are; a comment between the two secrets is removed with one of them. Gateways read the file within
-/// two seconds.
+/// The keys file is replaced in one step, and only if a gateway would accept it. The rest of the file, its mode and
+/// its owner stay unchanged; a comment between the two secrets is removed with one of them. Gateways read the file
+/// within two seconds.
 #[derive(Args)]
 pub(in crate::cli) struct RotateArgs {
-    /// What the key is called
+    /// The name of the key
     name: String,
     /// Remove the old secret: gateways refuse it from then on
     #[arg(long)]
     finish: bool,
-    /// The id of the secret that --finish keeps [default: that of the new one]
+    /// The id of the secret that --finish keeps [default: the new one]
     #[arg(long, value_name = "ID", requires = "finish")]
     keep: Option<String>,
     #[command(flatten)]
@@ -114,8 +114,8 @@ fn with_secret(text: &str, name: &str, secret: &str) -> Result<(String, String),
     }
 }
 
-/// The text of a keys file without one of two secrets of a key, and the ids of the removed and the kept secret. If none
-/// is named, the second secret is kept.
+/// The text of a keys file without one of two secrets of a key, and the ids of the removed and the kept secret.
+/// Without `keep`, the second secret is kept.
 fn with_one_secret(
     text: &str,
     name: &str,
@@ -155,7 +155,7 @@ fn ids(text: &str, secrets: &[Range<usize>]) -> String {
     ids.join(" and ")
 }
 
-/// Where the secrets of a key stand in the text of a keys file.
+/// The positions of the secrets of a key in the text of a keys file.
 fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
     // The parser's message is not shown: it may quote a key. `change` checks the file as a whole afterwards.
     let document = DeTable::parse(text).map_err(|_error| "it is not TOML".to_owned())?;

@@ -1,4 +1,4 @@
-//! What `latchgate run` takes, and when it stops its command.
+//! The arguments of `latchgate run`, and the times at which it stops its command.
 
 #![expect(
     clippy::doc_markdown,
@@ -19,34 +19,33 @@ use super::super::{
 
 /// Run a command while holding a lock.
 ///
-/// Waits for the lock, runs the command, and releases the lock when the command has ended. The lease
-/// is renewed when a third of it has passed. If it cannot be renewed the command is stopped before
-/// the lease is over: TERM to its whole process group, then KILL. If somebody has ended the lease
-/// (break, or a release with its token), the next renewal reports that: KILL follows at once if
-/// somebody else holds the lock by then, and otherwise a second after the TERM.
+/// Waits for the lock, runs the command, and releases the lock when the command has ended. The lease is renewed
+/// when a third of its time has passed. If it cannot be renewed, the command is stopped before the lease ends: TERM
+/// to its whole process group, then KILL. If another caller has ended the lease (break, or a release with its
+/// token), the next renewal reports that: KILL follows at once if another lease holds the lock by then, and
+/// otherwise a second after the TERM.
 ///
-/// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in
-/// LATCHGATE_FENCING_TOKEN; of several locks those of the first, and in LATCHGATE_FENCING_TOKENS all as a JSON object,
-/// fencing token by name. Hand the fencing token to whatever the lock protects. With --limit it finds its
-/// slot in LATCHGATE_SLOT: a number that no other holder of the lock has. Of several locks that is the slot in the
-/// first, and LATCHGATE_SLOTS has all as a JSON object, slot by name.
+/// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in LATCHGATE_FENCING_TOKEN. Of
+/// several locks these are for the first, and LATCHGATE_FENCING_TOKENS has all as a JSON object, fencing token by
+/// name. Pass the fencing token to the resource that the lock protects. With --limit the command finds its slot in
+/// LATCHGATE_SLOT: a number that no other holder of the lock has. Of several locks that is the slot in the first,
+/// and LATCHGATE_SLOTS has all as a JSON object, slot by name.
 ///
-/// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
-/// command. What the command has left running in its process group when it ends is stopped, too,
-/// before the lock is released; if something lives on although it was killed, because it waits for a
-/// disk, the lock is not released but ends with its TTL. Where the system does not show its processes
-/// (no /proc), what the command leaves running is killed without time to end. A process that leaves the
-/// group (setsid) is on its own.
+/// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the command. Processes
+/// that the command leaves running in its process group are also stopped before the lock is released. If such a
+/// process survives the KILL, because it waits for a disk, the lock is not released but ends with its TTL. On a
+/// system that does not show its processes (no /proc), processes that the command leaves running are killed without
+/// time to end. A process that leaves the group (setsid) is not stopped.
 ///
-/// If this process is killed (KILL), a second one, its guard, kills the process group of the command at
-/// once; it also does so before the lease is over if this process stands still. If the guard is killed,
-/// too, Linux kills the command itself, but neither what it has started nor a command that has changed
-/// its user (sudo). With --on-lost continue the command goes on.
+/// If `latchgate run` itself is killed (KILL), a second process, its guard, kills the process group of the command
+/// at once. The guard also does so before the lease ends if `latchgate run` is suspended. If the guard is killed
+/// too, Linux kills the command, but neither the processes that it started nor a command that has changed its user
+/// (sudo). With --on-lost continue the command keeps running.
 ///
-/// The exit code is that of the command, or 128 and the number of the signal that ended it. Where
-/// there was no command, or it was stopped because the lease was lost, it is one of those below; 126
-/// if the command cannot be executed, 127 if it is not found (both are looked at before the wait, too), 128 and the
-/// number of the signal if one came during the wait.
+/// The exit code is that of the command, or 128 and the number of the signal that ended it. If the command did not
+/// run, or was stopped because the lease was lost, it is one of the codes below; 126 if the command cannot be
+/// executed, 127 if it is not found (both are checked before the wait, too), 128 and the number of the signal if
+/// one came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
     /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are held while the command runs
@@ -56,31 +55,33 @@ pub(in crate::cli) struct RunArgs {
     pub(super) request: RequestArgs,
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]
     ///
-    /// The requests that wait come and go, but keep their place in the queue. Of several locks the place is kept for one
-    /// request only, of 55 s at most; the next one begins anew. On a terminal a line shows how the wait goes; elsewhere standard error has one when it begins, when the position or
-    /// the holder changes, and every 30 s. A gateway that was never reached is not waited for. One that is there and
-    /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
-    /// asked for 33 s at most to take back a grant whose answer was lost. A signal ends both.
+    /// A wait may consist of several requests, which keep the position in the queue. Of several locks the position
+    /// is kept during one request only, of at most 55 s; the next request starts again without it. On a terminal, a
+    /// line shows the progress of the wait. Otherwise a line is written to standard error at the start, when the
+    /// position or the holder changes, and every 30 s. The command does not wait for a gateway that it never
+    /// reached. If a reached gateway does not answer, the request is repeated for as long as the wait may take, or
+    /// for 25 s with 0; then the command tries for at most 33 s to take back a grant whose answer was lost. A
+    /// signal ends both.
     #[arg(long, value_name = "TIME", value_parser = text::parse_wait)]
     pub(super) wait: Option<Duration>,
-    /// What becomes of the command when the lease is lost
+    /// What happens to the command when the lease is lost
     #[arg(long, value_enum, default_value_t)]
     pub(super) on_lost: OnLost,
-    /// What becomes of the command when somebody asks for the lock (break --grace)
+    /// What happens to the command when a release of the lock is requested (break --grace)
     ///
-    /// A renewal tells of it. Standard error says who asked and why.
+    /// The next renewal reports the request. Standard error shows the caller that requested it, and the reason.
     #[arg(long, value_enum, default_value_t)]
     pub(super) on_request: OnRequest,
-    /// How long before the KILL the command gets a TERM [default: a third of the TTL, at most 10s]
+    /// The time from TERM to KILL for the command [default: a third of the TTL, at most 10s]
     ///
-    /// At most half of the TTL: the other half is for renewals. A lease that somebody has ended leaves
-    /// no more than a second.
+    /// At most half of the TTL: the other half is for renewals. If another caller has ended the lease, the time is
+    /// at most a second.
     #[arg(long, value_name = "TIME", value_parser = text::parse_wait)]
     pub(super) kill_after: Option<Duration>,
     /// Put the token of the lease into the environment of the command, as LATCHGATE_TOKEN
     ///
-    /// Whoever has the token can renew and release the lease: a release stops the command, and a renewal
-    /// with a shorter TTL sets the TTL of the renewals that follow.
+    /// Every process with the token can renew and release the lease: a release stops the command, and a renewal
+    /// with a shorter TTL sets the TTL of later renewals.
     #[arg(long)]
     pub(super) token_env: bool,
     #[command(flatten)]
@@ -90,52 +91,52 @@ pub(in crate::cli) struct RunArgs {
     pub(super) command: Vec<OsString>,
 }
 
-/// What becomes of the command when the lease is lost.
+/// What happens to the command when the lease is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum OnLost {
-    /// It is stopped before somebody else can have the lock.
+    /// The command is stopped before another caller can get the lock.
     #[default]
     Terminate,
-    /// It goes on: somebody else may have the lock meanwhile.
+    /// The command keeps running, although another caller may get the lock.
     Continue,
 }
 
-/// What becomes of the command when somebody asks for the lock.
+/// What happens to the command when a release of the lock is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum OnRequest {
-    /// Its process group gets a TERM, and the lease is renewed while it ends; the exit code is its own.
+    /// The command gets a TERM, and the lease is renewed while it ends; the exit code is that of the command.
     #[default]
     Term,
-    /// It goes on until it has ended, or the lease is broken.
+    /// The command keeps running until it ends or the lease is broken.
     Ignore,
 }
 
 // === Timing ===
 //
-// When a command must be stopped, so that it has ended before its lease has.
+// The times at which a command must be stopped, so that it ends before its lease.
 
-/// How the end of a lease is divided up.
+/// The times from TERM to KILL, and from KILL to the end of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timing {
-    /// How long the command has from TERM to KILL.
+    /// The time from TERM to KILL.
     kill_after: Duration,
-    /// How long the kernel has from KILL to the end of the lease.
+    /// The time from KILL to the end of the lease, in which the kernel ends the processes.
     margin: Duration,
 }
 
-/// The shortest lease with which a command is run: a shorter one is over whenever the machine is
-/// busy for a moment.
+/// The shortest TTL with which a command is run: a shorter lease would end whenever the machine is busy for a
+/// moment.
 pub(super) const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// How long a command has from TERM to KILL if its lease has ended before its time, and nobody else
-/// holds the lock yet: no longer than a person takes who has ended it to give it to the next.
+/// The time from TERM to KILL if another caller has ended the lease and no lease holds the lock yet: short, because
+/// that caller probably wants the lock for another user soon.
 const UNHELD: Duration = Duration::from_secs(1);
 
 // === impl Timing ===
 
 impl Timing {
-    /// The default is a third of the TTL, because the first third is over when the lease is renewed
-    /// and the second is for trying again; but not more than people wait for.
+    /// The default is a third of the TTL: renewal happens after the first third, and the second is for repeated
+    /// renewals. It is at most as long as a person would wait.
     pub(super) fn new(ttl: Duration, kill_after: Option<Duration>) -> Self {
         let default = (ttl / 3).min(Duration::from_secs(10));
         Self {
@@ -144,25 +145,25 @@ impl Timing {
         }
     }
 
-    /// When to begin stopping the command of a lease that lasts until then.
+    /// When to send TERM to the command of a lease that lasts until `until`.
     pub(super) fn term_at(self, until: Instant) -> Instant {
         earlier(self.kill_at(until), self.kill_after)
     }
 
-    /// When the command must not run any more.
+    /// When the command of a lease that lasts until `until` must be killed.
     pub(super) fn kill_at(self, until: Instant) -> Instant {
         earlier(until, self.margin)
     }
 
-    /// When to kill a command whose lease is lost since now.
+    /// When to kill a command whose lease was lost just now.
     pub(super) fn kill_if_lost_now(self, loss: &Loss) -> Instant {
         match loss {
-            // Anybody may be granted the lock at any moment.
+            // The lock may be granted to another caller at any moment.
             Loss::Ended(problem) if problem.held != Some(true) => {
                 Instant::now() + self.kill_after.min(UNHELD)
             }
-            // Somebody else holds it, and what the command did to tidy up would harm them as well; or
-            // the command was asked to stop while there was time. Nothing is released before it has ended.
+            // Another lease holds the lock, so any cleanup of the command could harm its holder; or the command was
+            // already asked to stop in time. In both cases it is killed now.
             Loss::Ended(_)
             | Loss::Expired { .. }
             | Loss::HoldLimit
@@ -171,13 +172,13 @@ impl Timing {
         }
     }
 
-    /// When to kill a command that is asked to stop now.
+    /// When to kill a command that gets a TERM now.
     pub(super) fn kill_if_stopped_now(self) -> Instant {
         Instant::now() + self.kill_after
     }
 }
 
-/// The longest time from TERM to KILL that leaves enough of the lease for renewals.
+/// The longest time from TERM to KILL that leaves half of the TTL for renewals.
 pub(super) fn longest_kill_after(ttl: Duration) -> Duration {
     ttl / 2
 }

@@ -1,4 +1,4 @@
-//! `latchgate run` from the wait to the release.
+//! `latchgate run`: waits for the lock, runs the command, and releases the lock.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::{
     supervisor::{OF_JOBS, Supervisor},
 };
 
-/// Acquires, runs the command, releases, and says with which code to exit.
+/// Acquires the lock, runs the command, releases the lock, and returns the exit code.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
     args.check()?;
     let locks = Locks::of(&args.names)?;
@@ -36,13 +36,13 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
     let request = args.request.request(wait, environment)?;
-    // After a long wait it would be too late to hear of a slip of the pen.
+    // Checked before the wait: after a long wait, a typing error would be reported too late.
     if let Some(program) = args.command.first()
         && let Err(error) = look_for(program, environment.get("PATH"))
     {
         return Ok(report(program, &error));
     }
-    // From now on a signal cannot leave a lock behind that nobody holds.
+    // Handled from now on, so that a signal cannot leave a lock behind that no command uses.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
     let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
     let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
@@ -70,7 +70,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     }
 }
 
-/// Keeps the lease, unless a signal comes before that has begun.
+/// Starts to renew the lease, unless a signal comes first.
 async fn keep(
     client: &Client,
     lease: &Lease,
@@ -123,7 +123,7 @@ impl RunArgs {
         Timing::new(lease.ttl, self.kill_after)
     }
 
-    /// What the command finds in its environment.
+    /// The environment variables that the command gets.
     fn variables(&self, lease: &Lease) -> Vec<(&'static str, String)> {
         let mut variables = vec![
             ("LATCHGATE_NAME", lease.name.to_string()),
@@ -144,7 +144,7 @@ impl RunArgs {
     }
 }
 
-/// A number of each lock, by its name.
+/// A JSON object with a number for each lock, by name.
 fn by_name<T: Into<serde_json::Value>>(
     lease: &Lease,
     number: impl Fn(&LeasePart) -> Option<T>,
@@ -156,21 +156,21 @@ fn by_name<T: Into<serde_json::Value>>(
 
 // === Release lock ===
 //
-// Gives a lock back, unless somebody still acts under it.
+// Releases the lock, unless a process of the command is still alive.
 
-/// How long that of a lost lease is tried: most likely nothing is left of it.
+/// How long to try to release a lost lease, which has most likely ended.
 const RELEASE_LOST: Duration = Duration::from_secs(1);
-/// What is said while nobody answers.
+/// Printed while the release is not answered.
 const RELEASE_UNANSWERED: &str = "no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
                                   until its lease ends";
-/// Why a lock was left that could have been released.
+/// The reason if a signal interrupted the release.
 const IMPATIENT: &str = "a signal came before anybody had answered";
-/// Why a lock is not released.
+/// The reason if the lock is not released because a process is still alive.
 const STILL_ALIVE: &str = "a process of the command lives on although it was killed: it waits for a \
                            disk or a file system, or has changed its user";
 
-/// Gives back the lock of a command that has ended. Whatever comes of it, the command has ended as it
-/// has.
+/// Releases the lock of a command that has ended. A failure is printed, and does not change the exit code of the
+/// command.
 async fn release_lock(
     name: &LockName,
     renewer: LeaseRenewer,
@@ -179,7 +179,7 @@ async fn release_lock(
 ) {
     let until = renewer.until();
     match (leftover, until) {
-        // From here on it is not renewed.
+        // The renewer is dropped, so the lease is not renewed any more.
         (Leftover::Somebody, Some(until)) => {
             drop(renewer);
             left_locked(name, until, STILL_ALIVE);
@@ -190,7 +190,7 @@ async fn release_lock(
             ));
         }
         (Leftover::Nobody, Some(until)) => {
-            // Until it is answered, or the lease is over by itself: nobody else can give it back.
+            // Repeated until the release is answered or the lease ends: no other program can release it.
             let left = until.saturating_duration_since(Instant::now());
             if let Some(problem) = release(name, until, renewer.release(left), signals).await {
                 output::note(&format!(
@@ -199,7 +199,7 @@ async fn release_lock(
             }
         }
         (Leftover::Nobody, None) => {
-            // Whatever is wrong is known already.
+            // A failure is not printed, because the loss of the lease has already been reported.
             let _: Option<Result<_, _>> = signals
                 .until_second_signal(renewer.release(RELEASE_LOST))
                 .await;
@@ -207,14 +207,15 @@ async fn release_lock(
     }
 }
 
-/// Gives back a lock under which nothing was run.
+/// Releases a lock under which no command has run.
 async fn release_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
     let released = client.release_lease(lease);
-    // A lease that is lost needs no release.
+    // A lost lease needs no release.
     let _: Option<Problem> = release(&lease.name, lease.good_until(), released, signals).await;
 }
 
-/// Waits for the release of a lease that lasts `until`, and tells why it failed. `Some` if the lease had ended before.
+/// Waits for the release of a lease that lasts until `until`, and prints a failure. `Some` if the lease had already
+/// ended.
 async fn release(
     name: &LockName,
     until: Instant,
@@ -225,7 +226,7 @@ async fn release(
     match signals.until_second_signal(release).await {
         Some(Ok(())) => {}
         Some(Err(ClientError::Lost(problem))) => return Some(*problem),
-        // The lease is over, most likely since an earlier copy of the release, whose answer was lost.
+        // The lease has ended, most likely by an earlier copy of the release whose answer was lost.
         Some(Err(ClientError::OutcomeUnknown {
             problem: Some(problem),
             ..
@@ -236,7 +237,7 @@ async fn release(
     None
 }
 
-/// Says that the lock was not released, until when that matters and why.
+/// Prints that the lock was not released, why, and when its lease ends.
 fn left_locked(name: &LockName, until: Instant, why: &str) {
     let left = until.saturating_duration_since(Instant::now());
     let end = if left.is_zero() {
@@ -264,7 +265,7 @@ mod tests {
 
     const LEASE: &str = r#"{"name":"deploy","token":"qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU","fencing_token":42,"ttl_ms":3000,"expires_in_ms":3000,"renew_after_ms":1000}"#;
 
-    /// Grants, renews and releases, and tells what it was asked for.
+    /// A gateway that grants, renews and releases, and records its requests.
     async fn gateway() -> (String, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -293,7 +294,7 @@ mod tests {
         (url, asked)
     }
 
-    /// What a gateway was asked for when this remained of a command.
+    /// The requests that a gateway gets if this is left of a command.
     async fn asked_with(leftover: Leftover) -> Vec<String> {
         let (url, asked) = gateway().await;
         let client = Client::new(ClientOptions {
@@ -306,7 +307,7 @@ mod tests {
         let renewer = LeaseRenewer::start(&client, lease.unwrap()).await.unwrap();
         let mut signals = Signals::listen([]).unwrap();
         release_lock(&name, renewer, leftover, &mut signals).await;
-        // Longer than it takes to renew.
+        // Longer than the time until the next renewal.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         asked.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! The guard of `latchgate run`: a second process, and the pipe that tells it when to stop the command.
+//! The guard of `latchgate run`: a second process that kills the command at a deadline, which it reads from a pipe.
 
 use std::{
     env,
@@ -24,70 +24,70 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, SystemClock};
 
-/// A second process that stops the command where this one cannot: it was killed, or it does not run.
+/// A second process that kills the command if this process cannot, because it was killed or is suspended.
 ///
-/// The order to kill at a certain moment is given again whenever the lease has been renewed.
+/// The guard gets a new deadline after each renewal of the lease.
 pub(super) struct Guard {
     child: Child,
 }
 
-/// How long it is waited for that the guard is there, which takes milliseconds. The command does not run
-/// yet.
+/// How long to wait for the guard to start, which takes milliseconds. The command does not run yet.
 const READY: Duration = Duration::from_secs(5);
 
 // === impl Guard ===
 
 impl Guard {
-    /// Starts a guard of a process group, with nothing to do yet. From now on no signal ends it that is
-    /// meant for the command.
+    /// Starts a guard for a process group, without a deadline. When this returns, the guard ignores the signals
+    /// that are meant for the command.
     pub(super) fn start(group: Pid) -> io::Result<Self> {
         let mut child = Command::new(own_program()?)
             .arg0(GUARD)
             .arg(group.as_raw_pid().to_string())
             .stdin(Stdio::piped())
-            // Not those of the command: whoever reads what that writes does not wait for the guard.
+            // Not the output of the command: a program that reads the output of the command must not wait for the guard
+            // to close it.
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Ctrl-C is not meant for it.
+            // A group of its own, so that Ctrl-C on the terminal does not reach the guard.
             .process_group(0)
             .spawn()?;
         let ready = child.stdout.take().map_or(Ok(()), is_ready);
         if let Err(error) = ready {
-            // It may stand still.
+            // The guard may be suspended.
             drop(child.kill().and_then(|()| child.wait()));
             return Err(error);
         }
         Ok(Self { child })
     }
 
-    /// The command must not run any more at that moment.
+    /// Sets the deadline at which the guard kills the command.
     pub(super) fn kill_at(&mut self, at: Instant) {
         let left = at.saturating_duration_since(Instant::now());
         let kill_at = SystemClock.since_boot() + left;
         if let Some(pipe) = &mut self.child.stdin {
-            // A guard that has gone guards nothing; the command goes on without.
+            // A failure is ignored: the guard has ended, and the command continues without one.
             drop(writeln!(pipe, "{}", kill_at.as_millis()));
         }
     }
 
-    /// Its number.
+    /// The process id of the guard.
     pub(super) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Whether it has ended before its time. It is collected then.
+    /// Whether the guard has ended unexpectedly. If so, its exit status is collected.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends the guard, because the command has ended. The guard is killed before its pipe is closed, which would tell it
-    /// to kill the command.
+    /// Ends the guard, because the command has ended. The guard is killed before its pipe is closed: a closed pipe
+    /// would make it kill the command.
     pub(super) fn dismiss(mut self) {
         let _: io::Result<_> = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// Waits until a guard has said that it is there.
+/// Waits until the guard has written its ready signal.
 fn is_ready(mut says: ChildStdout) -> io::Result<()> {
     let until = Instant::now() + READY;
     loop {
@@ -102,7 +102,7 @@ fn is_ready(mut says: ChildStdout) -> io::Result<()> {
     }
 }
 
-/// This program, even if its file was replaced since it was started.
+/// The path of this program, valid even if its file was replaced since the start.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() {
@@ -114,36 +114,37 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
 
 // === Guard process ===
 //
-// The guard: a process that kills a process group at its deadline, or when `latchgate run` has ended without
-// notice.
+// The guard process, which kills a process group at its deadline, or when `latchgate run` has ended without
+// dismissing it.
 
-/// The name under which the program is a guard.
+/// The program name (argument 0) that makes this program a guard.
 pub(super) const GUARD: &str = "latchgate-run-guard";
-/// What it says when no signal ends it any more.
+/// The ready signal of the guard: from now on signals cannot end it.
 pub(super) const READY_WORD: &[u8; 1] = b".";
-/// How often it looks at the clock: that of the machine goes on while the machine sleeps, the one
-/// by which a process waits does not.
+/// How often the guard checks the clock. A timer stops while the machine sleeps; the clock that is checked does
+/// not.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether this process is to be a guard.
+/// Whether this process was started as a guard.
 pub(in crate::cli) fn is_guard() -> bool {
     env::args_os().next().is_some_and(|name| name == GUARD)
 }
 
-/// Guards until it is killed or has killed. Each line on standard input is a new deadline, in milliseconds since boot.
+/// Runs the guard until it is killed or has killed the process group. Each line on standard input is a new deadline,
+/// in milliseconds since boot.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
     let group = env::args().nth(1).and_then(|group| group.parse().ok());
     let Some(group) = group.and_then(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
-    // A write fails only if the other end is gone, and then the deadlines end too.
+    // If the write fails, the other end of the pipe is gone, and the deadlines end too.
     let mut out = io::stdout();
     drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
     let (sender, deadlines) = sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            // A line that cannot be read ends the deadlines.
+            // An unreadable line counts as the end of the deadlines.
             let Some(ms) = line.ok().and_then(|line| line.parse().ok()) else {
                 return;
             };
@@ -153,23 +154,23 @@ pub(in crate::cli) fn guard() -> ExitCode {
         }
     });
     wait_until_due(&deadlines, &SystemClock);
-    // It fails only if no process is left.
+    // The call fails only if no process of the group is left.
     let _: Result<_, _> = kill_process_group(group, Signal::KILL);
     ExitCode::SUCCESS
 }
 
-/// Whoever ends a whole session, as a service manager does, means the command and not what sees to it that
-/// it ends. For every thread that is started from here.
+/// Blocks the signals that end a process. A service manager that ends a whole session means the command, not the
+/// guard. Threads started later inherit this.
 fn ignore_signals() {
     let mut signals = SigSet::empty();
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
         signals.add(signal);
     }
-    // A guard that can be ended is better than none.
+    // A failure is ignored: a guard that signals can end is better than none.
     let _: Result<_, _> = signals.thread_block();
 }
 
-/// Waits until the latest deadline is over, or until no more can come because `latchgate run` was killed.
+/// Waits until the latest deadline is over, or until the pipe is closed because `latchgate run` was killed.
 fn wait_until_due(deadlines: &Receiver<Duration>, clock: &dyn Clock) {
     let mut kill_at = Duration::MAX;
     loop {

@@ -1,4 +1,4 @@
-//! The process group in which a command runs: its start, who in it is alive, and its end.
+//! The process group of a command: its start, its live processes, and its end.
 
 use std::{
     env,
@@ -26,47 +26,47 @@ use super::{
     guard::own_program,
 };
 
-/// A command and everything that it started, as long as that stays in its process group.
+/// A command and all its descendants that stay in its process group.
 #[derive(Debug)]
 pub(super) struct Job {
     child: Child,
     group: Pid,
-    /// A process of the group that was alive at the last look, and most likely still is.
+    /// A process of the group that was alive at the last check, and most likely still is.
     alive: Option<i32>,
 }
 
-/// How the command itself stands.
+/// The state of the command's own process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Running,
-    /// A signal stopped it: it may be continued.
+    /// The command is suspended by a signal, and may be continued.
     Stopped,
     Ended,
 }
 
-/// The variable of a token, which belongs to another lease if it is inherited.
+/// The variable for the token. An inherited value belongs to another lease.
 pub(super) const TOKEN: &str = "LATCHGATE_TOKEN";
-/// The variable of a slot, which likewise does.
+/// The variable for the slot. An inherited value belongs to another lease.
 pub(super) const SLOT: &str = "LATCHGATE_SLOT";
-/// The variable of the slots in all locks.
+/// The variable for the slots in all locks.
 pub(super) const SLOTS: &str = "LATCHGATE_SLOTS";
 
-/// How the group stands.
+/// The state of the process group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupState {
-    /// Somebody in it is alive.
+    /// A process of the group is alive.
     Alive,
-    /// Somebody is in it, and it is not known whether anybody is alive: the system does not show its
-    /// processes, or not those of other users.
+    /// The group has processes, but it is unknown whether one is alive: the system does not show its processes, or
+    /// not those of other users.
     Unknown,
-    /// All that was seen of it is dead and waits to be collected: its first process, at least, until we
-    /// have done that. Somebody may have been started in the middle of the look.
+    /// All visible processes of the group are dead and not collected yet; the command itself stays so until this
+    /// process collects it. A process may have been started during the check.
     Dead,
-    /// Nobody is in it.
+    /// The group has no processes.
     Gone,
 }
 
-/// What the system shows of a process.
+/// The state of a process in `/proc`.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcessStat {
     parent: i32,
@@ -74,38 +74,38 @@ struct ProcessStat {
     dead: bool,
 }
 
-/// Where the system shows its processes, if it is Linux.
+/// The directory in which Linux shows its processes.
 const PROCESSES: &str = "/proc";
-/// The first process of the system or container. It is always there, and often of another user.
+/// The process id of the first process of the system or container. It always exists, and often belongs to another
+/// user.
 const INIT: i32 = 1;
 
-/// What is left of a process group that was to end.
+/// Whether processes of a group are left after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {
     /// No live process is visible.
     Nobody,
-    /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
-    /// waits for a disk, or for a file system that is elsewhere, dies only when it has done what it was
-    /// about to do; one that has changed its user is not ours to kill.
+    /// A process survived the KILL, or the system does not show whether one did. A process that waits for a disk or
+    /// a remote file system dies only after its operation; a process that has changed its user cannot be killed.
     Somebody,
 }
 
-/// The processes whose parents have ended, and which the system leaves to the first process of a container. Not
-/// collected, the dead would take room for as long as it runs.
+/// Collects processes whose parents have ended, if this process is the first of a container and so their new
+/// parent. Without that, dead processes would stay in the process table for as long as the container runs.
 ///
-/// Elsewhere they are left to whoever that is. To be made their parent by the system (a "subreaper")
-/// would bring no more than those that have left the process group, which are on their own.
+/// Outside of a container, the first process of the system collects them. To become their parent as a "subreaper"
+/// would add only processes that have left the process group, which are not stopped anyway.
 #[derive(Debug)]
 pub(super) struct Orphans {
     is_first: bool,
-    /// Children of this process, whose ends others wait for.
+    /// Children of this process that are collected elsewhere.
     children: Vec<Pid>,
 }
 
-/// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
-/// with a lot of memory; who is alive after this waits for something that may never come.
+/// How long to wait for the end of a killed group. The kernel needs a moment to end a process with much memory; a
+/// process that is alive after this time waits for an operation that may never end.
 const KILLED: Duration = Duration::from_secs(5);
-/// How often a group is looked at that is to end.
+/// How often the state of an ending group is checked.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 // === impl Job ===
@@ -119,8 +119,8 @@ impl Job {
         }
     }
 
-    /// Starts a command in a process group of its own, which is stopped before it has begun and begins
-    /// with CONT. To be called on the main thread: see [`stopped`].
+    /// Starts a command in a process group of its own. The command is suspended before it begins, and begins with
+    /// CONT. Must be called on the main thread: see [`stopped`].
     pub(super) fn start(
         command: &[OsString],
         variables: &[(&'static str, String)],
@@ -135,7 +135,7 @@ impl Job {
         let job = Self::of(child);
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(job.group), stopped), Err(Errno::INTR)) {}
-        // Heard of here, not by who watches over it.
+        // Collects this stop here, so that the supervisor does not see it.
         job.status();
         Ok(job)
     }
@@ -144,8 +144,8 @@ impl Job {
         self.group
     }
 
-    /// How the command itself stands now. One that has ended is left for [`Job::collect`]: until then its
-    /// number goes to no other process group.
+    /// The current state of the command's process. If it has ended, it is left for [`Job::collect`], so that the
+    /// system gives its process id to no other process group before.
     pub(super) fn status(&self) -> Status {
         let now = |options| {
             let options = options | WaitIdOptions::NOHANG;
@@ -160,14 +160,14 @@ impl Job {
         }
     }
 
-    /// Sends a signal to the whole group.
+    /// Sends a signal to the whole process group.
     pub(super) fn signal(&self, signal: Signal) {
-        // It fails only if no process is left, or if those that are left have changed their user.
+        // The call fails only if no process is left, or if the remaining ones have changed their user.
         let _: Result<_, _> = kill_process_group(self.group, signal);
     }
 
-    /// Collects the command, which has ended, and says with which code. Its number, which is that of the
-    /// group, may go to another from now on: the group is not to be signalled any more.
+    /// Collects the ended command, and returns its exit code. From now on the system may give the process id, which
+    /// is also that of the group, to other processes, so the group must not get any more signals.
     pub(super) fn collect(&mut self) -> io::Result<u8> {
         let status = self.child.wait()?;
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
@@ -176,8 +176,9 @@ impl Job {
             .unwrap_or(u8::MAX))
     }
 
-    /// How the group stands now. Signals reach the dead as well, until their parent has collected them; and
-    /// the first process of a container, which inherits them, may never do so.
+    /// The current state of the group. A successful signal does not show that a process is alive: dead processes
+    /// get signals until their parent collects them, and the first process of a container, their new parent, may
+    /// never do so.
     fn group_state(&mut self) -> GroupState {
         // A process that has changed its user cannot be signalled, but exists.
         if test_kill_process_group(self.group) == Err(Errno::SRCH) {
@@ -191,8 +192,8 @@ impl Job {
         group_state
     }
 
-    /// Looks at what the command has left running, which was asked to end, and kills it from `kill_at` on. `killed` is
-    /// when that was. `None` as long as there is something to wait for.
+    /// Checks the processes that the ended command has left, and kills them after `kill_at`. `killed` is set to the
+    /// time of the KILL. Returns `None` while there are processes to wait for.
     pub(super) fn look(
         &mut self,
         killed: &mut Option<Instant>,
@@ -203,19 +204,19 @@ impl Job {
         if killed.is_none() && is_to_be_killed(state, now >= kill_at) {
             self.signal(Signal::KILL);
             *killed = Some(now);
-            // Finds processes that the first look has missed.
+            // The second check finds processes that the first one missed.
             state = self.group_state();
         }
         leftover(state, killed.map(|at| now - at))
     }
 
-    /// Looks for hidden processes, which were killed, when the command has been collected: until then signals reach it,
-    /// and with it a group in which nobody else is seen. Should the number of the group have gone to another by now, that
-    /// one is taken for what is left of it, and nothing is done to it.
+    /// Checks for hidden processes after the KILL, when the command has been collected. Before that, the
+    /// uncollected command would make an empty group look like one with hidden processes. If the system has given
+    /// the process id to another group by now, that group is taken for leftover processes, but gets no signal.
     pub(super) async fn look_for_hidden(&mut self, orphans: &Orphans) -> Leftover {
         let until = Instant::now() + KILLED;
         loop {
-            // Not collected, the dead are in the group.
+            // Uncollected dead processes would count as members of the group.
             orphans.collect();
             match self.group_state() {
                 GroupState::Gone | GroupState::Dead => return Leftover::Nobody,
@@ -226,9 +227,9 @@ impl Job {
     }
 }
 
-/// Whether a group that stands so is to be killed; `is_due` says whether its time to end is over. Hidden processes are
-/// given no time to end: until the command is collected an empty group looks like one with hidden processes, and every
-/// command would be waited for as if it had left something running.
+/// Whether a group in this state is to be killed. `is_due`: its time to end is over. A group with hidden processes
+/// is killed at once: before the command is collected, an empty group looks the same, and every command would be
+/// waited for as if it had left processes running.
 fn is_to_be_killed(state: GroupState, is_due: bool) -> bool {
     match state {
         GroupState::Dead | GroupState::Unknown => true,
@@ -237,10 +238,10 @@ fn is_to_be_killed(state: GroupState, is_due: bool) -> bool {
     }
 }
 
-/// What is left of a group that stands so, since it was killed. `None` if it is waited for.
+/// What is left of a group in this state, and so long after its KILL. `None` to wait longer.
 fn leftover(state: GroupState, since_kill: Option<Duration>) -> Option<Leftover> {
     match state {
-        // Hidden processes are looked for once the command is collected.
+        // `look_for_hidden` checks for hidden processes after the command is collected.
         GroupState::Gone | GroupState::Dead | GroupState::Unknown => Some(Leftover::Nobody),
         GroupState::Alive => (since_kill >= Some(KILLED)).then_some(Leftover::Somebody),
     }
@@ -249,7 +250,7 @@ fn leftover(state: GroupState, since_kill: Option<Duration>) -> Option<Leftover>
 // === impl Orphans ===
 
 impl Orphans {
-    /// Those of this process, beside its own children.
+    /// The orphans of this process. `children` are collected elsewhere.
     pub(super) fn beside(children: impl IntoIterator<Item = Pid>) -> Self {
         Self {
             is_first: process::id() == 1,
@@ -257,8 +258,8 @@ impl Orphans {
         }
     }
 
-    /// Collects those that are dead, as far as the system tells which they are. It does so without `/proc`, unless a
-    /// child of ours stands before them.
+    /// Collects dead orphans, as far as the system shows them. Works without `/proc`, unless a dead child of this
+    /// process hides them.
     #[cfg(target_os = "linux")]
     pub(super) fn collect(&self) {
         use nix::{
@@ -274,9 +275,9 @@ impl Orphans {
             && let Some(dead) = Pid::from_raw(dead.as_raw())
         {
             if self.children.contains(&dead) {
-                // It stays for a while, and in the way of those behind it.
+                // The dead child stays until it is collected elsewhere, and hides the orphans behind it.
                 for orphan in dead_children().filter(|pid| !self.children.contains(pid)) {
-                    // If it cannot be collected, the next look tries again.
+                    // If an orphan cannot be collected, the next check tries again.
                     let _: Result<_, _> = waitid(of(orphan), now);
                 }
                 return;
@@ -287,17 +288,17 @@ impl Orphans {
         }
     }
 
-    /// Elsewhere there are no containers.
+    /// Only Linux has containers in which this process is the first.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn collect(&self) {
         debug_assert!(!self.is_first, "{:?}", self.children);
     }
 }
 
-/// How a group stands that signals still reach, given the processes that are visible; and who in it is alive.
+/// The state of a group that can be signalled, given the visible processes, and a process of it that is alive.
 ///
-/// A `/proc` that is mounted with `hidepid` shows nothing of the processes of other users. A process that has
-/// changed its user may then be alive in a group of which only dead processes are visible.
+/// A `/proc` that is mounted with `hidepid` shows no processes of other users. So a process that has changed its
+/// user may be alive although only dead processes of the group are visible.
 fn judge(
     group: i32,
     visible: impl Iterator<Item = (i32, ProcessStat)>,
@@ -317,7 +318,7 @@ fn judge(
     }
 }
 
-/// The children of this process that are dead and wait to be collected, as far as the system shows them.
+/// The dead children of this process that are not collected yet, as far as the system shows them.
 fn dead_children() -> impl Iterator<Item = Pid> {
     let is_ours = |it: &ProcessStat| u32::try_from(it.parent) == Ok(process::id());
     processes()
@@ -325,9 +326,9 @@ fn dead_children() -> impl Iterator<Item = Pid> {
         .filter_map(Pid::from_raw)
 }
 
-/// The numbers of all processes that the system shows.
+/// The ids of all processes that the system shows.
 fn processes() -> impl Iterator<Item = i32> {
-    // What belongs to another container has other numbers.
+    // If `/proc` belongs to another container, its process ids are not those of this one.
     let own = fs::read_link("/proc/self").ok();
     let own = own.and_then(|link| link.to_str()?.parse().ok());
     let entries = (own == Some(process::id()))
@@ -345,9 +346,9 @@ impl ProcessStat {
         Self::parse(&String::from_utf8_lossy(&stat))
     }
 
-    /// Reads what proc(5) calls `stat`.
+    /// Parses a line of `/proc/PID/stat`, see proc(5).
     fn parse(stat: &str) -> Option<Self> {
-        // The name before it may hold anything.
+        // The name of the program, in parentheses, may contain any text.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         let state = fields.next()?;
@@ -357,7 +358,7 @@ impl ProcessStat {
         Some(Self {
             parent,
             group,
-            // The first thread may have ended before the others.
+            // The first thread may end before the other threads of its process.
             dead: matches!(state, "Z" | "X") && threads <= 1,
         })
     }
@@ -365,22 +366,22 @@ impl ProcessStat {
 
 // === Start ===
 //
-// The command before it is one: a process that stops until it is guarded, and becomes the command then.
+// The start of a command: a process that suspends itself until it is guarded, and then becomes the command.
 
-/// The name under which the program becomes a command.
+/// The program name (argument 0) that makes this program become a command.
 const START: &str = "latchgate-run-start";
-/// What follows the number of the parent, if the command is to die with it.
+/// The argument for a command that is to die with its parent.
 const DIES_WITH_PARENT: &str = "dies-with-parent";
-/// The same, if it goes on.
+/// The argument for a command that is to outlive its parent.
 const OUTLIVES_PARENT: &str = "outlives-parent";
 
-/// Begins a command line that becomes `command`, once it is continued.
+/// A command line that becomes `command` when the process is continued.
 ///
-/// It is the first of its process group, and stops itself before anything of the command runs: whoever
-/// started it has the time to have the group guarded.
+/// The process is the first of its process group. It suspends itself before the command begins, so that its parent
+/// has time to start a guard for the group.
 ///
-/// A command that must not outlive its lease dies with the thread that starts it: that must be one that lives
-/// as long as the process.
+/// A command that must not outlive its lease dies with the thread that started it. So that thread must live as long
+/// as the process.
 pub(super) fn stopped(program: &OsStr, command: &[OsString], on_lost: OnLost) -> Command {
     let mut start = Command::new(program);
     start
@@ -395,12 +396,12 @@ pub(super) fn stopped(program: &OsStr, command: &[OsString], on_lost: OnLost) ->
     start
 }
 
-/// Whether this process is to become a command.
+/// Whether this process was started to become a command.
 pub(in crate::cli) fn is_start() -> bool {
     env::args_os().next().is_some_and(|name| name == START)
 }
 
-/// Stops, and becomes the command when it is continued. Comes back only if that fails.
+/// Suspends this process, and becomes the command when it is continued. Returns only after a failure.
 pub(in crate::cli) fn start() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let parent = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
@@ -408,7 +409,7 @@ pub(in crate::cli) fn start() -> ExitCode {
     let Some(program) = arguments.next() else {
         return ExitCode::FAILURE;
     };
-    // A parent that has died before this was asked for is not told of any more.
+    // A parent that died before this call causes no KILL, so the parent is checked below.
     if dies {
         die_with_parent();
     }
@@ -416,7 +417,7 @@ pub(in crate::cli) fn start() -> ExitCode {
         return ExitCode::FAILURE;
     }
     kill_process(getpid(), Signal::STOP).expect("a process may send a signal to itself");
-    // The system continues what was stopped by somebody who has died.
+    // The system also continues a process whose parent has died.
     if getppid().map(Pid::as_raw_pid) != parent {
         return ExitCode::FAILURE;
     }
@@ -424,15 +425,15 @@ pub(in crate::cli) fn start() -> ExitCode {
     report(&program, &error).into()
 }
 
-/// Says why a command cannot be started, and answers with the exit code for that.
+/// Prints why a command cannot be started, and returns the exit code for that.
 pub(super) fn report(program: &OsStr, error: &io::Error) -> u8 {
     let text = format!("cannot start {}: {error}", program.to_string_lossy());
     output::note(&format!("latchgate: {}", visible(&text)));
     code_of(error)
 }
 
-/// Looks whether the system would find a command and may execute it. `path` is where it looks for a name without a
-/// slash.
+/// Checks whether the system would find a command and may execute it. `path` is the list of directories for a name
+/// without a slash.
 pub(super) fn look_for(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> {
     if program.as_encoded_bytes().contains(&b'/') {
         return look_at(Path::new(program));
@@ -463,26 +464,26 @@ fn look_at(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the kernel send this process a KILL when the thread that started it ends for any reason. This is the third line
-/// of defence, after `latchgate run` and its guard: without both, no process renews the lease or could follow a TERM
-/// with a KILL in time.
+/// Makes the kernel send this process a KILL when the thread that started it ends for any reason. This is the third
+/// line of defence, after `latchgate run` and its guard: without both, no process renews the lease or could follow a
+/// TERM with a KILL in time.
 ///
 /// The setting survives `exec`. Children of the command do not inherit it, and it is cleared if the command becomes
 /// another user (`sudo`).
 #[cfg(target_os = "linux")]
 fn die_with_parent() {
-    // A kernel that does not know it leaves the other two lines.
+    // A kernel without this feature leaves the other two lines of defence.
     let _: Result<_, _> = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-/// Elsewhere there is no such thing.
+/// Other systems than Linux have no such feature.
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent() {}
 
-/// The exit code for a command that is not found, as shells have it.
+/// The exit code for a command that is not found, as in shells.
 const NOT_FOUND: u8 = 127;
 
-/// The exit code for a command that could not be started, as shells have it.
+/// The exit code for a command that could not be started, as in shells.
 fn code_of(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => NOT_FOUND,
@@ -512,7 +513,7 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // Nobody has collected it.
+        // The child is dead and not collected.
         assert!(test_kill_process_group(job.group()).is_ok());
         assert_eq!(job.group_state(), GroupState::Dead);
         job.child.wait().unwrap();

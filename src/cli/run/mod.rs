@@ -1,4 +1,4 @@
-//! `latchgate run`: a command that runs while a lock is held, and never without.
+//! `latchgate run`: runs a command only while a lock is held.
 
 mod args;
 mod execute;

@@ -1,4 +1,4 @@
-//! Watches over a command, its lease, its terminal and the signals for it.
+//! Supervises a command: its lease, its terminal and the signals for it.
 
 use std::{io, time::Duration};
 
@@ -29,7 +29,7 @@ use super::{
     job::{Job, LOOK, Leftover, Orphans, Status},
 };
 
-/// What is watched over.
+/// The supervisor of a running command.
 pub(super) struct Supervisor {
     name: LockName,
     job: Job,
@@ -40,46 +40,47 @@ pub(super) struct Supervisor {
     lease_lost: bool,
     requests: watch::Receiver<Option<ReleaseRequest>>,
     on_request: OnRequest,
-    /// What was asked of the command, if somebody has asked for the lock.
+    /// The release request for the lock, if there is one.
     request: Option<ReleaseRequest>,
     timing: Timing,
     on_lost: OnLost,
     term_at: Instant,
     kill_at: Instant,
     stage: Stage,
-    /// Whether a signal stopped the command, which may be continued.
+    /// Whether the command is suspended by a signal, and may be continued.
     stopped: bool,
     warned: bool,
-    /// What is wrong with the lease, in case that stops the command.
+    /// The trouble with the lease, used as the reason if the command is stopped.
     trouble: String,
-    /// Why the command was stopped for good.
+    /// Why the command was stopped, if it was.
     why: Option<String>,
 }
 
-/// How far the command is on its way to its end.
+/// How far the command has got on the way to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Running,
     Terminated,
     Killed,
-    /// It has ended, but perhaps not what it has left running.
+    /// The command has ended; processes that it left running may not have.
     Ended,
 }
 
-/// How the command ended.
+/// How a command ended.
 pub(super) struct CommandEnd {
-    /// Its exit code.
+    /// The exit code of the command.
     pub(super) code: io::Result<u8>,
-    /// What is left of its process group.
+    /// Whether processes of its group are left.
     pub(super) leftover: Leftover,
-    /// Why it was stopped, if its lease was the reason.
+    /// Why the command was stopped, if its lease was the reason.
     pub(super) stopped: Option<String>,
 }
 
-/// The signals that are handled while the command runs, and mean nothing during the wait.
+/// The signals of job control that are handled while the command runs. During the wait for the lock, only TSTP has an
+/// effect.
 pub(super) const OF_JOBS: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
-/// What a command without a guard is told of.
+/// The warning for a command without a guard.
 const UNGUARDED: &str = if cfg!(target_os = "linux") {
     "if this process is killed, the command is killed with it, but what it has started goes on without \
      the lock"
@@ -87,23 +88,23 @@ const UNGUARDED: &str = if cfg!(target_os = "linux") {
     "if this process is killed, the command goes on without the lock"
 };
 
-/// The exit code of a command that a KILL has ended.
+/// The exit code of a command that was ended by KILL.
 const KILLED: u8 = 128 + 9;
 
-/// How much sooner than here the timer of the guard may be over: it is told whole milliseconds.
+/// How much earlier the guard's timer may end than the timer here, because the guard gets whole milliseconds.
 const GUARD_EARLY: Duration = Duration::from_millis(5);
 
-/// Why a command was stopped that should have ended.
+/// The reason of a stop after a release request.
 const NOT_RELEASED: &str = "somebody asked for the lock, and it was not released in time";
 
-/// After a suspension that was not to be, because no shell could undo it, this goes on.
+/// How long to wait for a suspension. If the system ignores the request, because no shell could undo it, the
+/// process continues after this time.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Takes charge of a command, and lets it begin: from its first moment it is guarded, and has the
-    /// terminal.
+    /// Takes over a command, starts its guard, gives it the terminal, and lets it begin.
     pub(super) fn new(
         name: &LockName,
         job: Job,
@@ -153,20 +154,20 @@ impl Supervisor {
             trouble: String::new(),
             why: None,
         };
-        // The guard is told first until when the command may run.
+        // Sets the guard's deadline before the command begins.
         this.look_at_lease();
         this.job.signal(Signal::CONT);
         this.look_at_request();
         this
     }
 
-    /// Goes on until the command has ended, and all that it left running.
+    /// Runs until the command, and all processes that it left running, have ended.
     pub(super) async fn finish(mut self, signals: &mut Signals) -> CommandEnd {
         loop {
             let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
-                // First what is known by now: a process that did not run for a while may have missed both,
-                // a renewal and the time to stop. Then what must not be late.
+                // Known changes first: after a suspension, both a renewal and the time to stop may be waiting. Then
+                // the deadline, which must not be late.
                 biased;
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
                 () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
@@ -188,14 +189,15 @@ impl Supervisor {
         self.job.signal(Signal::TERM);
         self.job.signal(Signal::CONT);
         let leftover = self.stop_what_is_left(signals).await;
-        // From here on the number of the group may go to another: nobody signals it any more.
+        // From here on the process id of the group may belong to other processes, so the group gets no more
+        // signals.
         if let Some(guard) = self.guard.take() {
             guard.dismiss();
         }
         let code = self.job.collect();
         let was_killed = matches!(&code, Ok(code) if *code == KILLED);
         if was_killed && was_due {
-            // The guard has a timer of its own, and may be the first.
+            // The guard has its own timer, and may have killed the command first.
             self.stopping();
         }
         CommandEnd {
@@ -208,7 +210,7 @@ impl Supervisor {
         }
     }
 
-    /// Sees what the command has left running to its end. Signals are passed on to it.
+    /// Stops the processes that the command left running. Signals are passed on to them.
     async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Leftover {
         let at_last = self.timing.kill_if_stopped_now();
         let mut killed = None;
@@ -229,14 +231,14 @@ impl Supervisor {
         }
     }
 
-    /// Does what a signal says, and tells how the command stands then.
+    /// Handles a signal, and returns the state of the command afterwards.
     async fn handle_signal(&mut self, signal: Signal) -> Status {
         match signal {
             Signal::CHILD => {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
                     self.guard = None;
                     self.orphans = Orphans::beside([self.job.group()]);
-                    // It may have ended because it has done what it is for.
+                    // A guard that has killed the command ends as expected.
                     if self.stage != Stage::Killed && Instant::now() < self.kill_at {
                         self.note(&format!("the guard is gone: {UNGUARDED}"));
                     }
@@ -245,7 +247,7 @@ impl Supervisor {
                 let status = self.job.status();
                 if status == Status::Stopped {
                     self.stopped = true;
-                    // A shell that waits for us must hear of it.
+                    // If a shell waits for this process, the shell must see the suspension too.
                     if self.terminal.is_some() {
                         self.suspend().await;
                     }
@@ -253,7 +255,7 @@ impl Supervisor {
                 status
             }
             Signal::TSTP => {
-                // Nobody renews meanwhile, so nothing may run.
+                // While this process is suspended, the lease is not renewed, so the command must not run.
                 self.job.signal(Signal::STOP);
                 self.stopped = true;
                 self.suspend().await;
@@ -273,7 +275,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops this process, as the command is stopped already.
+    /// Suspends this process, after the command was suspended.
     async fn suspend(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
@@ -292,7 +294,7 @@ impl Supervisor {
         self.resume();
     }
 
-    /// Lets the command go on, if it still has the lock.
+    /// Continues the command, unless its lease has ended.
     fn resume(&mut self) {
         if self.on_lost == OnLost::Terminate && Instant::now() >= self.kill_at {
             "it was suspended for longer than its lease lasted".clone_into(&mut self.trouble);
@@ -308,7 +310,7 @@ impl Supervisor {
         }
     }
 
-    /// Asks the command to end if somebody has asked for the lock. Its exit code remains its own.
+    /// Sends TERM to the command after a release request. The exit code is still that of the command.
     fn look_at_request(&mut self) {
         let request = self.requests.borrow_and_update().clone();
         let Some(request) = request else { return };
@@ -324,7 +326,7 @@ impl Supervisor {
             OnRequest::Term if is_first && self.stage == Stage::Running => {
                 self.job.signal(Signal::TERM);
                 if self.stopped {
-                    // It could not hear it.
+                    // A suspended command does not get the TERM.
                     self.resume();
                 }
             }
@@ -341,7 +343,7 @@ impl Supervisor {
                     self.note("the lease is renewed again");
                 }
                 self.warned = false;
-                // Nothing else ends a lease that was renewed in time.
+                // If the lease was renewed in time and still ends, there is no other reason than these two.
                 let trouble = if self.request.is_some() {
                     NOT_RELEASED
                 } else {
@@ -375,7 +377,7 @@ impl Supervisor {
         self.term_at = self.timing.term_at(until);
         let kill_at = self.timing.kill_at(until);
         self.kill_at = match self.stage {
-            // It was told to end, and has as long as it was given then.
+            // The command has got its TERM, and keeps the deadline that was set then.
             Stage::Terminated => kill_at.min(self.kill_at),
             Stage::Running | Stage::Killed | Stage::Ended => kill_at,
         };
@@ -413,12 +415,12 @@ impl Supervisor {
         self.on_lost == OnLost::Terminate && self.stage != Stage::Killed
     }
 
-    /// Whether the command has got the TERM that leaves it time to end.
+    /// Whether the command has got a TERM because of a release request, so that it has time until the KILL.
     fn was_told_to_end(&self) -> bool {
         self.request.is_some() && self.on_request == OnRequest::Term
     }
 
-    /// When something must be done to stop the command in time.
+    /// When the next action is due to stop the command in time.
     fn due(&self) -> Instant {
         match self.stage {
             Stage::Running if self.was_told_to_end() => self.kill_at,
@@ -434,7 +436,7 @@ impl Supervisor {
             self.stopping();
             self.stage = Stage::Terminated;
             self.job.signal(Signal::TERM);
-            // A command that is suspended could not hear it.
+            // A suspended command does not get the TERM until it is continued.
             self.job.signal(Signal::CONT);
         }
     }
@@ -459,7 +461,7 @@ impl Supervisor {
 
 // === Terminal ===
 //
-// Who may read from the terminal: the process group of `latchgate run`, or that of its command.
+// The terminal's foreground process group: that of `latchgate run`, or that of its command.
 
 /// The terminal at standard input.
 struct Terminal {
@@ -470,7 +472,7 @@ struct Terminal {
 // === impl Terminal ===
 
 impl Terminal {
-    /// The terminal at standard input, if that is the one that controls this process.
+    /// The terminal at standard input, if it is the controlling terminal of this process.
     fn of_process() -> Option<Self> {
         tcgetpgrp(io::stdin()).ok()?;
         Some(Self {
@@ -479,17 +481,17 @@ impl Terminal {
         })
     }
 
-    /// Gives the terminal to a group, if it is ours to give: that of a job in the background is not.
+    /// Makes a group the foreground group, if this process is in the foreground; a background job is not.
     fn give(&mut self, group: Pid) {
         if tcgetpgrp(io::stdin()) == Ok(self.own) {
             self.given = set_foreground(group);
         }
     }
 
-    /// Takes back what was given.
+    /// Makes the group of this process the foreground group again.
     fn take_back(&mut self) {
         if self.given {
-            // If the terminal has gone there is nothing to take.
+            // A failure means that the terminal is gone.
             set_foreground(self.own);
             self.given = false;
         }
@@ -502,8 +504,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Makes a group the one in the foreground. Whoever asks for that from the background is stopped by
-/// the system, unless this signal is blocked.
+/// Makes a group the foreground group of the terminal. The system suspends a background process that does this,
+/// unless the signal TTOU is blocked.
 fn set_foreground(group: Pid) -> bool {
     let mut stop = SigSet::empty();
     stop.add(Blocked::SIGTTOU);

@@ -1,4 +1,4 @@
-//! The life of a gateway process.
+//! Starts a gateway process, and runs it until it ends.
 
 use std::{
     io::{self, ErrorKind},
@@ -38,19 +38,18 @@ use super::{
 
 /// Serve locks over HTTP; what `latchgate` does without a command
 ///
-/// With nothing configured it listens on 127.0.0.1:7420 and keeps leases durably in
-/// ./latchgate-data. It ends on TERM or INT (Ctrl-C): no new acquires from then on (or after
-/// the delay that is configured for load balancers), renew and release go on until every lease granted
-/// or renewed here has ended or the grace period is over. A second signal ends it at once. HUP reads
-/// keys and certificates again and opens the audit log again, unless it comes from the terminal that was
-/// closed.
+/// Without configuration, the gateway listens on 127.0.0.1:7420 and keeps leases durably in ./latchgate-data. TERM
+/// or INT (Ctrl-C) ends it: it refuses new acquires from then on (or after the delay that is configured for load
+/// balancers), and renew and release work until every lease granted or renewed here has ended or the grace period
+/// is over. A second signal ends it at once. HUP reads keys and certificates again and opens the audit log again,
+/// unless it comes from the terminal that was closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
     sources: SourceArgs,
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the gateway.
 pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Result<(), CliError> {
     start(
         args.sources.of(environment).load()?.config,
@@ -59,8 +58,8 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
     )
 }
 
-/// Serves over a store from outside, with everything around it that `latchgate serve` has: for
-/// benchmarks, which subtract what a store costs.
+/// Runs a gateway like `latchgate serve`, on a store that the caller provides. For benchmarks, which measure the
+/// gateway without the cost of a store.
 pub fn serve_over(config: Config, store: AnyStore) -> ExitCode {
     match start(config, Some(store), &Environment::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,9 +72,9 @@ fn start(
     store: Option<AnyStore>,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    // Dropped last: by then everything is said.
+    // Dropped last, so that all log lines are written.
     let _log = telemetry::init(&config.log).map_err(CliError::unexpected)?;
-    // Accepts connections, and does what is no request: requests have threads of their own.
+    // This runtime accepts connections and runs background tasks; requests run on the worker threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -84,7 +83,7 @@ fn start(
     let lifecycle = Lifecycle::on(workers);
     let outcome = runtime.block_on(run(Arc::new(config), store, environment, lifecycle));
     drop(running);
-    // Whatever is left after a second signal or the grace period is not waited for.
+    // Tasks that are left after a second signal or the grace period are not awaited.
     runtime.shutdown_background();
     outcome
 }
@@ -95,7 +94,7 @@ async fn run(
     environment: &Environment,
     lifecycle: Lifecycle,
 ) -> Result<(), CliError> {
-    // First of all, so that no signal is missed.
+    // Before anything else, so that no signal is missed.
     let mut signals = ServeSignals::new().map_err(CliError::runtime)?;
     let (listener, address) = listen("listen", config.listen).await?;
     let scraped_at = match config.metrics.address() {
@@ -112,7 +111,7 @@ async fn run(
         None => store::open(&config, Arc::clone(&clock), &lifecycle).await?,
     };
     let metrics = Metrics::default();
-    // Measured from outside: what is measured is what the engine waits for.
+    // Measured outside of the store: the metric is the time for which the engine waits.
     let engine = Engine::start(
         store.clone().measured(metrics.clone()),
         lifecycle.clone(),
@@ -131,7 +130,7 @@ async fn run(
     }
     audit.started(address, &store.describe());
     signals.audit = audit.clone();
-    // If nobody can read it, the gateway serves all the same.
+    // If standard output cannot be written, the gateway serves nevertheless.
     drop(output::answer(&greeting(
         address,
         &config.http.base_path,
@@ -158,7 +157,7 @@ async fn run(
     };
     accept(listener, service, certificates, in_flight.clone());
     if let Some((listener, _)) = scraped_at {
-        // A scrape keeps no gateway from stopping.
+        // Scrapes do not count as requests in flight, so that a scrape cannot delay the end of the gateway.
         accept(
             listener,
             http::metrics_service(gateway),
@@ -208,7 +207,7 @@ async fn listen(
     })
 }
 
-/// By what callers know the gateway, as the files say from now on. `None` without TLS.
+/// Reads the certificates of the gateway, and starts a task that reads changed files again. `None` without TLS.
 fn certificates(
     config: &HttpTlsConfig,
     clock: &Arc<dyn Clock>,
@@ -227,7 +226,7 @@ fn certificates(
     Ok(Some(certificates))
 }
 
-/// Who is let in, as the keys file says from now on.
+/// Reads the keys file into a gate that admits callers, and starts a task that reads the changed file again.
 fn gate(
     config: &AuthConfig,
     clock: &Arc<dyn Clock>,
@@ -258,7 +257,7 @@ fn gate(
     Ok(gate)
 }
 
-/// Where it listens, which store it uses, where the dashboard is, and a line to paste.
+/// The text at the start: listen address, store, dashboard, and a command to try.
 fn greeting(
     address: SocketAddr,
     base_path: &str,

@@ -1,4 +1,4 @@
-//! What the gateway tells the service manager that started it: the protocol of `sd_notify`.
+//! Notifications to the service manager that started the gateway, with the protocol of `sd_notify`.
 
 use std::{
     io,
@@ -16,24 +16,24 @@ use tracing::warn;
 
 use crate::{cli::caller::environment::Environment, lifecycle::Lifecycle};
 
-/// The service manager, if there is one that wants to know. Cheap to clone.
+/// The service manager, if one wants notifications. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ServiceManager {
     socket: Option<Arc<UnixDatagram>>,
-    /// After which silence it kills the gateway.
+    /// The watchdog time: the manager kills the gateway after this time without a notification.
     watchdog: Option<Duration>,
 }
 
-/// How long the manager may leave a message unread. It reads thousands in that time; one that does
-/// not is not waited for.
+/// How long a notification may take to send. A manager reads thousands of messages in this time; the gateway does
+/// not wait for a slower one.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// What it takes to end the process when the grace period is over.
+/// Time to end the process after the grace period.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 // === impl ServiceManager ===
 
 impl ServiceManager {
-    /// The one that the environment names. Must be called within the runtime.
+    /// The service manager that the environment names. Must be called within the runtime.
     pub(super) fn of(environment: &Environment) -> Self {
         let name = environment.text("NOTIFY_SOCKET");
         let socket = name.and_then(|name| {
@@ -51,22 +51,22 @@ impl ServiceManager {
         }
     }
 
-    /// The gateway accepts requests.
+    /// Notifies the manager that the gateway accepts requests.
     pub(super) async fn ready(&self) {
         self.notify("READY=1\nSTATUS=serving").await;
     }
 
-    /// The gateway does what a HUP asks for, and is ready again when it says so.
+    /// Notifies the manager that the gateway handles a HUP. `ready` must follow.
     pub(super) async fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        // By this the manager tells the answer to its own signal from an earlier one.
+        // The time by which the manager distinguishes the answer to its own signal from an earlier one.
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))
             .await;
     }
 
-    /// The gateway drains, for `grace` at most: the manager must not kill it before, whatever its
-    /// own time-out says.
+    /// Notifies the manager that the gateway drains, for `grace` at most, so that the manager does not kill it
+    /// earlier because of its own time-out.
     pub(super) async fn stopping(&self, grace: Duration) {
         let micros = (grace + LAST_MOMENTS).as_micros();
         self.notify(&format!(
@@ -76,7 +76,7 @@ impl ServiceManager {
         .await;
     }
 
-    /// Shows the manager's watchdog that tasks still run, on every worker, until the gateway stops.
+    /// Starts a task that notifies the watchdog as long as tasks run on every worker, until the gateway stops.
     pub(super) fn keep_watchdog(&self, lifecycle: &Lifecycle) {
         let (Some(limit), true) = (self.watchdog, self.socket.is_some()) else {
             return;
@@ -84,7 +84,7 @@ impl ServiceManager {
         let (manager, workers) = (self.clone(), lifecycle.workers().clone());
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
-            // Half of the limit, as its documentation asks for.
+            // Half of the limit, as the documentation of the watchdog recommends.
             let mut beats = interval(limit / 2);
             beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut stopped = std::pin::pin!(stopped);
@@ -93,7 +93,7 @@ impl ServiceManager {
                     () = &mut stopped => return,
                     _ = beats.tick() => {}
                 }
-                // One that is stuck serves none of its connections, whatever the others do.
+                // All workers must respond: a stuck worker serves none of its connections, even if the others work.
                 let turns = workers.all().map(|it| workers.carry_out(it, async {}));
                 tokio::select! {
                     () = &mut stopped => return,
@@ -117,7 +117,7 @@ impl ServiceManager {
     }
 }
 
-/// A socket that sends to the one of this name, which begins with `@` if it is in no directory.
+/// Connects a socket to the socket with this name. A name with `@` in front is an abstract address without a file.
 fn connect(name: &str) -> io::Result<UnixDatagram> {
     let address = match name.strip_prefix('@') {
         Some(name) => abstract_address(name)?,
@@ -134,13 +134,13 @@ fn abstract_address(name: &str) -> io::Result<SocketAddr> {
     <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
 }
 
-/// Only Linux has them.
+/// Other systems than Linux have no abstract addresses.
 #[cfg(not(target_os = "linux"))]
 fn abstract_address(_name: &str) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// After which silence the manager kills this process, if it watches it and not another one.
+/// The watchdog time of the manager, if its watchdog is for this process.
 fn watchdog(environment: &Environment) -> Option<Duration> {
     let number = |name| environment.text(name)?.parse::<u64>().ok();
     let for_another = |pid| pid != u64::from(std::process::id());
@@ -148,6 +148,6 @@ fn watchdog(environment: &Environment) -> Option<Duration> {
         return None;
     }
     let limit = Duration::from_micros(number("WATCHDOG_USEC")?);
-    // Half of nothing is no period.
+    // A shorter limit has no useful half.
     (limit >= Duration::from_millis(2)).then_some(limit)
 }

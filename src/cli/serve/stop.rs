@@ -1,4 +1,4 @@
-//! How a gateway ends: a signal comes, and it is withdrawn, drains, then closes, all within its grace period.
+//! How a gateway ends: after a signal it is withdrawn, drains, and closes, all within its grace period.
 
 use std::{
     io::{self, IsTerminal},
@@ -30,20 +30,19 @@ use crate::{
 
 use super::service_manager::ServiceManager;
 
-/// How much of the end of the grace period is kept for what comes last: answers that are under way,
-/// giving back what could not be delivered, closing the store. Each takes milliseconds, unless
-/// somebody does not read or the store is away.
+/// The part of the grace period that is reserved for its end: answers under way, releases of undelivered leases,
+/// closing the store. Each takes milliseconds, unless a caller does not read or the store is not available.
 const LAST_THINGS: Duration = Duration::from_secs(1);
 
-/// How long the last lines of the audit log may take: a disk or a reader that is stuck must not keep
-/// the process.
+/// Time limit for the last lines of the audit log, so that a stuck disk or reader cannot delay the end of the
+/// process.
 const LAST_LINE: Duration = Duration::from_millis(250);
 
-/// How long a collector may take for the last spans: one that hangs must not keep a gateway that has
-/// nothing else to do.
+/// Time limit for the last spans, so that a hanging collector cannot delay the end of a gateway that has nothing
+/// else to do.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 
-/// A gateway that serves.
+/// The parts of a running gateway that are needed to stop it.
 pub(super) struct Serving {
     pub(super) service_manager: ServiceManager,
     pub(super) lifecycle: Lifecycle,
@@ -57,14 +56,14 @@ pub(super) struct Serving {
 // === impl Serving ===
 
 impl Serving {
-    /// Waits for a signal and ends everything in order. A second signal ends it at once.
+    /// Waits for a signal, and then stops the gateway in order. A second signal ends it at once.
     pub(super) async fn stop(
         &self,
         signals: &mut ServeSignals,
         config: &ShutdownConfig,
     ) -> Result<(), CliError> {
         let signal = signals.next().await;
-        // What is told of a reload from here on would contradict the word of the end.
+        // Without the manager: a notification of a reload would contradict the notification that the gateway stops.
         signals.manager = None;
         let grace = config.grace_ms.duration().max(ShutdownConfig::SHORTEST);
         let deadline = Instant::now() + grace;
@@ -76,7 +75,7 @@ impl Serving {
             self.announce(signal, deadline.saturating_duration_since(Instant::now()));
             self.end_by(deadline, grace).await
         };
-        // Side by side: a manager that does not read takes nothing from the grace period.
+        // Notifies during the stop, so that a manager that does not read uses up no part of the grace period.
         let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
         let outcome = tokio::select! {
             outcome = end => outcome,
@@ -92,7 +91,7 @@ impl Serving {
         outcome
     }
 
-    /// Waits until load balancers have seen that this gateway is not ready.
+    /// Waits for the configured delay, so that load balancers can notice that this gateway is not ready.
     async fn wait_until_withdrawn(&self, signal: &str, delay: Duration) {
         if delay.is_zero() {
             return;
@@ -121,10 +120,10 @@ impl Serving {
 
     async fn end_by(&self, deadline: Instant, grace: Duration) -> Result<(), CliError> {
         let last_things = LAST_THINGS.min(grace / 4);
-        // Either way it is time to stop.
+        // After a time-out as after success, the gateway stops now.
         drop(timeout_at(deadline - last_things, self.until_idle()).await);
         let left = deadline.saturating_duration_since(Instant::now());
-        // The store's part is the least: it only has to write down what it has.
+        // The store gets the smallest part, because it only has to write what it has.
         let ended = self
             .lifecycle
             .stop(left.saturating_sub(last_things / 4))
@@ -141,13 +140,13 @@ impl Serving {
         }
     }
 
-    /// Ends when nobody asks for anything, and nobody has a lease from here that they might want to
-    /// renew or release.
+    /// Waits until no request is under way, and no lease granted here is left that its holder might want to renew
+    /// or release.
     async fn until_idle(&self) {
         loop {
             self.in_flight.quiet().await;
-            // Before the look at the leases: a release must be seen here or there. One that goes on
-            // without its caller, or the end of a stream, is no request that ends.
+            // Created before the leases are checked, so that no release is missed in between. A release without its
+            // caller, or the end of a stream, does not show as the end of a request.
             let (changed, shrunk) = (self.in_flight.changed(), self.engine.leases_shrunk());
             let Some(until) = self.engine.leases_needed_until() else {
                 return;
@@ -163,24 +162,24 @@ impl Serving {
 
 // === Signals ===
 //
-// The signals that end the gateway, or let it read again what can be read again.
+// The signals that end the gateway or make it read files again.
 
-/// TERM, INT and HUP, from the moment this exists.
+/// The signals TERM, INT and HUP, received from the creation of this value.
 pub(super) struct ServeSignals {
     term: unix::Signal,
     int: unix::Signal,
-    /// Not heard if whoever started the gateway wants it ignored, as `nohup` does.
+    /// HUP, not received if the program that started the gateway wants it ignored, as `nohup` does.
     hup: Signals,
-    /// USR1 and USR2, which would end a process that does not listen for them, and mean nothing here.
+    /// USR1 and USR2, received only because they would end the process otherwise.
     _ignored: [unix::Signal; 2],
-    /// Whether somebody started it by hand. Found out at the start: of a terminal that is closed it
-    /// cannot be told any more that it was one.
+    /// Whether a user started the gateway on a terminal. Checked at the start, because a closed terminal cannot be
+    /// recognized any more.
     interactive: bool,
-    /// Who reads again what can be read again.
+    /// Tasks that read their files again after a HUP.
     pub(super) reload: Vec<Arc<Notify>>,
-    /// What a HUP opens anew.
+    /// The audit log, whose file a HUP opens again.
     pub(super) audit: Audit,
-    /// Who is told of what a HUP does.
+    /// The service manager that is notified of a HUP.
     pub(super) manager: Option<ServiceManager>,
 }
 
@@ -203,11 +202,11 @@ impl ServeSignals {
         })
     }
 
-    /// The next that is to end the gateway.
+    /// Waits for the next signal that ends the gateway.
     ///
-    /// A terminal that is closed ends what was started on it. Without a terminal HUP is the usual
-    /// way to ask for a new configuration: no reason to end. Of that only keys and certificates are read
-    /// again.
+    /// A HUP from a closed terminal ends a gateway that was started on that terminal. Without a terminal, HUP is
+    /// the usual request to read the configuration again, so it does not end the gateway. Only keys and
+    /// certificates are read again.
     pub(super) async fn next(&mut self) -> &'static str {
         loop {
             tokio::select! {

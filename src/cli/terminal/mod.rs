@@ -1,4 +1,4 @@
-//! What commands show to people, and the signals that people send them.
+//! Output of commands for people, and signals to commands.
 
 pub(super) mod output;
 pub(super) mod signals;

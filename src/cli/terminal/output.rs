@@ -1,4 +1,4 @@
-//! Where commands write: answers to standard output, words for people to standard error.
+//! Output of commands: answers on standard output, messages for people on standard error.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,7 @@ use crate::lock::LockName;
 
 use super::{super::error::CliError, signals::CLEANUP_GRACE, visible};
 
-/// Writes an answer and sees it off.
+/// Writes an answer to standard output, and flushes it.
 pub(crate) fn answer(text: &str) -> Result<(), CliError> {
     write(text).map_err(|error| unwritten(&error))
 }
@@ -22,7 +22,7 @@ pub(crate) fn unwritten(error: &io::Error) -> CliError {
     CliError::unexpected(format!("cannot write the answer: {error}"))
 }
 
-/// The same, for a caller that tells the failure in other words.
+/// Like [`answer`], for a caller with an error text of its own.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -32,7 +32,7 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Asks whoever watches.
+/// Writes a question to standard error.
 pub(crate) fn ask(question: &str) {
     let mut out = io::stderr().lock();
     drop(out.write_all(question.as_bytes()));
@@ -46,16 +46,16 @@ pub(crate) fn note(text: &str) {
 
 // === Slow notice ===
 //
-// Writes a line if a release or a give-back takes noticeably long.
+// Messages about failures and slow cleanup.
 
-/// Says on standard error why a command failed, and with which code it exits. Paths and answers of others are a part of the
-/// message, and must not move the terminal.
+/// Writes the failure of a command to standard error, and returns its exit code. Paths and texts of other programs
+/// in the message are escaped, so that they cannot control the terminal.
 pub(crate) fn failure(error: &CliError) -> ExitCode {
     note(&format!("latchgate: {}", visible(&error.to_string())));
     error.code().into()
 }
 
-/// Does it, and says so if there is no answer for more than a moment.
+/// Runs the cleanup, and writes a message if it takes longer than a moment.
 pub(crate) async fn notify_if_slow<T>(
     name: &LockName,
     what: &str,

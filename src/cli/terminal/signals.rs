@@ -29,29 +29,29 @@ pub(crate) const GIVING_UP: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// For how long a command that ends owes to others what it has begun, whatever signals come. A supervisor may
-/// send several signals at once, or one to each process: these do not mean that the user is tired of waiting.
+/// How long the cleanup at the end of a command cannot be interrupted by signals. A supervisor may send several
+/// signals at once, or one to each process; these do not mean that the user no longer wants to wait.
 pub(crate) const CLEANUP_GRACE: Duration = Duration::from_secs(1);
 
-/// A number of signals, heard from when this was made.
+/// A set of signals, received from the creation of this value.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 // === impl Signals ===
 
 impl Signals {
-    /// Begins to hear signals, but for those that whoever started this process wants to be ignored:
-    /// `nohup` the hang-up, a shell the Ctrl-C of its background.
+    /// Starts to receive signals, except signals that the program that started this process wants ignored: HUP
+    /// under `nohup`, Ctrl-C for a background job of a shell.
     pub(crate) fn listen(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored();
         let wanted = signals.into_iter().filter(|&signal| {
-            // The end of a child is never missed, whatever was done to hide it.
+            // CHILD is always received: if it is ignored, the end of a child must still be seen.
             signal == Signal::CHILD || ignored & (1 << (signal.as_raw() - 1)) == 0
         });
         let stream = |kind: Signal| Ok((kind, signal(SignalKind::from_raw(kind.as_raw()))?));
         Ok(Self(wanted.map(stream).collect::<io::Result<_>>()?))
     }
 
-    /// The next signal.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -65,12 +65,12 @@ impl Signals {
         Poll::Pending
     }
 
-    /// The next signal that ends a command. Others are dropped.
+    /// Waits for the next signal that ends a command. Other signals are dropped.
     pub(crate) async fn ending(&mut self) -> Signal {
         self.one_of(&ENDING).await
     }
 
-    /// The next of these signals. Others are dropped.
+    /// Waits for the next of these signals. Other signals are dropped.
     pub(crate) async fn one_of(&mut self, signals: &[Signal]) -> Signal {
         loop {
             let signal = self.next().await;
@@ -80,8 +80,8 @@ impl Signals {
         }
     }
 
-    /// Does what is owed to others at the end of a command. `None`: a signal came after more than a
-    /// moment of it, and it is left undone.
+    /// Runs the cleanup at the end of a command. `None`: after the first moment another signal came, so the cleanup
+    /// was not finished.
     pub(crate) async fn until_second_signal<T>(
         &mut self,
         cleanup: impl Future<Output = T>,
@@ -103,8 +103,7 @@ impl Signals {
     }
 }
 
-/// The signals that this process was started to ignore, one bit each. Where the system does not tell,
-/// there are none.
+/// The signals that this process was started to ignore, as a bit mask; 0 on systems that do not show it.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

@@ -1,4 +1,4 @@
-//! Texts of commands: durations, columns, and what is told of a lease.
+//! Text input and output of commands: durations, tables, and descriptions of leases.
 
 use std::{fmt::Write, time::Duration};
 
@@ -8,7 +8,7 @@ use super::visible;
 
 pub(crate) use crate::client::format_duration as duration;
 
-/// Reads `30s`, `500ms`, `2m` or `1h 30m`.
+/// Parses a duration such as `30s`, `500ms`, `2m` or `1h 30m`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| format!("{error}; expected something like 30s, 500ms or 2m"))?;
@@ -18,13 +18,13 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Reads the same, in milliseconds.
+/// Parses a duration such as `30s`, and returns it in milliseconds.
 pub(crate) fn parse_millis(text: &str) -> Result<u64, String> {
     let ms = parse_duration(text)?.as_millis();
     ms.try_into().map_err(|_| "too long".to_owned())
 }
 
-/// Reads how long to wait, which may be 0.
+/// Parses how long to wait, which may be `0`.
 pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)
@@ -33,7 +33,7 @@ pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Rows as lines whose columns are aligned.
+/// Formats rows as lines with aligned columns.
 pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
@@ -50,12 +50,12 @@ pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
     rows.iter().map(|row| line(row.as_ref())).collect()
 }
 
-/// A cell, and a dash where there is nothing to say.
+/// The text of a table cell, or a dash if there is none.
 pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())
 }
 
-/// How much time the holder has, who asked, and why.
+/// Describes a release request: the time left, the caller that sent it, and its reason.
 pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
     let within = duration(request.within());
     let by = request.by.as_deref().unwrap_or("somebody");
@@ -66,7 +66,7 @@ pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
     )
 }
 
-/// The owner of a lease in a table, and that it is to be released.
+/// The owner of a lease in a table, with its release request if there is one.
 pub(crate) fn owner_and_request(holder: &Holder) -> String {
     let owner = match &holder.owner {
         Some(owner) => visible(owner).into_owned(),
@@ -79,7 +79,7 @@ pub(crate) fn owner_and_request(holder: &Holder) -> String {
     }
 }
 
-/// How long a lease lasts, in a table.
+/// The time left of a lease in a table.
 pub(crate) fn expires_in(holder: &Holder) -> String {
     let left = holder.expires_in_ms.map(Duration::from_millis);
     left.map_or_else(|| "never".to_owned(), duration)

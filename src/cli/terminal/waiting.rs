@@ -1,4 +1,4 @@
-//! Acquires for a command: waits, shows how that goes, and gives up in order when a signal says so.
+//! Acquires a lock for a command: waits, shows the progress, and withdraws after a signal.
 
 use std::{
     fmt::{Display, Write as _},
@@ -24,21 +24,20 @@ use super::{
     visible,
 };
 
-/// How often the line is drawn: it counts seconds.
+/// How often the progress line is drawn: it counts seconds.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
-/// How often the queue is looked at where a terminal shows it.
+/// How often the lock is inspected if a terminal shows the progress.
 const DRAWN_LOOK: Duration = Duration::from_secs(2);
-/// How often the queue is looked at where no terminal shows it: many may wait so, and nobody watches them.
+/// How often the lock is inspected without a terminal: many commands may wait so, and no user watches them.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
-/// After how long something is said where nothing new has happened: systems that run jobs end those that say
-/// nothing for some minutes.
+/// How often a line is written without news: systems that run jobs end a job that writes nothing for some minutes.
 const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// Printed while the gateway does not answer the withdrawal.
 const WITHDRAWAL_UNANSWERED: &str = "the gateway has not answered the withdrawal yet; after another signal \
                                      (Ctrl-C) a lock that was granted meanwhile stays held until its TTL is over";
 
-/// Acquires, and handles signals meanwhile.
+/// Acquires the locks, and handles signals during the wait.
 pub(crate) async fn acquire(
     client: &Client,
     locks: &Locks,
@@ -52,9 +51,9 @@ pub(crate) async fn acquire(
         Ok(lease) => return Ok(lease),
         Err(error) => error,
     };
-    // A place left in the queue, or a lease granted without an answer, would block others.
+    // A position left in the queue, or a lease whose answer was lost, would block other callers.
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
-        // If somebody asks again to end, the gateway takes it back by itself, a few seconds later.
+        // If the user sends another signal, the gateway releases the position or the lease a few seconds later.
         let withdrawal = notify_if_slow(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
         signals.until_second_signal(withdrawal).await;
     }
@@ -100,7 +99,7 @@ async fn watched(
                     suspend();
                 }
                 signal if GIVING_UP.contains(&signal) => return Err(CliError::Interrupted(signal)),
-                // The end of a child that somebody left us with, or that we go on after a stop.
+                // CHILD for a child that this process has inherited, or CONT after a suspension.
                 _ => {}
             },
             lease = &mut acquire => return Ok(lease?),
@@ -122,21 +121,21 @@ async fn watched(
     }
 }
 
-/// Does what Ctrl-Z would do if it were not handled here. This signal does it where a shell can undo it, and
-/// nothing elsewhere.
+/// Suspends the process group as Ctrl-Z would without a handler. TTIN does that where a shell can continue the
+/// group, and has no effect elsewhere.
 pub(crate) fn suspend() {
     kill_current_process_group(Signal::TTIN).expect("a process may send a signal to its own group");
 }
 
 // === Outage ===
 //
-// Says once that an acquire is not answered, and once that it is again.
+// Reports once that an acquire gets no answers, and once that it gets answers again.
 
-/// Whether an acquire is answered, where no line on a terminal shows it.
+/// Whether an acquire gets answers. Used without a terminal, where no progress line shows it.
 pub(crate) struct Outage<'a> {
     name: &'a (dyn Display + Sync),
     asked: Instant,
-    /// Whether a gateway was there at all. One that never was is told in the end, moments later.
+    /// Whether a gateway was ever reached. If not, the command ends with that error moments later.
     reached: bool,
     announced: bool,
 }
@@ -144,7 +143,7 @@ pub(crate) struct Outage<'a> {
 // === impl Outage ===
 
 impl<'a> Outage<'a> {
-    /// Nothing is wrong yet with an acquire that has begun then.
+    /// The state of an acquire that began at `asked`, without trouble.
     pub(crate) fn of(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
         Self {
             name,
@@ -161,11 +160,11 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// What there is to be said, if it was not said before.
+    /// The message to print, if the state has changed.
     fn message(&mut self, trouble: Option<&ClientError>) -> Option<String> {
         self.reached |= !matches!(trouble, Some(ClientError::Unreachable { .. }));
         match trouble {
-            // An outage that ends within a moment of the start is not reported.
+            // An outage shortly after the start is not reported: it may end within a moment.
             Some(error)
                 if self.reached && !self.announced && self.asked.elapsed() >= CLEANUP_GRACE =>
             {
@@ -184,9 +183,10 @@ impl<'a> Outage<'a> {
 
 // === Wait report ===
 //
-// Says how a wait goes, line by line, where no terminal shows it.
+// Reports the progress of a wait in lines, without a terminal.
 
-/// What was said of a wait: at its start, when the position or the holder changes, and every half minute.
+/// The last report of a wait. A line is written at its start, when the position or the holder changes, and every
+/// half minute.
 pub(crate) struct WaitReport {
     asked: Instant,
     said_at: Option<Instant>,
@@ -195,15 +195,16 @@ pub(crate) struct WaitReport {
     holder: Option<HolderIdentity>,
 }
 
-/// By what a holder is told from another.
+/// The properties by which holders are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HolderIdentity {
     One(Option<u64>, Option<String>, Option<String>),
-    /// So many who share the lock: which of them ends first changes with each renewal.
+    /// The number of shared leases: which of them ends first changes with each renewal, so a single one is not
+    /// compared.
     Several(u64),
 }
 
-/// What was seen of a wait, and when.
+/// A status of the wait, and when it was received.
 #[derive(Debug, Clone)]
 pub(crate) struct SeenStatus {
     status: WaitStatus,
@@ -218,13 +219,13 @@ impl SeenStatus {
         Self { status, at }
     }
 
-    /// The same, with as much left of the lease as there is most likely now.
+    /// The status with the holder's remaining time as it most likely is now.
     fn current(&self) -> WaitStatus {
         let mut status = self.status.clone();
         if let Some(holder) = &mut status.holder {
             let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
             let left = holder.expires_in_ms.map(|ms| ms.saturating_sub(since));
-            // It was renewed since, or has ended.
+            // The time is over, so the lease was renewed since or has ended.
             holder.expires_in_ms = left.filter(|&ms| ms > 0);
         }
         status
@@ -234,7 +235,7 @@ impl SeenStatus {
 // === impl WaitReport ===
 
 impl WaitReport {
-    /// Nothing was said yet of a wait that has begun then.
+    /// The report of a wait that began at `asked`, before its first line.
     pub(crate) fn of(asked: Instant) -> Self {
         Self {
             asked,
@@ -245,10 +246,10 @@ impl WaitReport {
         }
     }
 
-    /// When something is to be said, whether or not there is news.
+    /// When the next line is due, even without news.
     pub(crate) fn due(&self) -> Instant {
         match self.said_at {
-            // What is granted within a moment was not waited for.
+            // A lock that is granted within a moment was not waited for, so no line is written.
             None => self.asked + DRAWN_EVERY,
             Some(at) => at + SAID_EVERY,
         }
@@ -260,7 +261,7 @@ impl WaitReport {
         }
     }
 
-    /// What there is to be said, if it is time or something has changed.
+    /// The next line, if it is due or the status has changed.
     fn message(
         &mut self,
         name: &(dyn Display + Sync),
@@ -268,7 +269,7 @@ impl WaitReport {
     ) -> Option<String> {
         let now = Instant::now();
         let status = seen.map(SeenStatus::current);
-        // How a setback begins is told by `Outage`, and what was known before it is no news.
+        // `Outage` reports the beginning of trouble. What was known before the trouble is not news.
         let changed = status
             .as_ref()
             .is_some_and(|status| status.trouble.is_none() && self.learns(status));
@@ -290,8 +291,7 @@ impl WaitReport {
         })
     }
 
-    /// Whether the position or the holder is another than it was. What is not seen at the moment has not
-    /// changed.
+    /// Whether the position or the holder has changed. Unknown values count as unchanged.
     fn learns(&mut self, status: &WaitStatus) -> bool {
         let position = status.position.or(self.position);
         let holder = match (several(status), &status.holder) {
@@ -312,12 +312,12 @@ impl WaitReport {
 
 // === Progress ===
 //
-// The line that shows how a wait goes.
+// The line that shows the progress of a wait on a terminal.
 
-/// Back to the beginning of the line, and nothing in it.
+/// Terminal codes that go to the beginning of the line and erase it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// A line on the terminal at standard error, drawn again and again.
+/// A line on the terminal at standard error that is drawn again and again.
 #[derive(Default)]
 pub(crate) struct ProgressLine {
     drawn: bool,
@@ -326,25 +326,25 @@ pub(crate) struct ProgressLine {
 // === impl ProgressLine ===
 
 impl ProgressLine {
-    /// Whether there is somebody to see it.
+    /// Whether standard error is a terminal.
     pub(crate) fn is_visible() -> bool {
         io::stderr().is_terminal()
     }
 
     pub(crate) fn draw(&mut self, text: &str) {
-        // A terminal that does not know its width says 0.
+        // A terminal of unknown width reports 0 columns.
         let columns = rustix::termios::tcgetwinsize(io::stderr())
             .ok()
             .map(|size| size.ws_col)
             .filter(|&columns| columns > 0)
             .unwrap_or(80);
-        // A line that wraps could not be taken back.
+        // Cut to the width: a line that wraps could not be erased.
         let displayed: String = text.chars().take(usize::from(columns) - 1).collect();
         put(&format!("{CLEAR}{displayed}"));
         self.drawn = true;
     }
 
-    /// Makes room for other words.
+    /// Erases the line, so that other messages can be written.
     pub(crate) fn clear(&mut self) {
         if self.drawn {
             put(CLEAR);
@@ -364,7 +364,7 @@ pub(crate) fn describe_unanswered(name: &(dyn Display + Sync), waited: Duration)
     beginning(name, waited) + ", no answer yet"
 }
 
-/// What there is to be said of a wait.
+/// The text of the progress of a wait.
 pub(crate) fn describe(
     name: &(dyn Display + Sync),
     waiting: &WaitStatus,
@@ -411,7 +411,7 @@ pub(crate) fn describe(
     on_a_line(&text)
 }
 
-/// How many hold the lock, if they are several.
+/// The number of holders, if there is more than one.
 fn several(waiting: &WaitStatus) -> Option<u64> {
     waiting.holder_count.filter(|&count| count > 1)
 }
@@ -421,14 +421,14 @@ fn beginning(name: &(dyn Display + Sync), waited: Duration) -> String {
     format!("waiting for {name}: {waited}")
 }
 
-/// Nothing that an answer holds may move the cursor.
+/// Removes control characters, so that texts from answers cannot move the cursor.
 fn on_a_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn put(text: &str) {
     let mut out = io::stderr().lock();
-    // Nobody sees it: nothing to be done.
+    // A failure is ignored: no user sees the line.
     drop(out.write_all(text.as_bytes()));
     drop(out.flush());
 }
@@ -455,7 +455,7 @@ mod tests {
         }
     }
 
-    /// What is said of these, a while apart.
+    /// The messages for these results, with pauses between them.
     async fn messages<const N: usize>(results: [Option<ClientError>; N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
         let mut outage = Outage::of(&name, Instant::now());
@@ -539,7 +539,7 @@ mod tests {
         );
     }
 
-    /// What is said of each of these, so many seconds after the one before.
+    /// The lines for these statuses, each so many seconds after the one before.
     async fn reported<const N: usize>(seen: [(u64, WaitStatus); N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
         let mut report = WaitReport::of(Instant::now());

@@ -1,4 +1,4 @@
-//! The list of all metrics: what is registered, and what `docs/metrics.md` says.
+//! The catalogue of all metrics: the source of the registry and of `docs/metrics.md`.
 
 use std::fmt::Write as _;
 
@@ -15,39 +15,39 @@ use super::{
     route::{RequestLabels, RouteLabel},
 };
 
-/// What a metric is, for those who read it.
+/// A metric as its readers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name as it is scraped, a counter without the `_total` that ends it there.
+    /// The name as scraped; for a counter without its suffix `_total`.
     pub name: &'static str,
-    /// How it behaves.
+    /// The kind of the metric.
     pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it says, in sentences.
+    /// What the metric means, in sentences.
     pub help: &'static str,
 }
 
 with_all! {
-    /// How a metric behaves.
+    /// The kind of a metric.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum MetricKind {
-        /// Rises only, from 0 at the start.
+        /// The value only rises, from 0 at the start.
         Counter => "counter",
-        /// Goes up and down.
+        /// The value rises and falls.
         Gauge => "gauge",
-        /// Counts what falls into each bucket, with a sum and a count.
+        /// Counts values in buckets, with a sum and a count.
         Histogram => "histogram",
     }
 }
 
-/// Counters by their labels.
+/// A family of counters, by their labels.
 type Counts<const N: usize> = Family<Labels<N>, Counter>;
 
 macro_rules! catalogue {
     ($($kind:ident $name:literal [$($label:literal),*] $(=> $field:ident: $type:ty)?, $help:literal)*) => {
-        /// Every metric, by its name. No label holds a lock name, an owner or anything else that
-        /// callers choose: their number is bounded.
+        /// All metrics. No label contains a lock name, an owner or any other value that callers choose, so the
+        /// number of series is bounded.
         pub const CATALOGUE: &[Metric] = &[$(Metric {
             name: $name,
             kind: MetricKind::$kind,
@@ -55,13 +55,14 @@ macro_rules! catalogue {
             help: $help,
         }),*];
 
-        /// The metrics that are counted as it happens. The others are looked up when somebody asks.
+        /// The metrics that are counted as events happen. The values of the others are looked up when the metrics
+        /// are read.
         pub(super) struct Counted {
             $($(pub(super) $field: $type,)?)*
         }
 
         impl Counted {
-            /// All at 0, under the names and texts of the catalogue.
+            /// New metrics, all at 0, registered with the names and texts of the catalogue.
             pub(super) fn registered(registry: &mut Registry) -> Self {
                 Self { $($($field: register(registry, $name, $help),)?)* }
             }
@@ -170,12 +171,12 @@ catalogue! {
 // === impl Metric ===
 
 impl Metric {
-    /// The metric of this name.
+    /// The metric with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         CATALOGUE.iter().find(|metric| metric.name == name)
     }
 
-    /// The names of its samples.
+    /// The names of the samples of this metric in the scraped text.
     pub fn samples(&self) -> Vec<String> {
         let with = |end: &str| format!("{}{end}", self.name);
         match self.kind {
@@ -188,7 +189,7 @@ impl Metric {
 
 fn register<M: Registered + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
-    // The library ends the sentence.
+    // The library adds a full stop to the text.
     registry.register(name, help.trim_end_matches('.'), metric.clone());
     metric
 }

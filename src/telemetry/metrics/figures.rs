@@ -1,4 +1,4 @@
-//! What is not counted as it happens but looked up when somebody asks.
+//! Figures: metrics whose values are looked up when the metrics are read, instead of being counted.
 
 use std::{
     fmt::{self, Display, Write as _},
@@ -9,73 +9,73 @@ use crate::release;
 
 use super::Metric;
 
-/// What the gateway is like now.
+/// The current state of the gateway, as metrics show it.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
-    /// Whether it is about to stop.
+    /// Whether the gateway is about to stop.
     pub is_withdrawn: bool,
-    /// What readiness finds: the name of each check, and how bad it is (0 to 3).
+    /// The checks of readiness: the name of each check, and how bad its result is (0 to 3).
     pub checks: Vec<(&'static str, u8)>,
-    /// Requests that stand in a queue.
+    /// The number of waiters at this gateway.
     pub waiters: usize,
-    /// Streams that hold a lock.
+    /// The number of streams that hold a lock.
     pub held_streams: usize,
-    /// Who listens to events.
+    /// The number of streams of events.
     pub event_streams: usize,
-    /// Leases that live, as far as is known here, and count at no other gateway.
+    /// The number of leases that this gateway believes are alive, and that count at no other gateway.
     pub leases: usize,
-    /// How many of those share their lock.
+    /// How many of `leases` are shared.
     pub shared_leases: usize,
-    /// When the certificate of the gateway ends, in seconds since 1970; `None` without TLS.
+    /// When the certificate of the gateway expires, in seconds since 1970; `None` without TLS.
     pub certificate_ends: Option<u64>,
-    /// What the store is like.
+    /// The current state of the store.
     pub store: StoreFigures,
 }
 
-/// What a store is like now. A store leaves out what it does not have.
+/// The current state of a store. Figures that a kind of store does not have are `None` or empty.
 #[derive(Debug, Clone, Default)]
 pub struct StoreFigures {
-    /// How many connections are open.
+    /// The number of open connections.
     pub connections: Option<u32>,
     /// Whether messages of other gateways arrive.
     pub hears: Option<bool>,
-    /// How many messages to other gateways could not be sent.
+    /// The number of messages to other gateways that could not be sent.
     pub unsent_messages: Option<u64>,
-    /// By how many seconds the clock of each node is ahead of ours.
+    /// For each node, by how many seconds its clock is ahead of the gateway's clock.
     pub clock_skew: Vec<(String, f64)>,
-    /// The node that is the master, and since when it is followed, in seconds since 1970.
+    /// The node that is the master, and since when the gateway follows it, in seconds since 1970.
     pub master: Option<(String, f64)>,
-    /// How often another node became the master.
+    /// How often the gateway left a master, mostly for another.
     pub master_changes: Option<u64>,
-    /// Whether each sentinel answers.
+    /// For each sentinel, whether it answers.
     pub sentinels: Vec<(String, bool)>,
-    /// Whether each master of a cluster can be reached.
+    /// For each master of a cluster, whether it can be reached.
     pub masters: Vec<(String, bool)>,
-    /// How many replicas had what was last waited for.
+    /// The number of replicas that had received the last grant that the gateway waited for.
     pub replicas: Option<u32>,
     /// The nodes of a quorum.
     pub nodes: Vec<NodeFigures>,
 }
 
-/// What a node of a quorum is like now.
+/// The current state of a node of a quorum.
 #[derive(Debug, Clone, Default)]
 pub struct NodeFigures {
-    /// Where it is.
+    /// The address of the node.
     pub node: String,
-    /// Whether it answers.
+    /// Whether the node answers.
     pub is_up: bool,
-    /// How often it has given its vote.
+    /// How often the node voted for an acquire.
     pub given: u64,
-    /// How often it has refused it, because the lock was held.
+    /// How often the node refused its vote, because the lock was held there.
     pub refused: u64,
-    /// How often it had none: it did not answer in time, or may not vote yet.
+    /// How often the node gave no vote: it did not answer in time, or may not vote yet.
     pub missing: u64,
 }
 
 // === impl Figures ===
 
 impl Figures {
-    /// Writes the figures, and those of this process, as Prometheus scrapes them.
+    /// Writes these figures, and figures of the process, in the text format of Prometheus.
     pub(super) fn write_to(&self, text: &mut String) {
         let build = [release::VERSION, release::COMMIT];
         write(text, "latchgate_build_info", iter::once((build, 1)));
@@ -145,12 +145,12 @@ impl StoreFigures {
     }
 }
 
-/// Writes a metric without labels: nothing but its head if there is no figure.
+/// Writes a metric without labels; only its head if there is no figure.
 fn write_one(text: &mut String, name: &str, figure: Option<impl Display>) {
     write(text, name, figure.map(|figure| ([], figure)));
 }
 
-/// Writes a metric with one label: nothing but its head if there is no value of the label.
+/// Writes a metric with one label; only its head if there are no figures.
 fn write_each<'a>(
     text: &mut String,
     name: &str,
@@ -191,9 +191,9 @@ fn write<'a, const N: usize>(
 
 // === Process ===
 //
-// What the operating system says of this process.
+// Figures of this process from the operating system.
 
-/// Figures of the process; none where the system does not tell them (only Linux does).
+/// Figures of this process; `None` on systems other than Linux.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Process {
     started_at: Option<f64>,
@@ -206,17 +206,18 @@ struct Process {
 // === impl Process ===
 
 impl Process {
-    /// Asks now.
+    /// Reads the current figures.
     fn now() -> Self {
         let ticks =
             f64::from(u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100));
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name of the program may hold anything; what follows its last parenthesis is numbers.
+        // The program's name is in parentheses and may contain any text; the fields after its last parenthesis are
+        // numbers.
         let fields = stat
             .rsplit_once(") ")
             .map(|(_, rest)| rest.split_ascii_whitespace().collect::<Vec<_>>())
             .unwrap_or_default();
-        // As numbered in proc(5), of which the first two are not there.
+        // Fields by their numbers in proc(5); the first two are cut off.
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         let boot = fs::read_to_string("/proc/stat").ok().and_then(|stat| {
             let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -237,7 +238,7 @@ impl Process {
                 .zip(field(15))
                 .map(|(user, kernel)| (user + kernel) / ticks),
             resident,
-            // One of them is the look itself.
+            // Without the descriptor that reads the directory.
             open_files: open.map(|open| (open.count() as u64).saturating_sub(1)),
             most_files: limit.current,
         }

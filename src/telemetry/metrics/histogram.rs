@@ -1,4 +1,4 @@
-//! Into which buckets durations fall.
+//! Histograms of durations.
 
 use std::{
     collections::HashMap,
@@ -15,38 +15,38 @@ use prometheus_client::{
     metrics::{MetricType, TypedMetric, exemplar::Exemplar},
 };
 
-/// Counts durations by the bucket they fall into. Cheap to clone.
+/// Counts durations by bucket. Cheap to clone.
 ///
-/// The library's own takes a lock for each duration, and cannot be read but as text.
+/// The histogram of the Prometheus library takes a lock for each duration, and its counts can be read as text only.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram<const IS_LONG: bool>(Arc<Buckets>);
 
-/// For what takes milliseconds, unless something is wrong.
+/// A histogram of operations that normally take milliseconds.
 pub(super) type ShortHistogram = Histogram<false>;
-/// For what callers decide.
+/// A histogram of durations that callers choose, such as waits and leases.
 pub(super) type LongHistogram = Histogram<true>;
 
 #[derive(Debug)]
 struct Buckets {
-    /// The longest duration of each bucket, in microseconds.
+    /// The upper bound of each bucket, in microseconds.
     bounds: &'static [u64],
-    /// One more than there are bounds: the last is for all that is longer.
+    /// The count of each bucket, and last the count of durations above all bounds.
     counts: Box<[AtomicU64]>,
     /// The sum of all durations, in microseconds.
     sum_us: AtomicU64,
 }
 
-/// The buckets of a short histogram, in microseconds.
+/// The bounds of a short histogram, in microseconds.
 const SHORT: [u64; 16] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
-/// The buckets of a long histogram, from milliseconds to a day, in milliseconds.
+/// The bounds of a long histogram, from milliseconds to a day, in milliseconds.
 pub(super) const LONG: [u64; 15] = [
     5, 25, 100, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 30_000, 60_000, 300_000, 1_800_000,
     7_200_000, 86_400_000,
 ];
-/// The same in microseconds.
+/// The bounds of a long histogram in microseconds.
 const LONG_US: [u64; LONG.len()] = {
     let mut bounds = LONG;
     let mut at = 0;
@@ -71,16 +71,16 @@ impl<const IS_LONG: bool> Default for Histogram<IS_LONG> {
 }
 
 impl<const IS_LONG: bool> Histogram<IS_LONG> {
-    /// Counts one.
+    /// Counts a duration.
     pub(super) fn observe(&self, duration: Duration) {
-        // Rounded up: what is longer than a bound by less than a microsecond is longer.
+        // Rounded up, so that a duration barely above a bound falls into the next bucket.
         let us = u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         let bucket = self.0.bounds.partition_point(|bound| us > *bound);
         self.0.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.0.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// How many fell into each bucket, and, last, how many above all of them.
+    /// The count of each bucket, and last the count of durations above all bounds.
     pub(super) fn counts(&self) -> Vec<u64> {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         self.0.counts.iter().map(count).collect()

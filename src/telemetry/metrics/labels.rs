@@ -2,62 +2,62 @@
 
 use crate::with_all::with_all;
 
-/// Labels that are known when the program is written.
+/// Labels whose values are known at compile time.
 pub(super) type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 // === Outcomes ===
 //
-// How operations end, as the metrics tell them apart.
+// Outcomes of operations, as metrics count them.
 
 with_all! {
-    /// How an acquire ended.
+    /// The outcome of an acquire.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AcquireOutcome {
-        /// A new lease.
+        /// A new lease was granted.
         Granted => "granted",
-        /// The lease that lived under its idempotency key.
+        /// The request got the lease granted earlier under its idempotency key.
         Again => "again",
-        /// Somebody else has the lock.
+        /// Another lease holds the lock, or the wait ran out.
         Held => "held",
-        /// The request could not be had, whatever the lock is.
+        /// The gateway refused the request for a reason other than a held lock.
         Refused => "refused",
-        /// The store was not there: nothing happened.
+        /// The store was not available, and nothing happened.
         Unavailable => "unavailable",
-        /// Nobody knows.
+        /// The outcome is unknown: the lock may have been granted.
         Unknown => "unknown",
-        /// The store has what cannot be worked with.
+        /// The store has foreign data, or no fencing token is left.
         Failed => "failed",
     }
 }
 
 with_all! {
-    /// How a renewal or a release ended.
+    /// The outcome of a renewal or a release.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LeaseOutcome {
-        /// As it should.
+        /// The lease was renewed or released.
         Done => "done",
         /// The token did not hold the lock.
         Lost => "lost",
-        /// Another stream keeps the lease.
+        /// Another stream has adopted the lease and keeps it.
         Adopted => "adopted",
-        /// The store was not there: nothing happened.
+        /// The store was not available, and nothing happened.
         Unavailable => "unavailable",
-        /// Nobody knows.
+        /// The outcome is unknown: the command may have been carried out.
         Unknown => "unknown",
-        /// The store has what cannot be worked with.
+        /// The store has foreign data.
         Failed => "failed",
     }
 }
 
 with_all! {
-    /// Who found out that a lease was over.
+    /// What showed that a lease had ended while its holder still used it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SeenBy {
-        /// A caller who came to renew.
+        /// A caller's attempt to renew the lease.
         Renew => "renew",
-        /// A caller who came to release.
+        /// A caller's attempt to release the lease.
         Release => "release",
-        /// A stream that held it.
+        /// The stream that kept the lease.
         Stream => "stream",
     }
 }
@@ -65,7 +65,7 @@ with_all! {
 // === impl LeaseOutcome ===
 
 impl LeaseOutcome {
-    /// As it is scraped; `done` is the word for what should have happened.
+    /// The outcome as a label value; `done` is the word for [`LeaseOutcome::Done`].
     pub fn word(self, done: &'static str) -> &'static str {
         match self {
             Self::Done => done,
@@ -77,7 +77,7 @@ impl LeaseOutcome {
 // === impl SeenBy ===
 
 impl SeenBy {
-    /// Who renews in this case.
+    /// The label value for the party that renews the lease.
     pub fn renewer(self) -> &'static str {
         match self {
             Self::Renew | Self::Release => "caller",

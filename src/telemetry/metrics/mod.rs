@@ -1,4 +1,4 @@
-//! What the gateway counts and measures, for Prometheus.
+//! The Prometheus metrics of the gateway.
 
 mod catalogue;
 mod figures;

@@ -1,4 +1,4 @@
-//! What is counted for each request, found without a look-up among the labels.
+//! The metrics of each request, found without looking up labels.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use super::histogram::ShortHistogram;
 
-/// Counts the requests of a route. A series begins with the first request that belongs to it.
+/// Counts the requests of a route. A series is created with the first request that belongs to it.
 #[derive(Debug)]
 pub struct RouteMetrics {
     route: Arc<str>,
@@ -24,12 +24,12 @@ pub struct RouteMetrics {
     duration: OnceLock<ShortHistogram>,
 }
 
-/// Metrics that were asked for before, by what tells them apart: the first few of them.
+/// The first few metrics that were looked up, by their key.
 #[derive(Debug)]
 pub(super) struct Cached<K, M>([OnceLock<(K, M)>; KNOWN]);
 
-/// As many as a route has pairs of a method and a status in its daily work, and as many as there are
-/// operations of a store. What is not among them is looked up.
+/// As many as a route normally has pairs of method and status, and as many as a store has operations. Further
+/// metrics are looked up each time.
 const KNOWN: usize = 12;
 
 /// The labels of a request.
@@ -40,10 +40,10 @@ pub(super) struct RequestLabels {
     status: Status,
 }
 
-/// The label of what a route takes.
+/// The label of a metric with one series per route.
 pub(super) type RouteLabel = [(&'static str, Arc<str>); 1];
 
-/// The status of an answer, if there was one.
+/// The status of an answer; `None` if the caller hung up before the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Status(Option<u16>);
 
@@ -56,7 +56,7 @@ impl EncodeLabelValue for Status {
     }
 }
 
-/// A method as a label: callers may invent others.
+/// The method as a label. Unknown methods become `other`, because callers could invent any number of them.
 fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
     let known = KNOWN.into_iter().find(|known| *known == method.as_str());
@@ -80,7 +80,7 @@ impl RouteMetrics {
         }
     }
 
-    /// A request was answered, or its caller was gone before.
+    /// Counts a request that was answered, or whose caller hung up before the answer (`status` is `None`).
     pub fn request(&self, asked: &Method, status: Option<StatusCode>, took: Duration) {
         let (method, status) = (method(asked), Status(status.map(|status| status.as_u16())));
         let look_up = || {
@@ -110,10 +110,10 @@ impl<K, M> Default for Cached<K, M> {
 }
 
 impl<K: Copy + PartialEq, M> Cached<K, M> {
-    /// Works with the metric of this key. `look_up` finds the metric if it is not among the first few.
+    /// Runs `work` with the metric of this key. `look_up` finds the metric if it is not among the first few.
     pub(super) fn with(&self, key: K, look_up: impl Fn() -> M, work: impl FnOnce(&M)) {
         for slot in &self.0 {
-            // Another thread may fill the slot first, with what has another key.
+            // Another thread may have filled the slot first, with a metric of another key.
             let (of, metric) = slot.get_or_init(|| (key, look_up()));
             if *of == key {
                 return work(metric);

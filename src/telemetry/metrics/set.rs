@@ -18,13 +18,13 @@ pub struct Metrics(pub(super) Arc<Set>);
 pub(super) struct Set {
     registry: Registry,
     pub(super) counted: Counted,
-    /// The acquires by outcome, so that no request looks one up.
+    /// The counters of acquires by outcome, so that no request has to look one up.
     pub(super) acquired: [Counter; AcquireOutcome::ALL.len()],
-    /// The releases by their end.
+    /// The counters of releases by outcome.
     pub(super) released: [Counter; LeaseOutcome::ALL.len()],
-    /// By operation.
+    /// The durations of store commands by operation.
     store_durations: Cached<&'static str, ShortHistogram>,
-    /// All errors of the store, to be read.
+    /// The number of all errors of the store, for the totals.
     pub(super) unanswered: Counter,
 }
 
@@ -55,7 +55,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts the requests of a route; one that has no name is that of requests which no route matches.
+    /// The metrics of the requests of a route. An empty name stands for requests that match no route.
     pub fn route_metrics(&self, route: &str) -> RouteMetrics {
         let route = if route.is_empty() { "unmatched" } else { route };
         RouteMetrics::new(
@@ -65,23 +65,23 @@ impl Metrics {
         )
     }
 
-    /// An acquire ended.
+    /// Counts an acquire that ended with this outcome.
     pub fn acquired(&self, outcome: AcquireOutcome) {
         self.0.acquired[outcome as usize].inc();
     }
 
-    /// A lease was granted that shares its lock.
+    /// Counts a grant of a shared lease.
     pub fn granted_shared(&self) {
         self.0.counted.shared_grants.inc();
     }
 
-    /// Somebody stood in the queue for so long.
+    /// Counts a waiter that left the queue after this time, with or without a grant.
     pub fn waited(&self, for_this_long: Duration, granted: bool) {
         let outcome = if granted { "granted" } else { "not-granted" };
         self.0.counted.waits(outcome).observe(for_this_long);
     }
 
-    /// A lock passed to somebody who waited here.
+    /// Counts a lock that passed to a waiter at this gateway.
     pub fn handed_over(&self, by_another_gateway: bool) {
         let by = if by_another_gateway {
             "another"
@@ -91,17 +91,17 @@ impl Metrics {
         self.0.counted.handed_over(by).inc();
     }
 
-    /// Somebody who waited has gone.
+    /// Counts a wait whose caller hung up.
     pub fn wait_abandoned(&self) {
         self.0.counted.abandoned_waits.inc();
     }
 
-    /// A lease was ended because nobody was there to use it.
+    /// Counts a lease that was released because its grant could not be delivered or its stream had ended.
     pub fn given_back(&self) {
         self.0.counted.given_back.inc();
     }
 
-    /// A renewal ended; `left` is what the store had left of the lease until then, if it said so.
+    /// Counts a renewal. `left` is the time that the store had left of the lease before it, if known.
     pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();
         self.0.counted.renewed(renewer, ended).inc();
@@ -110,7 +110,7 @@ impl Metrics {
         }
     }
 
-    /// A release ended; `held` is for how long the lease was held, if that is known.
+    /// Counts a release. `held` is the time for which the lease was held, if known.
     pub fn released(&self, ended: LeaseOutcome, held: Option<Duration>) {
         self.0.released[ended as usize].inc();
         if let (LeaseOutcome::Done, Some(held)) = (ended, held) {
@@ -118,7 +118,7 @@ impl Metrics {
         }
     }
 
-    /// The caller of a release had gone before the answer.
+    /// Counts a release whose caller hung up before the answer.
     pub fn release_abandoned(&self, is_carried_out: bool) {
         let outcome = if is_carried_out {
             "carried-out"
@@ -128,22 +128,22 @@ impl Metrics {
         self.0.counted.abandoned(outcome).inc();
     }
 
-    /// Somebody took a lease for theirs that had ended, and had not been broken.
+    /// Counts a lease that had ended while its holder still used it, and that was not broken.
     pub fn expired_while_held(&self, seen_by: SeenBy) {
         self.0.counted.expired(seen_by).inc();
     }
 
-    /// A lock was taken away from so many.
+    /// Counts a break that ended this many leases or foreign locks.
     pub fn lock_broken(&self, holders: u64) {
         self.0.counted.broken.inc_by(holders);
     }
 
-    /// So many holders were asked to release a lock.
+    /// Counts release requests to this many holders.
     pub fn release_requested(&self, holders: u64) {
         self.0.counted.release_requests.inc_by(holders);
     }
 
-    /// The store was asked; `error` in one word if it gave no answer.
+    /// Counts a command to the store. `error` is the kind of error in one word, if the store gave no answer.
     pub fn store_asked(
         &self,
         operation: &'static str,
@@ -161,7 +161,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, as Prometheus scrapes it.
+    /// All metrics in the text format of Prometheus.
     pub fn text(&self, now: &Figures) -> String {
         let mut text = String::new();
         now.write_to(&mut text);
@@ -178,11 +178,11 @@ impl fmt::Debug for Metrics {
 
 // === impl Counted ===
 //
-// The series of metrics whose labels are known when the program is written.
+// The series whose labels are known at compile time.
 
 impl Counted {
-    /// What is there from the beginning, at 0: a series that appears with its first event hides that
-    /// event from `increase` and `rate`.
+    /// Creates all these series with the value 0. A series that appears with its first event hides that event from
+    /// `increase` and `rate`.
     fn begin(&self) {
         for by in ["this", "another"] {
             self.handed_over(by);

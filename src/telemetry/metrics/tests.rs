@@ -1,4 +1,4 @@
-//! What is scraped is what the catalogue says.
+//! Tests that the metrics in the scraped text are those of the catalogue.
 
 use std::{collections::BTreeSet, time::Duration};
 

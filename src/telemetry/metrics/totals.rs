@@ -1,4 +1,4 @@
-//! What was counted since the start, as numbers.
+//! Totals: the counts since the start, as numbers.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,87 +8,87 @@ use super::{AcquireOutcome, LeaseOutcome, Metrics, SeenBy, histogram::LONG};
 /// What a gateway did since its start.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Totals {
-    /// Acquires and holds, by how they ended.
+    /// Acquires and holds, by outcome.
     pub acquires: Acquires,
-    /// How many of `acquires.granted` share their lock.
+    /// How many of `acquires.granted` are shared leases.
     pub shared_grants: u64,
-    /// Renewals, by how they ended.
+    /// Renewals, by outcome.
     pub renewals: Renewals,
-    /// Releases, by how they ended.
+    /// Releases, by outcome.
     pub releases: Releases,
-    /// Locks that passed to somebody who waited here.
+    /// Locks that passed to a waiter at this gateway.
     pub handoffs: u64,
-    /// Waits that ended because their caller had gone.
+    /// Waits that ended because their caller hung up.
     pub abandoned_waits: u64,
-    /// Leases that were ended because nobody was there to use them.
+    /// Leases that were released because their grant could not be delivered, or their stream had ended.
     pub given_back: u64,
-    /// Leases that were taken away with a break.
+    /// Leases that were ended with a break.
     pub broken: u64,
-    /// Leases that had ended when their holder came to renew or release them.
+    /// Leases that had already ended when their holder tried to renew or release them.
     pub expired_while_held: u64,
     /// Commands that the store did not answer.
     pub store_errors: u64,
 }
 
-/// Acquires and holds, by how they ended.
+/// Acquires and holds, by outcome.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Acquires {
-    /// A new lease.
+    /// A new lease was granted.
     pub granted: u64,
-    /// The lease that lived under its `Idempotency-Key`.
+    /// The request got the lease granted earlier under its `Idempotency-Key`.
     pub again: u64,
-    /// Somebody else holds the lock, or the wait ran out; of requests that go on with one wait, the first.
+    /// Another lease holds the lock, or the wait ran out. Requests that continue one wait count once.
     pub held: u64,
-    /// The request could not be had: too many wait, superseded, key used otherwise, draining.
+    /// The gateway refused: too many waiters, superseded, key used for another request, draining.
     pub refused: u64,
-    /// The store was not there: nothing happened.
+    /// The store was not available, and nothing happened.
     pub unavailable: u64,
-    /// It may have happened.
+    /// The outcome is unknown: the lock may have been granted.
     pub unknown: u64,
-    /// The store has what cannot be worked with.
+    /// The store has foreign data, or no fencing token is left.
     pub failed: u64,
 }
 
-/// Renewals, by how they ended.
+/// Renewals, by outcome.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Renewals {
-    /// The lease lasts longer.
+    /// The lease was renewed.
     pub renewed: u64,
     #[serde(flatten)]
     otherwise: Otherwise,
 }
 
-/// Releases, by how they ended.
+/// Releases, by outcome.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Releases {
-    /// The lease has ended.
+    /// The lease was released.
     pub released: u64,
     #[serde(flatten)]
     otherwise: Otherwise,
 }
 
-/// How else a renewal or a release ends.
+/// Other outcomes of a renewal or a release.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 struct Otherwise {
     /// The token did not hold the lock.
     lost: u64,
-    /// Another stream goes on with the lease.
+    /// Another stream has adopted the lease and keeps it.
     adopted: u64,
-    /// The store was not there: nothing happened.
+    /// The store was not available, and nothing happened.
     unavailable: u64,
-    /// It may have happened.
+    /// The outcome is unknown: the command may have been carried out.
     unknown: u64,
-    /// The store has what cannot be worked with.
+    /// The store has foreign data.
     failed: u64,
 }
 
-/// The bounds of the renew margins, in milliseconds.
+/// The upper bounds of the buckets of [`Metrics::renew_margins`], in milliseconds.
 pub const MARGINS_MS: &[u64] = &LONG;
 
 // === impl Metrics ===
 
 impl Metrics {
-    /// What was counted since the start.
+    /// The counts since the start.
     pub fn totals(&self) -> Totals {
         let set = &self.0;
         let acquired = |outcome: AcquireOutcome| set.acquired[outcome as usize].get();
@@ -129,8 +129,8 @@ impl Metrics {
         }
     }
 
-    /// How many renewals had at most as much of the TTL left as each of [`MARGINS_MS`] says, and more than
-    /// the one before; last, how many had more than all of them.
+    /// Number of renewals by the time that was left of the lease: up to each bound of [`MARGINS_MS`], and above the
+    /// bound before it; last, above all bounds.
     pub fn renew_margins(&self) -> Vec<u64> {
         let by = |by| self.0.counted.margins(by).counts();
         let both = by("caller").into_iter().zip(by("stream"));

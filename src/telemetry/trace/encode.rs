@@ -1,7 +1,7 @@
-//! Spans, and how OTLP writes them: protocol buffers.
+//! Spans, and their encoding as OTLP protocol buffers.
 //!
-//! Written out here, because it is a few fields of five messages, and the crates that generate them
-//! bring a gRPC stack along. The tests read it back with the official definitions.
+//! The encoding is written by hand, because it is a few fields of five messages, and the crates that generate it
+//! depend on a gRPC stack. The tests decode it with the official definitions.
 
 use std::{
     borrow::Cow,
@@ -11,27 +11,27 @@ use std::{
 
 use crate::release;
 
-/// Who sends spans.
+/// The process that sends spans, as the resource attributes describe it.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) service_name: String,
-    /// Different for every process.
+    /// A random id of this process.
     pub(super) instance: String,
 }
 
-/// The scope of our spans: who made them.
+/// The name of the instrumentation scope of all spans.
 const SCOPE: &str = "latchgate";
 
 const STATUS_CODE_ERROR: u64 = 2;
-/// Sampled, and it is known whether the parent is in another process.
+/// The trace is sampled, and the flag below is valid.
 const FLAGS: u32 = 0x101;
 const IS_PARENT_REMOTE: u32 = 0x200;
 
-/// One field after the other of a message.
+/// The encoded fields of a protocol buffer message.
 #[derive(Default)]
 struct ProtoMessage(Vec<u8>);
 
-/// An `ExportTraceServiceRequest` with these spans.
+/// Encodes an `ExportTraceServiceRequest` with these spans.
 pub(super) fn request(sender: &Sender, records: &[Record]) -> Vec<u8> {
     let mut resource = ProtoMessage::default();
     for (name, text) in [
@@ -84,7 +84,7 @@ fn span(record: &Record) -> ProtoMessage {
     span
 }
 
-/// Since 1970. A clock that is wrong by centuries shows in the trace and nowhere else.
+/// Nanoseconds since 1970. A time outside the range becomes its nearest end, which shows in the trace only.
 fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
@@ -127,13 +127,13 @@ impl ProtoMessage {
         self.bytes(field, &message.0);
     }
 
-    /// A `KeyValue` with its `AnyValue`.
+    /// Encodes a `KeyValue` with its `AnyValue`.
     fn attribute(&mut self, field: u32, name: &str, value: &Value) {
         let mut any = Self::default();
         match value {
             Value::Text(text) => any.text(1, text),
             Value::Flag(flag) => any.number(2, u64::from(*flag)),
-            // Two's complement, as the format has it.
+            // Two's complement, as the format requires.
             Value::Number(number) => any.number(3, number.cast_unsigned()),
         }
         let mut pair = Self::default();
@@ -160,9 +160,9 @@ impl ProtoMessage {
 
 // === Record ===
 //
-// What is told of a span.
+// The data of a span.
 
-/// What is told of it.
+/// The data of a span.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) trace_id: u128,
@@ -179,14 +179,14 @@ pub(super) struct Record {
     pub(super) has_failed: bool,
 }
 
-/// On which side of what it stands, with the number that OTLP has for it.
+/// The kind of a span, with its number in OTLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Within the process.
+    /// An operation within the process.
     Internal = 1,
-    /// It answers a request.
+    /// The span answers a request.
     Server = 2,
-    /// It asks somebody else.
+    /// The span sends a request to another program.
     Client = 3,
 }
 
@@ -197,14 +197,14 @@ pub enum Value {
     Text(Cow<'static, str>),
     /// A whole number.
     Number(i64),
-    /// Yes or no.
+    /// True or false.
     Flag(bool),
 }
 
 // === impl Record ===
 
 impl Record {
-    /// What is known when it begins.
+    /// A span that starts now, without parent, attributes and duration.
     pub(super) fn new(
         trace_id: u128,
         name: Cow<'static, str>,
@@ -213,7 +213,7 @@ impl Record {
     ) -> Self {
         Self {
             trace_id,
-            // A machine without random bytes traces badly, and goes on.
+            // Without random bytes, traces are wrong, but the gateway works.
             span_id: getrandom::u64().unwrap_or_default().max(1),
             parent: None,
             is_parent_remote: false,

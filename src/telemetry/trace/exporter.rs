@@ -30,18 +30,18 @@ use crate::{
 
 use super::encode::{self, Record, Sender};
 
-/// How many spans are sent together, at most.
+/// The maximum number of spans in one request.
 const BATCH: usize = 512;
-/// How long a span waits for others.
+/// How long a span waits for further spans of the same request.
 const GATHERING: Duration = Duration::from_secs(1);
-/// The first pause after a failure; each is twice as long as the one before.
+/// The first pause after a failure. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause: soon enough for a collector that is back.
+/// The longest pause, short enough for a collector that works again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often at most it is logged that the collector cannot be told.
+/// The minimum time between two warnings that spans cannot be sent.
 const NOTICE: Duration = Duration::from_mins(1);
 
-/// Sends spans, some at a time.
+/// Sends the queued spans in batches.
 pub(super) struct Exporter {
     http: reqwest::Client,
     url: Url,
@@ -52,16 +52,16 @@ pub(super) struct Exporter {
 
 struct Work {
     spans: mpsc::Receiver<Record>,
-    /// Taken, and not known to have arrived.
+    /// Spans taken from the queue that the collector has not accepted yet.
     batch: Vec<Record>,
     noticed: Option<Instant>,
     is_failing: bool,
 }
 
-/// Why spans did not arrive.
+/// Why a batch was not accepted.
 struct Failure {
     reason: String,
-    /// Whether the collector does not want these spans, so that trying again does not help.
+    /// Whether the collector refuses these spans, so that sending them again is useless.
     is_refusal: bool,
 }
 
@@ -81,7 +81,7 @@ impl Exporter {
             .timeout(timeout)
             .default_headers(headers)
             .tls_backend_preconfigured(tls)
-            // A redirect would carry the headers to a host that nobody named.
+            // A redirect would carry the headers, which may be secret, to a host that no setting names.
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
             .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
@@ -94,7 +94,7 @@ impl Exporter {
             url,
             sender: Sender {
                 service_name: config.service_name.clone(),
-                // It protects nothing.
+                // The id is not a secret, so a missing random number does no harm.
                 instance: format!("{:016x}", getrandom::u64().unwrap_or_default()),
             },
             lost,
@@ -107,8 +107,8 @@ impl Exporter {
         })
     }
 
-    /// Sends spans for as long as there are any to come. Dropped, it has lost none: what it was at is
-    /// sent by [`Exporter::send_rest`].
+    /// Sends spans until the queue is closed. If the future is dropped, no span is lost: [`Exporter::send_rest`]
+    /// sends the current batch.
     pub(super) async fn send_all(&self) {
         let mut work = self.work.lock().await;
         let mut pause = FIRST_PAUSE;
@@ -122,7 +122,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what there is, until it is refused for the first time.
+    /// Sends the spans in the queue, until the first failure.
     pub(super) async fn send_rest(&self) {
         let mut work = self.work.lock().await;
         while work.take() {
@@ -132,7 +132,7 @@ impl Exporter {
         }
     }
 
-    /// Sends a batch, which is kept if trying again may help.
+    /// Sends the batch. Keeps the batch after a failure, unless the collector refuses these spans.
     async fn send(&self, work: &mut Work) -> Result<(), ()> {
         let Err(failure) = self.post(&work.batch).await else {
             work.batch.clear();
@@ -174,7 +174,7 @@ impl Exporter {
             Ok(response) if response.status().is_success() => return Ok(()),
             Ok(response) => {
                 let status = response.status();
-                // As the specification of OTLP lists them.
+                // The statuses that the specification of OTLP calls retryable.
                 let may_pass = matches!(status.as_u16(), 429 | 502 | 503 | 504);
                 (format!("the collector answered {status}"), !may_pass)
             }
@@ -186,7 +186,7 @@ impl Exporter {
 // === impl Work ===
 
 impl Work {
-    /// Waits for spans, and a little for more; `false` if none will come.
+    /// Waits for spans, and then for a moment for more of them; `false` if the queue is closed and empty.
     async fn gather(&mut self) -> bool {
         if self.batch.is_empty() && self.spans.recv_many(&mut self.batch, BATCH).await == 0 {
             return false;
@@ -202,7 +202,7 @@ impl Work {
         true
     }
 
-    /// Whether something may be logged now; then it is.
+    /// Whether a warning may be logged now; if so, remembers the time.
     fn may_notice(&mut self) -> bool {
         let may = self.noticed.is_none_or(|at| at.elapsed() >= NOTICE);
         if may {
@@ -211,7 +211,7 @@ impl Work {
         may
     }
 
-    /// Takes what is there; `false` if there is nothing.
+    /// Fills the batch with the queued spans, without waiting; `false` if there are none.
     fn take(&mut self) -> bool {
         while self.batch.len() < BATCH
             && let Ok(record) = self.spans.try_recv()
@@ -222,7 +222,7 @@ impl Work {
     }
 }
 
-/// Finds out whether there is everything to send spans with, if they are to be sent. It reads files.
+/// Checks the settings and reads the files that are needed to send spans, if tracing is on.
 pub fn check_trace(config: &TraceConfig) -> Result<(), TraceError> {
     if config.is_sent() {
         read_files(config, &config.url()?)?;
@@ -245,7 +245,7 @@ fn read_files(
     Ok((headers, tls))
 }
 
-/// What is behind an error.
+/// The causes of an error in one text.
 fn cause(error: &reqwest::Error) -> String {
     if let Some(why) = distrust(error, "trace.ca_file") {
         return format!("its certificate is not believed: {why}");
@@ -259,29 +259,29 @@ fn cause(error: &reqwest::Error) -> String {
 
 // === Trace error ===
 
-/// Why no traces can be sent, whether or not the collector is there.
+/// Why traces cannot be sent, for reasons other than a missing collector.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The address of the collector is none.
+    /// The address of the collector is invalid.
     #[error(transparent)]
     Endpoint(#[from] Invalid),
-    /// The headers cannot be read.
+    /// The file with the headers cannot be read.
     #[error("cannot read trace.headers_file {path}: {error}")]
     HeadersFile {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// Why the file cannot be read.
         error: FileError,
     },
-    /// A line of the headers is none. It is not repeated, because it may hold a secret.
+    /// A line of the file is not a header. The error does not repeat it, because it may contain a secret.
     #[error("line {line} of trace.headers_file {path} is no header; expected Name: value")]
     Header {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The line, counted from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// No TLS: a file cannot be used, or the system has no root certificates.
+    /// TLS cannot be set up: a file cannot be used, or the system has no root certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The HTTP client could not be built.
@@ -291,12 +291,12 @@ pub enum TraceError {
 
 // === Headers ===
 //
-// The headers that a collector wants to see.
+// The headers that the collector requires.
 
-/// A hundred headers, each as long as a server takes it at most.
+/// The maximum length of the file: a hundred headers of the length that servers accept at most.
 const MAX_LEN: u64 = 1024 * 1024;
 
-/// Reads them from a file: one per line; empty lines and those that begin with `#` are left out.
+/// Reads headers from a file, one per line. Empty lines and lines that begin with `#` are skipped.
 fn read_headers(path: &str) -> Result<HeaderMap, TraceError> {
     let text = bounded_file::read_text(Path::new(path), MAX_LEN).map_err(|error| {
         TraceError::HeadersFile {

@@ -1,7 +1,7 @@
-//! Traces: what becomes of a request, told to a collector with OTLP over HTTP.
+//! Traces: spans of requests, sent to a collector with OTLP over HTTP.
 //!
-//! No span is made unless a collector is configured and the trace is sampled. Spans name routes and
-//! operations; tokens and keys are never in one.
+//! A span is made only if a collector is configured and the trace is sampled. Spans contain the names of routes and
+//! operations, never tokens or keys.
 
 mod encode;
 mod exporter;

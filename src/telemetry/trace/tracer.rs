@@ -1,4 +1,4 @@
-//! Who begins traces.
+//! Starts traces and spans.
 
 use std::{
     borrow::Cow,
@@ -24,11 +24,11 @@ use super::{
     exporter::Exporter,
 };
 
-/// How many spans may wait for the collector. At a kilobyte each that is what an idle gateway may
-/// be asked for; more are lost, and counted.
+/// The maximum number of spans in the queue to the collector: at a kilobyte each, memory that an idle gateway may
+/// use. Further spans are lost, and counted.
 const MOST_WAITING: usize = 4_096;
 
-/// Begins traces, or none. Cheap to clone.
+/// Starts spans, unless tracing is off. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Tracer(Option<Tracing>);
 
@@ -38,7 +38,7 @@ struct Tracing {
     exporter: Arc<Exporter>,
 }
 
-/// What spans need of the tracer.
+/// The part of the tracer that spans need.
 pub(super) struct TracerShared {
     clock: Arc<dyn Clock>,
     pub(super) records_lock_names: bool,
@@ -50,13 +50,12 @@ pub(super) struct TracerShared {
 // === impl Tracer ===
 
 impl Tracer {
-    /// Traces nothing.
+    /// A tracer that is off.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Sends traces to the collector that is configured, if one is. Whether it is there is not
-    /// asked.
+    /// Starts to send traces, if a collector is configured. Does not check whether the collector is reachable.
     pub fn start(
         config: &TraceConfig,
         clock: Arc<dyn Clock>,
@@ -86,13 +85,13 @@ impl Tracer {
         Ok(Self(Some(Tracing { shared, exporter })))
     }
 
-    /// Whether anything is ever traced.
+    /// Whether tracing is on.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins the part of a trace that answers a request; `None` if it is not to be traced. `context`
-    /// is asked only if traces are sent at all.
+    /// Starts the server span of a request; `None` if the trace is not sampled. `context` is called only if tracing
+    /// is on.
     pub fn server_span(
         &self,
         name: impl FnOnce() -> String,
@@ -100,7 +99,7 @@ impl Tracer {
     ) -> Option<Span> {
         let shared = &self.0.as_ref()?.shared;
         let (trace_id, parent, state) = match context() {
-            // Its caller has decided.
+            // The caller has decided that the trace is not sampled.
             Some(context) if !context.parent.is_sampled => return None,
             Some(context) => (
                 context.parent.trace_id,
@@ -118,11 +117,10 @@ impl Tracer {
         Some(Span::begin(Arc::clone(shared), record))
     }
 
-    /// Sends what is left, for as long as there is time. To be called when the background tasks have
-    /// ended.
+    /// Sends the remaining spans until the instant `until`. Call this after the background tasks have ended.
     pub async fn flush(&self, until: Instant) {
         if let Some(tracing) = &self.0 {
-            // Too late: whoever waits for the end of the gateway comes first.
+            // After a time-out the rest is lost: the gateway must not end late because of traces.
             drop(timeout_at(until, tracing.exporter.send_rest()).await);
         }
     }
@@ -141,17 +139,17 @@ impl TracerShared {
         self.clock.wall()
     }
 
-    /// The id of a trace that begins here, if it is to be sampled.
+    /// The id of a new trace, if the trace is sampled.
     fn new_trace(&self) -> Option<u128> {
         let high = getrandom::u64().unwrap_or_default();
         let low = getrandom::u64().unwrap_or_default().max(1);
-        // By the id, so that others who sample alike choose alike.
+        // Decided by the id, so that other programs that sample by the id choose the same traces.
         let chance = u64::MAX / 1_000;
         let is_sampled = low / chance < self.sample_per_mille || self.sample_per_mille == 1_000;
         is_sampled.then_some(u128::from(high) << 64 | u128::from(low))
     }
 
-    /// Hands a span on; it is lost if as many wait as may.
+    /// Puts an ended span into the queue to the collector. The span is lost if the queue is full.
     pub(super) fn submit(&self, record: Record) {
         if self.waiting.try_send(record).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -161,17 +159,18 @@ impl TracerShared {
 
 // === Span ===
 //
-// One thing that took time.
+// A span: an operation with its duration.
 
-/// Something under way. It ends when it is dropped, however that comes about.
+/// A span under way. It ends when it is dropped.
 pub struct Span {
     tracer: Arc<TracerShared>,
     began: Instant,
-    /// None once it has been handed on. In a box: most requests are not traced, and have room for it.
+    /// The data of the span; `None` once they are queued. Boxed, because most requests are not traced but have room
+    /// for a span.
     record: Option<Box<Record>>,
 }
 
-/// What a span is to those within it.
+/// The data of a span that its child spans need.
 #[derive(Clone)]
 struct Parent {
     tracer: Arc<TracerShared>,
@@ -181,17 +180,17 @@ struct Parent {
 }
 
 tokio::task_local! {
-    /// The span that a task is in. Not an argument: it would go through every operation and every
-    /// method of a store, none of which cares.
+    /// The current span of the task. Not an argument, which every operation and every method of a store would have
+    /// to pass on.
     static CURRENT: Option<Parent>;
 }
 
-/// Does work within a span: what begins in it are its children.
+/// Runs `work` with `span` as the current span: spans started in it are its children.
 pub fn within<F: Future>(span: Option<&Span>, work: F) -> impl Future<Output = F::Output> + use<F> {
     CURRENT.scope(span.map(Span::as_parent), work)
 }
 
-/// Begins a part of the span that the task is in; `None` if it is in none, which costs nothing.
+/// Starts a child of the current span; `None` if there is none, at almost no cost.
 pub fn child(name: &'static str, kind: SpanKind) -> Option<Span> {
     let parent = CURRENT.try_with(Clone::clone).ok().flatten()?;
     let (name, start) = (Cow::Borrowed(name), parent.tracer.now());
@@ -214,24 +213,24 @@ impl Span {
         }
     }
 
-    /// The trace that it is part of.
+    /// The id of the trace of this span.
     pub fn trace_id(&self) -> u128 {
         self.record().trace_id
     }
 
-    /// Whether the names of locks may be told.
+    /// Whether attributes may contain lock names.
     pub fn records_lock_names(&self) -> bool {
         self.tracer.records_lock_names
     }
 
-    /// Says something of it.
+    /// Sets an attribute of the span.
     pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
         if let Some(record) = &mut self.record {
             record.attributes.push((name, value.into()));
         }
     }
 
-    /// Says that it failed, and with which kind of error.
+    /// Marks the span as failed, with the kind of the error.
     pub fn fail(&mut self, error: &'static str) {
         self.set("error.type", error);
         if let Some(record) = &mut self.record {
@@ -290,7 +289,7 @@ mod tests {
         tracer.server_span(|| "a span".to_owned(), context)
     }
 
-    /// Nothing is sent meanwhile, because the test never waits.
+    /// No span is sent during the test, because the test never awaits.
     #[tokio::test]
     async fn no_more_spans_wait_than_may_and_the_others_are_counted() {
         let tracer = tracer(1_000);

@@ -16,20 +16,20 @@ use crate::{
 
 use super::retry::{CallResponse, Retry, RetryableFailure};
 
-/// The header in which a token travels.
+/// The header that carries the token.
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// The longest answer about one lock is the lock with its queue.
+/// The maximum length of an answer. The longest answer about one lock is the lock with its queue.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// A request whose copies do no harm beyond the first.
+/// A request of which a second copy does no harm.
 pub(crate) struct Call {
     method: Method,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Option<Vec<u8>>,
-    /// Whether it only looks: then nothing is ever in doubt.
+    /// Whether the request only reads. Such a request never leaves an outcome in doubt.
     looks: bool,
-    /// How long its answer may be.
+    /// The maximum length of the answer, in bytes.
     longest: usize,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(method: Method, name: &LockName, operation: &str) -> Self {
-        // Every character of a name stands for itself in a path.
+        // A name needs no escaping: all its characters are allowed in a path.
         Self::at(method, format!("/locks/{name}{operation}"))
     }
 
-    /// A call to a path, with its query.
+    /// A request to a path, which may have a query.
     pub(crate) fn at(method: Method, path: String) -> Self {
         Self {
             looks: method == Method::GET,
@@ -53,7 +53,7 @@ impl Call {
         }
     }
 
-    /// Its answer may be longer than others.
+    /// Allows an answer of up to `longest` bytes.
     pub(crate) fn longest_answer(mut self, longest: usize) -> Self {
         self.longest = longest;
         self
@@ -63,7 +63,7 @@ impl Call {
         self.secret(LOCK_TOKEN, &token.expose())
     }
 
-    /// Adds a header that no log may show.
+    /// Adds a header that is marked as secret, so that no log shows its value.
     pub(crate) fn secret(mut self, name: HeaderName, value: &str) -> Self {
         let value = HeaderValue::try_from(value);
         let mut value = value.expect("tokens and idempotency keys are visible ASCII");
@@ -80,14 +80,14 @@ impl Call {
         self
     }
 
-    /// Sends it until it is answered, its attempts are used up or its deadline has passed.
+    /// Sends the request until it is answered, its attempts are used up or its deadline has passed.
     pub(crate) async fn send(&self, client: &Client) -> Result<CallResponse, ClientError> {
         let deadline = Instant::now() + client.options.deadline;
         let mut retry = Retry::until(client, deadline);
         self.send_with(client, &mut retry).await
     }
 
-    /// The same with a say in how often and how long.
+    /// Like `send`, with the caller's limits on attempts and time.
     pub(crate) async fn send_with(
         &self,
         client: &Client,
@@ -104,7 +104,7 @@ impl Call {
         }
     }
 
-    /// Sends one copy, to the address whose turn it is.
+    /// Sends one copy of the request to the current address.
     pub(crate) async fn send_copy(
         &self,
         client: &Client,
@@ -160,7 +160,7 @@ impl Call {
     }
 }
 
-/// Whole milliseconds; what does not fit is refused by the gateway like anything else too long.
+/// The duration in whole milliseconds, at most `u64::MAX`, which the gateway refuses as too long.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

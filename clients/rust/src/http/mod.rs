@@ -1,4 +1,4 @@
-//! One request, its copies and its answer.
+//! Sends one request, repeats it where that is safe, and reads its answer.
 
 mod call;
 mod retry;

@@ -1,4 +1,4 @@
-//! Whether, when and where a call is sent again.
+//! Decides whether, when and to which address a request is sent again.
 
 use std::{error::Error, time::Duration};
 
@@ -14,33 +14,33 @@ use crate::{
     tls::{distrust, refused_by_server},
 };
 
-/// If the gateway asks for a pause that is longer than the time left, the last copy is sent this long before the deadline.
+/// If the gateway requests a pause longer than the time left, the last copy is sent this long before the deadline.
 const LAST_COPY: Duration = Duration::from_secs(1);
 
-/// The copies of one call.
+/// The retry state of one call: its deadline, its limits and the copies that have failed.
 pub(crate) struct Retry {
     deadline: Instant,
-    /// How long the answer to one copy may take.
+    /// How long the answer to one copy of the request may take.
     request_timeout: Duration,
-    /// How many copies are sent at most; `None`: as many as the deadline allows.
+    /// The maximum number of copies; `None`: as many as the deadline allows.
     most: Option<u32>,
-    /// Whether the answer to the last copy may come after the deadline.
+    /// Whether the answer to the last copy of the request may come after the deadline.
     may_end_late: bool,
-    /// How many addresses are tried before there is a pause.
+    /// How many addresses are tried before a pause.
     addresses: u32,
     failed: u32,
-    /// Whether the last copy has been sent, because the pause that the gateway asks for would outlast the deadline.
+    /// Whether the gateway requested a pause beyond the deadline, so that the next copy of the request is the last.
     was_put_off: bool,
-    /// Whether one of the copies may have been carried out although its answer was lost.
+    /// Whether a copy of the request may have been carried out although its answer was lost.
     pub(crate) in_doubt: bool,
-    /// Whether a copy that may have been carried out is the last.
+    /// Whether no further copy is sent after a copy that may have been carried out.
     pub(crate) ends_in_doubt: bool,
 }
 
 // === impl Retry ===
 
 impl Retry {
-    /// A call of a client within a deadline.
+    /// The state of a new call of this client, with its deadline.
     pub(crate) fn until(client: &Client, deadline: Instant) -> Self {
         let addresses = u32::try_from(client.addresses.len()).unwrap_or(u32::MAX);
         Self {
@@ -56,35 +56,36 @@ impl Retry {
         }
     }
 
-    /// Lets the request be sent again until its deadline.
+    /// Removes the limit on the number of copies: the request is repeated until its deadline.
     pub(crate) fn persist_until(&mut self, deadline: Instant) {
         self.deadline = deadline;
         self.most = None;
     }
 
-    /// Lets an acquire be sent again until its deadline, at which the last copy may be sent.
+    /// Removes the limit on the number of copies, and allows a last copy at the deadline itself. For an acquire
+    /// that waits.
     pub(crate) fn persist_to_the_end(&mut self, deadline: Instant) {
         self.persist_until(deadline);
         self.may_end_late = true;
     }
 
-    /// How long the answer to the next copy may take.
+    /// How long the answer to the next copy of the request may take.
     pub(crate) fn time_out(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.request_timeout.min(left)
     }
 
-    /// Begins to count failures again after an answer. `in_doubt`: an earlier copy may still have been carried out.
+    /// Resets the count of failures after an answer. `in_doubt`: an earlier copy may still have been carried out.
     pub(crate) fn answered(&mut self, in_doubt: bool) {
         self.failed = 0;
         self.in_doubt = in_doubt;
     }
 
-    /// Pauses before the next copy, or says why there is none.
+    /// Pauses before the next copy of the request, or returns the error of the call if no further copy may be sent.
     pub(crate) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
-        // A lasting failure is repeated at other addresses only.
+        // After a lasting failure, further copies are sent to other addresses only.
         let used_up = self.most.is_some_and(|most| {
             self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
         });
@@ -96,21 +97,21 @@ impl Retry {
         Ok(())
     }
 
-    /// Waits before the next copy after an error of the connection. Returns a refusal at once.
+    /// Pauses before the next copy if the request may be repeated; returns any other error at once.
     pub(crate) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
         match error {
             ClientError::Unreachable { .. }
             | ClientError::Unavailable(_)
             | ClientError::OutcomeUnknown { .. } => {
-                // The pause that the gateway asks for is ignored: the lease could end meanwhile.
+                // The pause that the gateway requested is not used: the lease could end during it.
                 self.after(RetryableFailure::nothing(error)).await
             }
             error => Err(error),
         }
     }
 
-    /// The pause before the next copy; `None` if there is no time for one. There is no pause before an address that was
-    /// not tried in this round.
+    /// The pause before the next copy; `None` if no time is left for one. There is no pause before an address that
+    /// was not yet tried in this round.
     fn pause(&mut self, requested: Option<Duration>) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let in_round = !self.failed.is_multiple_of(self.addresses);
@@ -131,7 +132,8 @@ impl Retry {
         if pause < left {
             return Some(pause);
         }
-        // A call that is put off beyond its deadline asks once more.
+        // If the gateway requests a pause that ends after the deadline, one more copy is sent shortly before the
+        // deadline.
         let requested = requested.filter(|_| !self.was_put_off && !left.is_zero())?;
         self.was_put_off = true;
         Some(if requested < left {
@@ -146,16 +148,16 @@ impl Retry {
 //
 // Pauses between copies of a call.
 
-/// The longest first pause, which doubles with every copy.
+/// The upper bound of the first pause. The bound doubles with every copy.
 const BASE: Duration = Duration::from_millis(200);
-/// The longest pause of all.
+/// The upper bound of every pause.
 const MOST: Duration = Duration::from_secs(2);
 
-/// Longer than this no gateway needs to be left alone, whatever it asks for.
+/// The longest pause that a gateway may request; a longer one is cut to this.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// A pause before copy number `copy` (the first to be sent again is 1): anything up to the longest,
-/// so that clients whose gateway came back do not come all at once.
+/// A random pause before copy number `copy` (the first repeated copy is 1), so that not all clients come back at
+/// the same moment after an outage of the gateway.
 pub(crate) fn pause(copy: u32) -> Duration {
     longest(copy).mul_f64(random_fraction())
 }
@@ -167,14 +169,14 @@ fn longest(copy: u32) -> Duration {
 
 // === Retryable failure ===
 
-/// A copy that another one may do better than.
+/// The failure of one copy of a request that may be repeated.
 pub(crate) struct RetryableFailure {
     pub(crate) error: ClientError,
-    /// Whether this copy may have been carried out.
+    /// Whether this copy of the request may have been carried out.
     pub(crate) in_doubt: bool,
-    /// How long the next copy is to be put off, if the gateway says so.
+    /// The pause before the next copy that the gateway requested, if any.
     pub(crate) requested_pause: Option<Duration>,
-    /// Whether the next copy to the same address would end in the same way.
+    /// Whether a further copy to the same address would fail in the same way.
     pub(crate) is_lasting: bool,
 }
 
@@ -187,8 +189,8 @@ impl From<ClientError> for RetryableFailure {
 }
 
 impl RetryableFailure {
-    /// Reads an answer. Returns a failure if the same request may succeed a moment later, which
-    /// `clients/conformance.md` says for each status.
+    /// Reads an answer. Returns a failure if the same request may succeed a moment later; `clients/conformance.md`
+    /// defines that for each status.
     pub(crate) fn of_answer(answer: &CallResponse) -> Option<Self> {
         let status = answer.status;
         let is_busy = matches!(
@@ -204,20 +206,20 @@ impl RetryableFailure {
         let problem = answer.problem();
         let requested_pause = problem.as_ref().and_then(Problem::retry_after);
         let failure = match problem {
-            // No fencing token will come back.
+            // Repeating is useless: the counter of fencing tokens stays exhausted.
             Some(problem) if problem.code == "fence-exhausted" => return None,
             Some(problem) if is_busy => Self::nothing(ClientError::Unavailable(Box::new(problem))),
             Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
                 Self::indeterminate(problem.to_string(), Some(problem))
             }
-            // A bug or foreign data: the same the next time.
+            // Repeating is useless: a bug in the gateway or foreign data gives the same answer again.
             Some(_) => return None,
             // A proxy that limits the rate has not passed the request on.
             None if status == StatusCode::TOO_MANY_REQUESTS => {
                 let problem = Problem::of_proxy(status.as_u16(), "rate-limited", by_proxy());
                 Self::nothing(ClientError::Unavailable(Box::new(problem)))
             }
-            // Any other proxy may have.
+            // Any other proxy may have passed the request on.
             None => Self::indeterminate(by_proxy(), None),
         };
         Some(Self {
@@ -226,20 +228,21 @@ impl RetryableFailure {
         })
     }
 
-    /// Whether success comes without its document: the answer was cut off, or a proxy wrote it.
+    /// Whether an answer with a success status lacks its JSON document: the answer was cut off, or a proxy wrote
+    /// it.
     pub(crate) fn is_cut_off(method: &Method, answer: &CallResponse) -> bool {
         let status = answer.status;
         if !status.is_success() || status == StatusCode::NO_CONTENT {
             return false;
         }
         match serde_json::from_str::<serde_json::Value>(&answer.body) {
-            // A success without `results`, other than 204, does not prove that the lease is released.
+            // For a release: a success without `results`, other than 204, does not prove that the lease has ended.
             Ok(document) => method == Method::DELETE && document.get("results").is_none(),
             Err(_) => true,
         }
     }
 
-    /// The failure of a copy to which no answer came. `looks`: whether the call only looks.
+    /// The failure of a copy that got no answer. `looks`: whether the request only reads.
     pub(crate) fn of_error(error: &reqwest::Error, url: &str, looks: bool) -> Self {
         let reason = cause(error);
         if mistrust(error).is_some() {
@@ -258,7 +261,7 @@ impl RetryableFailure {
         }
     }
 
-    /// The failure of a copy that may have been carried out, unless the call only looks.
+    /// The failure of a copy that may have been carried out, unless the request only reads.
     pub(crate) fn lost(reason: String, url: &str, looks: bool) -> Self {
         if looks {
             Self::unreachable(url, reason)
@@ -267,13 +270,13 @@ impl RetryableFailure {
         }
     }
 
-    /// No gateway was reached.
+    /// The failure of a copy that reached no gateway.
     pub(crate) fn unreachable(url: &str, reason: String) -> Self {
         let url = url.to_owned();
         Self::nothing(ClientError::Unreachable { url, reason })
     }
 
-    /// The copy may have been carried out.
+    /// The failure of a copy that may have been carried out.
     pub(crate) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
         Self {
             in_doubt: true,
@@ -281,7 +284,7 @@ impl RetryableFailure {
         }
     }
 
-    /// The same of a copy that only looks: whatever became of it, nothing has happened.
+    /// The same failure for a request that only reads: without an answer, still nothing has happened.
     pub(crate) fn of_look(self, url: &str) -> Self {
         let failure = match self.error {
             ClientError::OutcomeUnknown { reason, problem } => match problem {
@@ -296,7 +299,7 @@ impl RetryableFailure {
         }
     }
 
-    /// Nothing has happened.
+    /// The failure of a copy that had no effect.
     pub(crate) fn nothing(error: ClientError) -> Self {
         Self {
             error,
@@ -306,13 +309,13 @@ impl RetryableFailure {
         }
     }
 
-    /// Whether the copy came as far as a gateway, or a proxy before one.
+    /// Whether the copy reached a gateway, or a proxy in front of one.
     pub(crate) fn arrived(&self) -> bool {
         !matches!(self.error, ClientError::Unreachable { .. })
     }
 
-    /// The error of a call whose last copy came to this: what one copy left in doubt, no later
-    /// failure settles.
+    /// The error of the call whose last copy failed like this. `in_doubt`: some copy may have been carried out;
+    /// then the outcome is unknown, whatever the last failure says.
     pub(crate) fn after(self, in_doubt: bool) -> ClientError {
         match self.error {
             error if !in_doubt || self.in_doubt => error,
@@ -328,27 +331,27 @@ impl RetryableFailure {
 //
 // The answer to one copy of a request, or why there is none.
 
-/// A final answer: the same request would be answered in the same way.
+/// The final answer to a call: a further copy of the request would get the same answer.
 pub(crate) struct CallResponse {
     pub(crate) url: String,
     pub(crate) status: StatusCode,
     pub(crate) body: String,
-    /// The pause before the next copy that the answer asks for.
+    /// The pause before the next copy that the answer requests, if any.
     retry_after: Option<Duration>,
     /// The target of a redirect, without its password and query, which may be secrets.
     location: Option<String>,
-    /// When the copy of the request that was answered was sent.
+    /// When the answered copy of the request was sent.
     pub(crate) sent_at: Instant,
     /// When the whole answer had arrived.
     pub(crate) received_at: Instant,
-    /// Whether an earlier copy of the request may have been carried out, too.
+    /// Whether an earlier copy of the request may also have been carried out.
     pub(crate) in_doubt: bool,
 }
 
 // === impl CallResponse ===
 
 impl CallResponse {
-    /// The answer of `url` to a request. `body` is its whole body.
+    /// Makes the answer of the gateway at `url` from its head and its whole body.
     pub(crate) fn new(url: &str, sent_at: Instant, response: &Response, body: Vec<u8>) -> Self {
         let header = |name| response.headers().get(name)?.to_str().ok();
         // `Retry-After` may also be a date, which is ignored.
@@ -375,7 +378,8 @@ impl CallResponse {
     /// The error for this answer, which is not a success.
     pub(crate) fn refusal(mut self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
-            // A gateway with TLS answers so to plain HTTP. Other bodies are not shown, because they may contain a token.
+            // A gateway with TLS answers a plain HTTP request with this text. Other bodies are not shown: they may
+            // contain a token.
             if self.body.starts_with("This address speaks TLS") {
                 return self.unexpected("this address speaks TLS: its URL begins with https://");
             }
@@ -387,7 +391,7 @@ impl CallResponse {
             return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
-            // The problems `locked` and `lease-lost` and every 409 describe the lock as all copies of the request left it.
+            // `locked`, `lease-lost` and every 409 describe the lock as all copies of the request left it.
             "locked" => ClientError::Held(problem),
             "lease-lost" => ClientError::Lost(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
@@ -401,14 +405,15 @@ impl CallResponse {
         }
     }
 
-    /// The error for a success without a usable document: something between client and gateway has changed the answer.
+    /// The error for a success without a usable document: a program between client and gateway has changed the
+    /// answer.
     pub(crate) fn unusable(self, what: &str) -> ClientError {
         let (url, status) = (self.url, self.status.as_u16());
         let reason = format!("{url} answered with status {status} and without {what}");
         ClientError::unknown(reason, None)
     }
 
-    /// The error for an answer that no gateway gives: it says nothing about earlier copies.
+    /// The error for an answer that no gateway gives. It does not say whether an earlier copy was carried out.
     pub(crate) fn unexpected(self, what: &str) -> ClientError {
         let what = format!("status {}, {what}", self.status.as_u16());
         if self.in_doubt {
@@ -431,7 +436,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-/// Which end does not trust the certificate of the other, and why.
+/// Why one end of the connection does not trust the certificate of the other, if that caused the error.
 fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
     let of_gateway = distrust(error, "--ca-file");
     of_gateway

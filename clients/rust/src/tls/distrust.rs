@@ -1,4 +1,4 @@
-//! What is wrong with a certificate: why the other end does not trust it, and from when to when it is valid.
+//! What is wrong with a certificate: why the other end does not trust it, and its validity period.
 
 use std::{error::Error, io};
 
@@ -11,14 +11,14 @@ use rustls::{
 
 use super::provider;
 
-/// Why the certificate of the other end is not trusted, if that is behind an error. `setting` names the
-/// file with the trusted authorities, so that a user knows what to change.
+/// Why the certificate of the other end is not trusted, if that is the cause of `error`. `setting` names the
+/// setting of the trusted authorities in the text.
 pub fn distrust(error: &(dyn Error + 'static), setting: &str) -> Option<String> {
     let rustls::Error::InvalidCertificate(why) = tls_error(error)? else {
         return None;
     };
     Some(match why {
-        // The latter is what an authority of the same name and with another key comes to.
+        // A bad signature is what an authority with the expected name and another key causes.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("{why}; {setting} names the authorities that are trusted")
         }
@@ -26,12 +26,12 @@ pub fn distrust(error: &(dyn Error + 'static), setting: &str) -> Option<String> 
     })
 }
 
-/// Why the server does not trust this client, if that is behind an error. `setting` names the file with the
-/// certificate of the client.
+/// Why the server does not trust this client's certificate, if that is the cause of `error`. `setting` names the
+/// setting of the client certificate in the text.
 ///
-/// The server has read no request. In TLS 1.3 a client completes its handshake first, so the request may be
-/// written before such an alert arrives. But a server sends the alert instead of completing the handshake, and
-/// only then: this client takes no part in authentication after the handshake, and sends no early data.
+/// With such an alert, the server has not read the request, even if it was written: in TLS 1.3 a client completes
+/// its handshake first. A server sends the alert only instead of completing the handshake, because this client does
+/// not take part in authentication after the handshake, and sends no early data.
 pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option<String> {
     let rustls::Error::AlertReceived(alert) = tls_error(error)? else {
         return None;
@@ -48,7 +48,8 @@ pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option
         | Alert::CertificateUnknown
         | Alert::UnknownCA
         | Alert::AccessDenied
-        // A signature of the handshake is wrong: of an authority of the same name and with another key, say.
+        // A signature of the handshake is wrong, for example because an authority has the expected name and another
+        // key.
         | Alert::DecryptError => Some(format!(
             "it does not accept the client certificate ({alert:?}); {setting} names it"
         )),
@@ -56,7 +57,7 @@ pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option
     }
 }
 
-/// The error of TLS behind an error.
+/// The TLS error among the causes of an error.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -64,7 +65,8 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
             return Some(error);
         }
         next = match error.downcast_ref::<io::Error>() {
-            // The source of an `io::Error` is that of its inner error, and not the inner error itself.
+            // The `source` of an `io::Error` is the source of its inner error, so the inner error itself needs
+            // `get_ref`.
             Some(error) => error.get_ref().map(|cause| cause as &(dyn Error + 'static)),
             None => error.source(),
         };
@@ -74,22 +76,22 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
 
 // === Validity ===
 
-/// From when until when a certificate is valid, in seconds since 1970.
+/// The validity period of a certificate, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// Its first second.
+    /// The first second in which the certificate is valid.
     pub begins: u64,
-    /// Its last second.
+    /// The last second in which the certificate is valid.
     pub ends: u64,
 }
 
 // === impl Validity ===
 
 impl Validity {
-    /// That of a certificate; `None` if it is damaged, or ends before it begins.
+    /// Reads the validity period of a certificate; `None` if the certificate is damaged, or ends before it begins.
     ///
-    /// Nothing is believed here. The dates are what the verifier says of times at which no certificate is
-    /// valid: they come before everything else that it looks at.
+    /// No trust is checked. The verifier is asked about times at which no certificate is valid: it checks the dates
+    /// first, and its errors contain them.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = ParsedCertificate::try_from(certificate).ok()?;
         let at = |seconds| {
@@ -110,7 +112,7 @@ impl Validity {
                 not_before,
                 ..
             })) => not_before.as_secs(),
-            // It was valid then.
+            // The certificate was already valid in 1970.
             _ => 0,
         };
         Some(Self { begins, ends })

@@ -1,4 +1,4 @@
-//! PEM files with the settings that name them, and what a client needs of them for TLS.
+//! PEM files with the settings that name them, and the TLS configuration of a client.
 
 use std::{
     borrow::Cow,
@@ -19,14 +19,14 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::bounded_file::{self, FileError};
 
-/// A PEM file, and the setting that names it.
+/// A PEM file with the name of its setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PemFile {
     named_by: Cow<'static, str>,
     path: PathBuf,
 }
 
-/// Why a PEM file cannot be used. Shows nothing of what is in it.
+/// Why a PEM file cannot be used. The error shows none of the file's content.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be used: {} {reason}", file.named_by, file.path.display())]
 pub struct PemError {
@@ -48,13 +48,13 @@ enum Reason {
     NoAuthority(Box<rustls::Error>),
 }
 
-/// All authorities that systems trust are a fifth of that.
+/// The maximum length of a PEM file, five times that of all authorities that a system trusts.
 const MAX_LEN: u64 = 1024 * 1024;
 
 // === impl PemFile ===
 
 impl PemFile {
-    /// A file that a setting names.
+    /// A PEM file at this path, named by this setting. Nothing is read yet.
     pub fn new(named_by: impl Into<Cow<'static, str>>, path: impl Into<PathBuf>) -> Self {
         Self {
             named_by: named_by.into(),
@@ -62,17 +62,17 @@ impl PemFile {
         }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The setting that names it.
+    /// The name of the setting.
     pub fn named_by(&self) -> &str {
         &self.named_by
     }
 
-    /// The certificates in it, at least one, in the order of the file.
+    /// Reads the certificates in the file, at least one, in the order of the file.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, PemError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.read()?)
             .collect::<Result<_, _>>()
@@ -84,13 +84,13 @@ impl PemFile {
         Ok(found)
     }
 
-    /// The first private key in it.
+    /// Reads the first private key in the file.
     pub fn key(&self) -> Result<PrivateKeyDer<'static>, PemError> {
         PrivateKeyDer::from_pem_slice(&self.read()?)
             .map_err(|error| self.unusable(&error, Reason::NoKey))
     }
 
-    /// The authorities in it, at least one.
+    /// Reads the certificates of authorities in the file, at least one.
     pub fn authorities(&self) -> Result<RootCertStore, PemError> {
         let mut authorities = RootCertStore::empty();
         for certificate in self.certificates()? {
@@ -109,7 +109,7 @@ impl PemFile {
     fn unusable(&self, error: &pem::Error, none: Reason) -> PemError {
         self.refused(match error {
             pem::Error::NoItemsFound => none,
-            // The others repeat a part of the file.
+            // The text of the other errors is dropped, because it contains a part of the file.
             _ => Reason::Damaged,
         })
     }
@@ -124,19 +124,19 @@ impl PemFile {
 
 // === Client files ===
 //
-// Authorities, the certificate that a client shows, and why they cannot be used.
+// The files that a client needs for TLS.
 
-/// What whoever connects knows of the other side, and shows of itself.
+/// The authorities that a client trusts, and the certificate that it shows to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities that are trusted instead of those of the system.
+    /// The authorities to trust instead of those of the system.
     pub ca: Option<PemFile>,
-    /// The certificate that is shown to who asks for one.
+    /// The certificate to show to a server that requests one.
     pub identity: Option<IdentityFiles>,
 }
 
-/// For connections without TLS, which would read every certificate of the system for nothing: it trusts no
-/// certificate.
+/// A TLS configuration that trusts no certificate, for clients that do not use TLS. It avoids reading every
+/// certificate of the system.
 pub fn no_tls() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
@@ -147,7 +147,7 @@ pub fn no_tls() -> Result<ClientConfig, TlsError> {
 // === impl ClientFiles ===
 
 impl ClientFiles {
-    /// Reads the files.
+    /// Reads the files, and makes the TLS configuration of a client.
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?;
@@ -164,7 +164,7 @@ impl ClientFiles {
         })
     }
 
-    /// All files, for who looks whether they have changed.
+    /// All files, to check whether they have changed.
     pub fn all(&self) -> impl Iterator<Item = &PemFile> {
         let identity = self.identity.iter();
         let of_identity = identity.flat_map(|files| [&files.certificate, &files.key]);
@@ -177,7 +177,7 @@ impl ClientFiles {
 /// The files of a certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// The certificate, and behind it those that lead to its authority.
+    /// The certificate, followed by the intermediate certificates up to its authority.
     pub certificate: PemFile,
     /// The private key.
     pub key: PemFile,
@@ -185,7 +185,7 @@ pub struct IdentityFiles {
 
 /// A certificate and its private key. Without `Debug`, because a key is a secret.
 pub struct Identity {
-    /// The certificate first, and behind it those that lead to its authority.
+    /// The certificate, followed by the intermediate certificates up to its authority.
     pub chain: Vec<CertificateDer<'static>>,
     /// The private key.
     pub key: PrivateKeyDer<'static>,
@@ -194,7 +194,7 @@ pub struct Identity {
 // === impl IdentityFiles ===
 
 impl IdentityFiles {
-    /// Reads both, which fit each other.
+    /// Reads the certificate and the key, and checks that they belong together.
     pub fn read(&self) -> Result<Identity, TlsError> {
         let (chain, key) = (self.certificate.certificates()?, self.key.key()?);
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider()).map_err(|error| {
@@ -210,13 +210,13 @@ impl IdentityFiles {
 
 // === TLS error ===
 
-/// Why TLS cannot be set up. Shows nothing of what is in a file.
+/// Why TLS cannot be set up. The error shows none of a file's content.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] PemError),
-    /// A certificate and a key do not fit.
+    /// The certificate and the key do not belong together.
     #[error(
         "{} cannot be used: {} with the key in {} ({}): {error}",
         certificate.named_by(), certificate.path().display(), key.path().display(), key.named_by()
@@ -226,10 +226,10 @@ pub enum TlsError {
         certificate: PemFile,
         /// The file of the key.
         key: PemFile,
-        /// Why.
+        /// Why they do not belong together.
         error: Box<rustls::Error>,
     },
-    /// Neither this nor that file is at fault.
+    /// TLS cannot be set up for a reason that is not in a file.
     #[error("cannot set up TLS: {0}")]
     Setup(String),
 }
@@ -244,7 +244,8 @@ impl From<rustls::Error> for TlsError {
 
 // === Provider ===
 
-/// ring, everywhere: a second provider would double the C code.
+/// The cryptography provider of all TLS connections: ring. A second provider would double the C code in the
+/// program.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -1,7 +1,7 @@
-//! Certificates and keys from files, for whoever speaks TLS: the gateway, its store, the client.
+//! Certificates and keys in files, for all users of TLS: the gateway, its store connections, the client.
 //!
-//! A file belongs to the setting that names it, so that an error says what to change. No error and
-//! no `Debug` shows what is in a file.
+//! Each file is kept with the name of its setting, so that an error says which setting to change. No error and no
+//! `Debug` shows the content of a file.
 
 mod distrust;
 mod files;
