@@ -71,8 +71,8 @@ pub struct AuditConfig {
     /// The file to which the audit log is appended: one JSON object per line for every lock that was
     /// broken, every refused permission, every reload of the API keys, every sign-in to the dashboard
     /// and sign-out, every start and stop. `-` is the standard output; empty for no audit log. A new
-    /// file can be read by its owner only. The gateway opens the file again on a HUP signal, as
-    /// rotation of log files needs.
+    /// file can be read by its owner only. The gateway opens the file again on a HUP signal,
+    /// for rotation of log files.
     pub path: String,
 }
 

@@ -41,8 +41,8 @@ pub struct LimitsConfig {
     /// 503.
     pub max_event_streams: usize,
     /// How long a lease is kept if its connection broke before the answer was sent, for a caller that
-    /// repeats the acquire with the same `Idempotency-Key`. Then the lease is released. A waiter's
-    /// position in the queue is kept for as long after its wait.
+    /// repeats the acquire with the same `Idempotency-Key`. Then the lease is released. A waiter
+    /// with such a key keeps its position in the queue for the same time after its wait.
     // 0 releases the lease at once. With more than a minute, the lock would only look stuck.
     #[schemars(range(min = 0, max = 60_000))]
     pub reconnect_grace_ms: Millis,

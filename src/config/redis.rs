@@ -256,8 +256,8 @@ impl RedisTlsConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedlockConfig {
-    /// The longest TTL that a request may name, if `limits.max_ttl_ms` is not shorter. A node does not
-    /// vote for as long after its start, because it may have forgotten leases that still last.
+    /// The longest TTL that a request may name, if `limits.max_ttl_ms` is not shorter. For this time
+    /// after its start a node does not vote, because it may have forgotten leases that still last.
     #[schemars(range(min = Ttl::MIN.as_millis(), max = Ttl::MAX.as_millis()))]
     pub max_ttl_ms: Millis,
     /// How long a node may take for one answer. A slower node has no vote on that request. Choose much
@@ -324,7 +324,7 @@ impl Default for RedlockConfig {
     fn default() -> Self {
         Self {
             // Twice the default TTL: a holder that needs more time renews. A node that was started is
-            // missing for as long.
+            // missing for this time.
             max_ttl_ms: Millis(60_000),
             // Longer than any healthy answer in one region, and much less than a TTL of some seconds.
             node_timeout_ms: Millis(250),

@@ -73,8 +73,8 @@ problem_codes! {
         "Use a key with the permission, or ask the operator for the permission.";
     LimitExceeded = "limit-exceeded", FORBIDDEN,
         "The API key may not ask for this much",
-        "The request asks for a longer TTL than the key allows. Nothing happened. A request \
-         without a TTL gets no longer one than the key allows.",
+        "The request asks for a longer TTL than the key allows. Nothing happened. If a request \
+         names no TTL, the lease gets no longer TTL than the key allows.",
         "Ask for less: the detail names the limit.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
@@ -82,7 +82,7 @@ problem_codes! {
          allowed origins, and the request could have changed something or kept a connection. Nothing \
          happened. Pages of the gateway itself, whose host and port are those in the header `Host`, \
          need no entry in the list. Only these pages may use the cookie of a session: a request of any other \
-         page with the cookie is refused.",
+         page with the cookie is refused, even if the page is listed.",
         "If the page is yours, list its origin in `http.allowed_origins`, and let it send an API key and no \
          cookie. If the page is of this \
          gateway and a proxy stands in front of it, let the proxy pass on `Host` unchanged, with its \
