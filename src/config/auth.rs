@@ -1,38 +1,38 @@
-//! Who may use the gateway, and what is kept of who did what.
+//! Settings of API keys and sessions (`[auth]`), and of the audit log (`[audit]`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Invalid, Millis};
 
-/// Who may use the gateway.
+/// API keys, and sessions of the dashboard.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthConfig {
-    /// The file with the API keys, a TOML file of `[[key]]` tables: `latchgate key new` prints one.
-    /// Empty for none: everybody may do everything. Read again on a HUP signal and when it has
-    /// changed.
+    /// The TOML file with the API keys, a `[[key]]` table for each: `latchgate key new` prints one.
+    /// Empty for no keys: every caller may do everything. The gateway reads the file again on a HUP
+    /// signal and when the file has changed.
     pub keys_file: String,
-    /// How many requests with a key that is not known, and releases without a key whose token holds
-    /// nothing, one address may send in a minute. More are answered with 429. Requests with a valid key
-    /// are not counted, nor are releases of leases that this gateway granted.
+    /// How many requests with an unknown API key, and releases without a key whose token holds no
+    /// lease, one address may send in a minute. Further ones are answered with 429. Requests with a
+    /// valid key and releases of leases that this gateway granted are not counted.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_refused_per_minute: u64,
-    /// For how long somebody who has shown a key to the dashboard need not show it again. A session
-    /// that was begun before a change ends when it was to end then.
+    /// How long a session of the dashboard lasts after its user has entered an API key. A change of
+    /// this setting does not move the end of sessions that have begun.
     #[schemars(range(min = 60_000, max = 2_592_000_000_u64))]
     pub session_ttl_ms: Millis,
     /// A file with a secret of at least 32 characters, such as `openssl rand -hex 32` prints. Gateways
-    /// that are given the same one know each other's sessions, which they must if a load balancer
-    /// stands before them. Read at the start; another secret ends all sessions. Empty for a random one,
-    /// which is gone with the process.
+    /// with the same secret accept each other's sessions: give all gateways behind a load balancer the
+    /// same file. The file is read at the start; another secret ends all sessions. Empty for a random
+    /// secret, which is lost when the process ends.
     pub session_secret_file: String,
 }
 
 // === impl AuthConfig ===
 
 impl AuthConfig {
-    /// Finds out whether callers can be told apart with these values.
+    /// Refuses a `session_secret_file` without a `keys_file`.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let secret = self.session_secret_file.as_str();
         let keys = self.keys_file.as_str();
@@ -42,7 +42,7 @@ impl AuthConfig {
         )
     }
 
-    /// Whether there are API keys.
+    /// Whether API keys are configured.
     pub fn has_keys(&self) -> bool {
         !self.keys_file.is_empty()
     }
@@ -52,10 +52,10 @@ impl Default for AuthConfig {
     fn default() -> Self {
         Self {
             keys_file: String::new(),
-            // A person who tries, or a job that goes on with an old key, stays below; a flood of
-            // log lines does not.
+            // A person who mistypes a key, or a job that still sends an old key, stays below. A flood
+            // of requests that would fill the log does not.
             max_refused_per_minute: 60,
-            // A working day: who signs in in the morning is not asked again before the evening.
+            // A working day: a user who signs in in the morning need not sign in again before the evening.
             session_ttl_ms: Millis(12 * 60 * 60 * 1_000),
             session_secret_file: String::new(),
         }
@@ -64,21 +64,22 @@ impl Default for AuthConfig {
 
 // === Audit ===
 
-/// What is kept of who did what.
+/// The audit log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditConfig {
     /// The file to which the audit log is appended: one JSON object per line for every lock that was
-    /// broken, every refused permission, every reload of the API keys, whoever signs in to the
-    /// dashboard or out, every start and stop. `-` is the standard output; empty for none. A new file can be read by its owner only. Opened again
-    /// on a HUP signal, for those who rotate it.
+    /// broken, every refused permission, every reload of the API keys, every sign-in to the dashboard
+    /// and sign-out, every start and stop. `-` is the standard output; empty for no audit log. A new
+    /// file can be read by its owner only. The gateway opens the file again on a HUP signal,
+    /// for rotation of log files.
     pub path: String,
 }
 
 // === impl AuditConfig ===
 
 impl AuditConfig {
-    /// Whether there is an audit log.
+    /// Whether an audit log is written.
     pub fn is_kept(&self) -> bool {
         !self.path.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Why there is no configuration to start with: errors, a value that a struct does not accept, and the name that was meant.
+//! Errors of the configuration, the source of a value, and the known name that is closest to a misspelt name.
 
 use std::{fmt, path::PathBuf};
 
@@ -6,10 +6,10 @@ use crate::bounded_file::FileError;
 
 use super::Millis;
 
-/// Where a value comes from. Later ones win.
+/// Where the value of a setting comes from. A later variant overrides an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Nobody set it.
+    /// No source sets the value: the default applies.
     Default,
     /// A line of the configuration file.
     File {
@@ -35,47 +35,47 @@ impl fmt::Display for Source {
     }
 }
 
-/// What stops start-up. Its text says what to change, and never shows a password.
+/// Why the configuration cannot be loaded, which stops the start. The text says what to change and shows no password.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The configuration file cannot be read.
     #[error("cannot read the configuration file {} ({named_by}): {error}", path.display())]
     Unreadable {
-        /// The file.
+        /// The configuration file.
         path: PathBuf,
-        /// Who named it.
+        /// The flag or variable that names the file.
         named_by: Source,
-        /// Why.
+        /// Why reading the file failed.
         error: FileError,
     },
-    /// The configuration file has no name.
+    /// The name of the configuration file is empty.
     #[error("{0} is empty; name a configuration file, or leave it out for none")]
     NoFileName(Source),
     /// The configuration file is not TOML.
     #[error(transparent)]
     NotToml(#[from] NotToml),
-    /// There is no such key.
+    /// A source sets a key that does not exist.
     #[error("there is no key {key} ({set_by}){}", hint(closest.as_deref()))]
     UnknownKey {
-        /// What was meant to be a key.
+        /// The key that does not exist.
         key: String,
-        /// Who set it.
+        /// The file, variable or flag that sets the key.
         set_by: Source,
-        /// A key that does exist and is spelt much like it.
+        /// An existing key with a similar name.
         closest: Option<String>,
     },
-    /// There is no such environment variable.
+    /// A variable with the prefix `LATCHGATE_` sets no key.
     #[error("the environment variable {name} is unknown{}", hint(closest.as_deref()))]
     UnknownVariable {
-        /// Its name.
+        /// The name of the variable.
         name: String,
-        /// A variable that does exist and is spelt much like it.
+        /// A known variable with a similar name.
         closest: Option<String>,
     },
     /// The value of a key is not allowed.
     #[error(transparent)]
     Refused(Box<RefusedValue>),
-    /// A variable is not UTF-8.
+    /// The value of a variable is not UTF-8.
     #[error("the value of {0} is not UTF-8")]
     NotUtf8(Source),
 }
@@ -88,23 +88,23 @@ pub struct NotToml {
     pub path: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// Why. Without the text of the line, which may hold a password.
+    /// Why the text is not TOML, without the text of the line, which may hold a password.
     pub reason: String,
 }
 
-/// A value that is not allowed.
+/// A value that a key does not allow, with its source.
 #[derive(Debug, thiserror::Error)]
 #[error("{key} is {value} ({set_by}); allowed is {allowed}{}", because(depends_on.as_ref()))]
 pub struct RefusedValue {
     /// The key.
     pub key: String,
-    /// Its value, without any secret.
+    /// The refused value, without any secret.
     pub value: String,
-    /// Who set it.
+    /// The source of the value.
     pub set_by: Source,
-    /// What is allowed.
+    /// The allowed values, in words.
     pub allowed: String,
-    /// Another key on whose value that depends, and who set that.
+    /// Another key whose value limits what is allowed, and the source of that value.
     pub depends_on: Option<(String, Source)>,
 }
 
@@ -126,24 +126,24 @@ fn because(depends_on: Option<&(String, Source)>) -> String {
 
 // === Invalid ===
 
-/// What a struct found wrong with itself.
+/// A value that a configuration struct does not allow. Its source is not known here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {value}; allowed is {allowed}")]
 pub struct Invalid {
     /// The key, as a path such as `limits.min_ttl_ms`.
     pub key: &'static str,
-    /// Its value, without any secret.
+    /// The refused value, without any secret.
     pub value: String,
-    /// What the value may be.
+    /// The allowed values, in words.
     pub allowed: String,
-    /// Another key on whose value that depends.
+    /// Another key whose value limits what is allowed.
     pub depends_on: Option<&'static str>,
 }
 
 // === impl Invalid ===
 
 impl Invalid {
-    /// A value that is wrong by itself.
+    /// Makes an error for a value that is wrong whatever the other keys are.
     pub(super) fn new(
         key: &'static str,
         value: impl fmt::Display,
@@ -157,7 +157,7 @@ impl Invalid {
         }
     }
 
-    /// The same, of a value that depends on another key.
+    /// The same error, naming another key that limits what is allowed.
     pub(super) fn depending_on(self, key: &'static str) -> Self {
         Self {
             depends_on: Some(key),
@@ -165,7 +165,7 @@ impl Invalid {
         }
     }
 
-    /// Checks that a text that is set does not stand without another one.
+    /// Checks that a text is set only if another text is set as well.
     pub(super) fn unless_with(
         (key, value): (&'static str, &str),
         (other_key, other): (&'static str, &str),
@@ -177,7 +177,7 @@ impl Invalid {
         Err(Self::new(key, format!("{value:?}"), allowed).depending_on(other_key))
     }
 
-    /// Checks that a duration is at most another one of the configuration.
+    /// Checks that a duration is at most the duration of another key.
     pub(super) fn unless_at_most(
         (key, value): (&'static str, Millis),
         (other_key, other): (&'static str, Millis),
@@ -192,9 +192,9 @@ impl Invalid {
 
 // === Closest ===
 
-/// The known name nearest to what was written, if one is near enough to be meant.
+/// The known name that is closest to a misspelt name, if one is close enough to be meant.
 pub(crate) fn closest(written: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
-    // One slip in three letters: more and the hint is a guess.
+    // At most a third of the letters may be wrong. With more, the hint would be a guess.
     let most = (written.chars().count() / 3).max(1);
     known
         .into_iter()

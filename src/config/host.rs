@@ -1,4 +1,4 @@
-//! A host, as a request or the configuration names it, and an origin, as a browser names the page that asks.
+//! Hosts, as a request or the configuration names them, and origins, as a browser names the page that sends a request.
 
 use std::{
     fmt,
@@ -8,16 +8,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A host: equal to another one however the two are written.
+/// A host name or IP address. Different spellings of the same host are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
     /// A name in lower case, without a dot at its end.
     Name(Box<str>),
-    /// An address; an IPv4 address that is written as IPv6 is an IPv4 address.
+    /// An IP address. An IPv4 address that is written as IPv6 is kept as IPv4.
     Address(IpAddr),
 }
 
-/// A host and perhaps a port, as in the header `Host`.
+/// A host with an optional port, as in the header `Host`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPort {
@@ -27,7 +27,7 @@ pub struct HostPort {
     pub port: Option<u16>,
 }
 
-/// Why a text names no host.
+/// The error of a text that is no host with an optional port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a name or an IP address (IPv6 in brackets), and perhaps a port: locks.example.com, \
@@ -41,7 +41,8 @@ impl Host {
     /// The longest name in the domain name system.
     const MAX_NAME: usize = 253;
 
-    /// Whether this is the machine itself, whoever looks the name up.
+    /// Whether the host is the machine itself: `localhost` or a loopback address. Other names might be resolved to
+    /// another machine.
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::Name(name) => &**name == "localhost",
@@ -49,9 +50,9 @@ impl Host {
         }
     }
 
-    /// Reads a host that is no IPv6 address.
+    /// Parses a host name or an IPv4 address.
     fn plain(text: &str) -> Result<Self, HostError> {
-        // The root of all names may be named or not.
+        // The dot at the end, the root of the domain name system, may be written or left out.
         let text = text.strip_suffix('.').unwrap_or(text);
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Address(address.into()));
@@ -149,19 +150,19 @@ enum Scheme {
     Https,
 }
 
-/// Why a text is no origin that can be listed.
+/// Why a text is not an origin that `http.allowed_origins` can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// `null`.
+    /// The text is `null`.
     #[error(
         "origins by their names: `null` is what a browser says for every page that has none, \
          such as a frame that anybody can put into any page"
     )]
     Null,
-    /// `*`.
+    /// The text is `*`.
     #[error("origins by their names: `*` would let every web page take locks")]
     Any,
-    /// Something else.
+    /// The text has not the form of an origin.
     #[error(
         "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
          without a dot at its end and perhaps a port, with nothing behind them, not even a slash"
@@ -174,8 +175,8 @@ pub enum OriginError {
 impl Origin {
     /// Whether a request for this host comes from a page of the host itself.
     ///
-    /// `over_tls` says how the request came here. If it did not, the scheme is not compared: a proxy
-    /// may have ended TLS. A port that is not named is the one of the origin's scheme.
+    /// `over_tls` says whether the request reached the gateway over TLS. If it did not, the schemes are not compared,
+    /// because a proxy may have ended TLS. A host without a port has the default port of the origin's scheme.
     pub fn is_of(&self, host: &HostPort, over_tls: bool) -> bool {
         self.host == host.host
             && self.port == host.port.unwrap_or(self.scheme.port())
@@ -210,7 +211,8 @@ impl FromStr for Origin {
 impl TryFrom<String> for Origin {
     type Error = OriginError;
 
-    /// An origin of the configuration: as a browser names it, so that it is not listed in vain.
+    /// Parses an origin of the configuration. A form that browsers never send is refused, because such an entry would
+    /// match no page.
     fn try_from(text: String) -> Result<Self, OriginError> {
         let origin = text.parse()?;
         let (_, host) = text.split_once("://").ok_or(OriginError::Other)?;
@@ -395,7 +397,7 @@ mod origin_tests {
         for text in ["https://ci.example.com:8443", "http://[::1]:80", "http://a"] {
             assert_eq!(listed(text), Ok(origin(text)));
         }
-        // A page that was opened by such a name is still one of the gateway.
+        // A page that was opened under a name with a dot at its end is still a page of the gateway.
         assert!(origin("http://localhost.:7420").is_of(&"localhost:7420".parse().unwrap(), false));
     }
 
@@ -404,7 +406,7 @@ mod origin_tests {
         let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), false);
         let over_tls = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), true);
         assert!(over_tls("https://a", "a") && over_tls("https://a:7420", "a:7420"));
-        // Whoever is in between may write every page that came without TLS.
+        // An attacker on the network can change every page that is loaded without TLS.
         assert!(!over_tls("http://a", "a") && !over_tls("http://a:7420", "a:7420"));
         for (text, host) in [
             ("http://localhost:7420", "localhost:7420"),

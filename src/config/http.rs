@@ -1,4 +1,4 @@
-//! How HTTP is served.
+//! Settings of the HTTP server (`[http]`) and of its TLS (`[http.tls]`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,73 +11,74 @@ use super::{HostPort, Invalid, Millis, Origin};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// A path prefix under which the whole service appears, such as `/latchgate`. Empty
-    /// for none.
+    /// The path prefix of all routes, such as `/latchgate`. Empty for none.
     pub base_path: String,
-    /// The largest request body in bytes. A longer one is answered with 413.
-    // The least is what the longest valid request needs.
+    /// The largest request body in bytes. A request with a longer body is answered with 413.
+    // With less than the lower bound, the longest valid request would be refused.
     #[schemars(range(min = 8_192, max = 1_048_576))]
     pub max_body_bytes: usize,
-    /// The longest request target (path and query) in bytes. A longer one is answered with 414.
-    // hyper refuses what is near 64 KiB by itself.
+    /// The longest request target (path and query) in bytes. A request with a longer target is answered
+    /// with 414.
+    // hyper itself refuses targets near 64 KiB, so the upper bound is well below.
     #[schemars(range(min = 1_024, max = 32_768))]
     pub max_uri_bytes: usize,
-    /// The most bytes in all headers of a request. More are answered with 431, and so are more than 100
-    /// headers over HTTP/1.1, without a problem document.
+    /// The most bytes in all headers of a request. A request with more is answered with 431. So is a
+    /// request with more than 100 headers over HTTP/1.1, without a problem document.
     #[schemars(range(min = 8_192, max = 1_048_576))]
     pub max_header_bytes: usize,
-    /// How long a client may take to send the headers of a request. Then the connection is closed.
+    /// How long a client may take to send the headers of a request. Then the gateway closes the
+    /// connection.
     #[schemars(range(min = 100, max = 300_000))]
     pub header_timeout_ms: Millis,
-    /// How long a connection may stand idle between two requests, or a client take nothing of an
-    /// answer. Then the connection is closed.
+    /// How long a connection may be idle between two requests, or a client may read nothing of an
+    /// answer. Then the gateway closes the connection.
     #[schemars(range(min = 100, max = 3_600_000))]
     pub idle_timeout_ms: Millis,
-    /// How long a client may take to send the body of a request. Slower is answered with 408.
+    /// How long a client may take to send the body of a request. A slower request is answered with 408.
     #[schemars(range(min = 100, max = 300_000))]
     pub body_timeout_ms: Millis,
     /// The origins of web pages on other hosts that may use the gateway, such as
-    /// `https://ci.example.com`. Neither `*` nor `null` can be listed. A page of the gateway itself
-    /// need not be.
+    /// `https://ci.example.com`. Neither `*` nor `null` can be listed. Pages of the gateway itself need
+    /// no entry.
     #[schemars(with = "Vec<String>")]
     pub allowed_origins: Vec<Origin>,
     /// The hosts for which the gateway answers besides loopback and the address it listens on, with
-    /// or without a port: `locks.example.com`. Others are answered with 421, so that no web page
-    /// reaches the gateway by a name of its own. With API keys every host is answered for if none is
-    /// listed here.
+    /// or without a port: `locks.example.com`. A request for another host is answered with 421, so that
+    /// no web page reaches the gateway by a host name of the page's owner. With API keys and an empty
+    /// list, the gateway answers for every host.
     #[schemars(with = "Vec<String>")]
     pub allowed_hosts: Vec<HostPort>,
-    /// How many connections may be open. A request on one more is answered with 503 `overloaded`. As
-    /// many as the operating system allows, if that is fewer. An eighth of them is kept for requests
-    /// that are answered at once: one more that waits for a lock, or wants a stream, is answered with
-    /// 503.
+    /// How many connections may be open, at most as many as the operating system allows. A request on a
+    /// further connection is answered with 503 `overloaded`. An eighth of the connections is kept for
+    /// requests that are answered at once: if waits and streams take all others, a further request that
+    /// waits for a lock, or wants a stream, is answered with 503.
     #[schemars(range(min = 16, max = 1_000_000))]
     pub max_connections: usize,
-    /// How many requests one HTTP/2 connection may have open: waits and streams among them. All
-    /// connections together may have as many as `max_connections`; one more is answered
-    /// with 503 `overloaded`, unless it renews, adopts or releases a lease.
+    /// How many requests one HTTP/2 connection may have open, waits and streams included. All
+    /// connections together may have as many requests open as `max_connections`; a further request is
+    /// answered with 503 `overloaded`, unless it renews, adopts or releases a lease.
     #[schemars(range(min = 16, max = 100_000))]
     pub max_streams: usize,
-    /// How many requests may be worked on at once. One more is answered with 503 before its body is
-    /// read. Neither those who wait for a lock count nor streams that hold one, nor requests that have
-    /// not come whole.
+    /// How many requests may be worked on at once. A further request is answered with 503 before its
+    /// body is read. Requests that wait for a lock, streams that hold a lock, and requests that have not
+    /// arrived whole do not count.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_concurrent_requests: usize,
-    /// How many more may be worked on that renew or adopt a lease, and as many again that release one:
-    /// nobody loses a lock because others ask for too much.
+    /// How many further requests may be worked on that renew or adopt a lease, and as many again that
+    /// release a lease, so that no holder loses a lock because other callers send too many requests.
     #[schemars(range(min = 1, max = 100_000))]
     pub reserved_requests: usize,
-    /// HTTPS. With a certificate the gateway takes nothing else on its address.
+    /// HTTPS, which replaces plain HTTP on the gateway's address if a certificate is set.
     pub tls: HttpTlsConfig,
 }
 
 // === impl HttpConfig ===
 
 impl HttpConfig {
-    /// The longest path prefix, so that a name under it still fits into a request target.
+    /// The longest path prefix in bytes. Behind a longer one, a lock name might not fit into a request target.
     const MAX_BASE_PATH: usize = 200;
 
-    /// Finds out whether HTTP can be served with these values.
+    /// Checks the path prefix and the TLS settings. Reads no file.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if !Self::is_base_path(&self.base_path) {
             let value = format!("{:?}", self.base_path);
@@ -112,29 +113,30 @@ impl Default for HttpConfig {
             base_path: String::new(),
             // The largest valid body is about 8 KiB: 2 KiB of metadata and an owner, escaped.
             max_body_bytes: 16 * 1024,
-            // The longest valid target is a name of 200 bytes, every one percent-encoded.
+            // The longest valid target is a name of 200 bytes, every byte percent-encoded.
             max_uri_bytes: 4 * 1024,
-            // What common proxies and browsers stay below.
+            // The headers that common proxies and browsers send are smaller.
             max_header_bytes: 16 * 1024,
             // A client that needs longer for a few hundred bytes is gone, or is holding
             // connections open on purpose.
             header_timeout_ms: Millis(10_000),
             // Longer than the minute for which common load balancers keep a connection: if the gateway
-            // closed first, they would send a request into a connection that is gone.
+            // closed first, a load balancer would send a request into a closed connection.
             idle_timeout_ms: Millis(75_000),
             body_timeout_ms: Millis(10_000),
-            // Which pages may take locks is for the operator to say.
+            // The operator must decide which web pages may take locks.
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
-            // Half as many again as the waiters that one gateway is built for.
+            // One and a half times as many as the waiters that one gateway is built for.
             max_connections: 16_000,
-            // A client has one connection for everything. What it asks beyond this waits at the
-            // client, and a renewal must not wait there behind those who wait for a lock.
+            // A client sends all of its requests on one connection. Requests beyond this number queue
+            // in the client, where a renewal would stand behind acquires that wait, and come too late.
             max_streams: 1_000,
-            // A tenth of a second's worth of what a small machine can do: more only wait for
-            // longer.
+            // As many requests as a small machine answers in a tenth of a second: more would only
+            // wait longer.
             max_concurrent_requests: 2_048,
-            // 5,000 holders that renew at the shortest sensible pace, at a store that takes 50 ms.
+            // Enough for 5,000 holders that renew at the shortest sensible interval, if a renewal takes
+            // the store 50 ms.
             reserved_requests: 256,
             tls: HttpTlsConfig::default(),
         }
@@ -143,24 +145,25 @@ impl Default for HttpConfig {
 
 // === Http tls ===
 //
-// TLS for those who call the gateway.
+// TLS between callers and the gateway.
 
-/// HTTPS. With a certificate the gateway takes nothing else on its address.
+/// HTTPS, which replaces plain HTTP on the gateway's address if a certificate is set.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpTlsConfig {
-    /// The PEM file with the certificate of the gateway, and behind it those that lead to its
-    /// authority. Empty for plain HTTP. Read again on a HUP signal and when it has changed, without
-    /// a connection lost; one that cannot be used leaves the one before in place.
+    /// The PEM file with the certificate of the gateway, followed by the certificates that lead to its
+    /// authority. Empty for plain HTTP. The gateway reads the file again on a HUP signal and when the
+    /// file has changed, and keeps all connections. If the new certificate cannot be used, the old one
+    /// stays in use.
     pub cert_file: String,
-    /// The PEM file with its private key.
+    /// The PEM file with the private key of the certificate.
     pub key_file: String,
-    /// The PEM file with the authorities whose certificates callers show. Empty: none is asked for.
-    /// A certificate lets nobody in without an API key where there are keys.
+    /// The PEM file with the authorities of the certificates that callers show. Empty: callers need no
+    /// certificate. If there are API keys, a caller with a certificate needs an API key as well.
     pub client_ca_file: String,
-    /// Whether a caller must show a certificate, if `client_ca_file` says whose.
+    /// Whether a caller must show a certificate, if `client_ca_file` is set.
     pub client_auth: ClientAuth,
-    /// How long the TLS handshake of a connection may take. Then it is closed.
+    /// How long the TLS handshake of a connection may take. Then the gateway closes the connection.
     #[schemars(range(min = 100, max = 300_000))]
     pub handshake_timeout_ms: Millis,
 }
@@ -169,17 +172,17 @@ pub struct HttpTlsConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientAuth {
-    /// Nobody comes in without one.
+    /// Every caller must show a valid certificate.
     #[default]
     Require,
-    /// One that is shown must be valid.
+    /// A caller need not show a certificate; a certificate that is shown must be valid.
     Optional,
 }
 
 // === impl HttpTlsConfig ===
 
 impl HttpTlsConfig {
-    /// Finds out whether TLS can be spoken with these values. Reads no file.
+    /// Checks that the certificate and its key are set together, and client authorities only with them. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
         let certificate = ("http.tls.cert_file", self.cert_file.as_str());
         let key = ("http.tls.key_file", self.key_file.as_str());
@@ -194,7 +197,7 @@ impl HttpTlsConfig {
         !self.cert_file.is_empty()
     }
 
-    /// The certificate of the gateway and its key.
+    /// The files with the certificate of the gateway and with its key.
     pub fn identity(&self) -> IdentityFiles {
         IdentityFiles {
             certificate: PemFile::new("http.tls.cert_file", &self.cert_file),
@@ -202,7 +205,7 @@ impl HttpTlsConfig {
         }
     }
 
-    /// Whose certificates callers may show.
+    /// The file with the authorities of client certificates, if one is set.
     pub fn client_ca(&self) -> Option<PemFile> {
         let path = &self.client_ca_file;
         (!path.is_empty()).then(|| PemFile::new("http.tls.client_ca_file", path))
@@ -215,9 +218,10 @@ impl Default for HttpTlsConfig {
             cert_file: String::new(),
             key_file: String::new(),
             client_ca_file: String::new(),
-            // Who names an authority wants its certificates to be shown.
+            // An operator who names authorities most likely wants every caller to show a certificate.
             client_auth: ClientAuth::Require,
-            // As long as the headers of a request may take: two round trips of a bad line.
+            // The same time as for the headers of a request: a handshake takes two round trips, even on
+            // a slow network.
             handshake_timeout_ms: Millis(10_000),
         }
     }

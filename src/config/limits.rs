@@ -1,4 +1,4 @@
-//! What a caller may ask for, and how the gateway stops.
+//! Limits of what callers may request (`[limits]`), and how the gateway stops (`[shutdown]`).
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::lock::{HoldLimit, Limit, Ttl};
 
 use super::{Invalid, Millis};
 
-/// What a caller may ask for.
+/// Limits of what callers may request.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// The TTL of a lease whose request names none. Between the shortest and the longest.
+    /// The TTL of a lease whose request names no TTL: from `min_ttl_ms` to `max_ttl_ms`.
     #[schemars(range(min = Ttl::MIN.as_millis(), max = Ttl::MAX.as_millis()))]
     pub default_ttl_ms: Millis,
     /// The shortest TTL that a request may name.
@@ -25,23 +25,25 @@ pub struct LimitsConfig {
     /// The longest hold limit that a request may name: seven days or less.
     #[schemars(range(min = Ttl::MIN.as_millis(), max = HoldLimit::MAX.as_millis()))]
     pub max_hold_limit_ms: Millis,
-    /// The longest time that a request may wait for a lock (`wait_ms`). Keep the time-out of HTTP
+    /// The longest time that a request may wait for a lock (`wait_ms`). Keep the time-outs of HTTP
     /// clients and proxies longer than this: most give up after 60 s.
     pub max_wait_ms: Millis,
-    /// How many requests may wait at this gateway. One more is answered with 429.
+    /// How many requests may wait at this gateway. A further request is answered with 429.
     pub max_waiters: usize,
-    /// How many requests may wait for one lock, at all gateways together. One more is answered with
-    /// 429.
+    /// How many requests may wait for one lock, at all gateways together. A further request is answered
+    /// with 429.
     pub max_waiters_per_name: u64,
-    /// How many may share a lock whose requests name no `limit`, and the largest `limit` that a request
-    /// may name.
+    /// How many holders may share a lock if their requests name no `limit`, and the largest `limit` that
+    /// a request may name.
     #[schemars(range(min = 1, max = u64::from(Limit::MAX)))]
     pub max_holders: u64,
-    /// How many may listen to events (`/events`) at this gateway. One more is answered with 503.
+    /// How many callers may listen to events (`/events`) at this gateway. A further one is answered with
+    /// 503.
     pub max_event_streams: usize,
-    /// How long a lease acquired with an `Idempotency-Key` waits for its caller to ask again after the
-    /// connection broke before the answer was sent. Then the lease is released.
-    // Zero gives back at once. Longer than a minute the lock only looks stuck.
+    /// How long a lease is kept if its connection broke before the answer was sent, for a caller that
+    /// repeats the acquire with the same `Idempotency-Key`. Then the lease is released. A waiter
+    /// with such a key keeps its position in the queue for the same time after its wait.
+    // 0 releases the lease at once. With more than a minute, the lock would only look stuck.
     #[schemars(range(min = 0, max = 60_000))]
     pub reconnect_grace_ms: Millis,
 }
@@ -49,7 +51,7 @@ pub struct LimitsConfig {
 // === impl LimitsConfig ===
 
 impl LimitsConfig {
-    /// Finds out whether these limits can be kept together.
+    /// Checks that the limits do not contradict each other.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let default = ("limits.default_ttl_ms", self.default_ttl_ms);
         let min = ("limits.min_ttl_ms", self.min_ttl_ms);
@@ -58,7 +60,8 @@ impl LimitsConfig {
         Invalid::unless_at_most(min, max)?;
         Invalid::unless_at_most(min, default)?;
         Invalid::unless_at_most(default, max)?;
-        // A hold limit is never shorter than its TTL, so this bound would refuse every request.
+        // A hold limit is never shorter than its TTL, so a longest hold limit below the shortest TTL would refuse
+        // every request.
         Invalid::unless_at_most(min, max_hold)
     }
 }
@@ -73,16 +76,16 @@ impl Default for LimitsConfig {
             max_hold_limit_ms: Millis(604_800_000),
             // Below the 60 s after which most proxies and load balancers give up on an answer.
             max_wait_ms: Millis(55_000),
-            // At 10 KiB each this is 1 GiB; a gateway that has so many waiters needs a second one.
+            // At 10 KiB for each waiter this is 1 GiB: more waiters need a second gateway.
             max_waiters: 100_000,
-            // Nobody at the end of a longer queue gets the lock within the longest wait.
+            // The last waiter of a longer queue would not get the lock within the longest wait.
             max_waiters_per_name: 10_000,
-            // Readers beyond that are a mistake sooner than a wish, and all are told of in one script.
+            // More holders of one lock are probably a mistake, and one run of a script handles all of them.
             max_holders: 1_000,
-            // Each costs a connection and up to a few hundred KiB if it reads slowly; people and
-            // dashboards listen, not workers.
+            // A listener costs a connection, and up to a few hundred KiB if it reads slowly. Listeners
+            // are people and dashboards, not workers.
             max_event_streams: 256,
-            // A function's runtime or a proxy reconnects within a second or two.
+            // The runtime of a serverless function, or a proxy, reconnects within a second or two.
             reconnect_grace_ms: Millis(5_000),
         }
     }
@@ -94,19 +97,19 @@ impl Default for LimitsConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// How long a gateway takes to end after a TERM or INT signal at most; less than 250 is taken for
-    /// 250. Nothing is acquired any more; renew and release go on until the last second of it (the last
-    /// quarter, if it is shorter than 4000), which is for answers that are under way and for closing
-    /// the store. It ends sooner: as soon as no lease that was granted or renewed here lives, no
-    /// request has come for a second, and every answer was taken. A client that takes nothing of its
-    /// answer is waited for until three quarters of this time are over. A second signal ends it at
-    /// once. Give an orchestrator more time than this before it kills.
+    /// How long the gateway takes at most to end after a TERM or INT signal; less than 250 is taken for
+    /// 250. Acquires are refused. Renew and release work until the last second of this time (the last
+    /// quarter, if `grace_ms` is below 4000), which is kept for answers that are under way and for
+    /// closing the store. The gateway ends sooner if no lease that was granted or renewed here is alive,
+    /// no request has come for a second, and every answer was read. For a client that reads nothing of
+    /// its answer, the gateway waits until three quarters of this time are over. A second signal ends
+    /// the gateway at once. Give an orchestrator more time than this before it kills the gateway.
     #[schemars(range(min = 0, max = 600_000))]
     pub grace_ms: Millis,
-    /// The first part of `grace_ms`: at most half of it. In it only `/readyz` fails, so that load
-    /// balancers stop sending requests here; those that come are served like any other, acquires too.
-    /// Longer than it takes a load balancer to notice: the period of its check times the failures that
-    /// it needs.
+    /// How long the gateway still serves every request, acquires included, while `/readyz` fails, so
+    /// that load balancers stop sending requests here. The time is the first part of `grace_ms`, at most
+    /// half of it. Choose more than a load balancer takes to notice: the period of its check times the
+    /// failures that it needs.
     #[schemars(range(min = 0, max = 300_000))]
     pub delay_ms: Millis,
 }
@@ -114,10 +117,10 @@ pub struct ShutdownConfig {
 // === impl ShutdownConfig ===
 
 impl ShutdownConfig {
-    /// What it takes to close a store in good order, on a machine that does other things as well.
+    /// The shortest grace: the time that closing a store takes on a machine that is busy with other work.
     pub const SHORTEST: Duration = Duration::from_millis(250);
 
-    /// Finds out whether the gateway can stop in this way.
+    /// Checks that the delay is at most half of the grace.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if self.delay_ms.0 > self.grace_ms.0 / 2 {
             let half = format!("at most half of shutdown.grace_ms, {}", self.grace_ms.0 / 2);
@@ -130,10 +133,11 @@ impl ShutdownConfig {
 
 impl Default for ShutdownConfig {
     fn default() -> Self {
-        // Below the 30 s after which Kubernetes kills, with room for what comes before and after.
+        // Below the 30 s after which Kubernetes kills a container, with room for the steps before and after the end
+        // of the gateway.
         Self {
             grace_ms: Millis(10_000),
-            // Not everybody has a load balancer, and a developer's Ctrl-C waits for nobody.
+            // Not every gateway has a load balancer, and a delay would slow down a developer's Ctrl-C.
             delay_ms: Millis(0),
         }
     }

@@ -16,7 +16,7 @@ pub struct Millis(pub u64);
 // === impl Millis ===
 
 impl Millis {
-    /// The same as a duration.
+    /// The milliseconds as a `Duration`.
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }

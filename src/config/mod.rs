@@ -1,4 +1,4 @@
-//! What can be configured: one struct per concern, each of which validates itself.
+//! The settings of the gateway: one struct per concern, which validates its own values.
 //!
 //! The doc comments of these structs *are* the configuration reference: `config/latchgate.toml` and
 //! `docs/configuration.md` are generated from them.

@@ -1,4 +1,4 @@
-//! The stores on Redis: one server, Sentinel and Cluster, and the quorum.
+//! Settings of the stores on Redis: one server, Sentinel and Cluster (`[redis]`), and the quorum (`[redlock]`).
 
 use std::time::Duration;
 
@@ -17,42 +17,43 @@ use super::{Invalid, LimitsConfig, Millis, ServersKind, StoreUrl};
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
     /// How many connections to each server carry commands; 0 for one for each thread that answers
-    /// requests. Each is shared by many requests at once. They are spread over these threads, and a
-    /// thread that has none of its own uses those of the others, which costs more.
+    /// requests. Many requests share a connection at once. The connections are spread over these
+    /// threads; a thread without a connection uses those of other threads, which costs more.
     #[schemars(range(min = 0, max = 256))]
     pub connections: u32,
-    /// How long connecting may take.
+    /// How long connecting to a server may take.
     #[schemars(range(min = 10, max = 60_000))]
     pub connect_timeout_ms: Millis,
-    /// How long the answer to one command may take before the command is sent again: at most
+    /// How long the answer to one command may take before the gateway sends the command again: at most
     /// `deadline_ms`.
     #[schemars(range(min = 10, max = 60_000))]
     pub command_timeout_ms: Millis,
-    /// How long a request may take with all its resends. After it the answer is 503 if nothing happened
-    /// and 504 if that is not known. Keep the time-outs of clients longer. A command that no server has
-    /// taken yet is tried for a second at most; then the answer is 503.
+    /// How long a request may take with all resends. After this time the answer is 503 if nothing
+    /// happened, and 504 if that is not known. Keep the time-outs of clients longer. A command that no
+    /// server has taken yet is tried for a second at most; then the answer is 503.
     #[schemars(range(min = 10, max = 60_000))]
     pub deadline_ms: Millis,
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
-    /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
+    /// `maxmemory-policy` other than `noeviction`). An eviction frees a lock that is still held.
     pub accept_eviction: bool,
-    /// How many replicas must have a grant before it is answered. Where fewer have it in time it is
-    /// taken back, and the answer is 503; 504 to a request that waited. 0 to answer at once: what no
-    /// replica has is forgotten when one becomes the master, and granted again. With Sentinel and
-    /// Cluster, N needs N + 1 replicas of each master: after a failover one replica is the master, and
-    /// with fewer than N others no lock is granted.
+    /// How many replicas must have a grant before the gateway answers it. If fewer have it in time, the
+    /// gateway takes the grant back, and the answer is 503, or 504 to a request that waited. 0 to answer
+    /// at once: a replica that becomes the master grants a lock again if it lacks the first grant. With
+    /// Sentinel and Cluster, N needs N + 1 replicas of each master: after a failover one replica is the
+    /// master, and with fewer than N others no lock is granted.
     #[schemars(range(min = 0, max = 16))]
     pub wait_replicas: u32,
-    /// How long `wait_replicas` may take to have it: at most `deadline_ms`. A request that comes while
-    /// replicas are waited for waits twice as long at most. Of `deadline_ms` as much is kept for taking
-    /// the grant back as one command takes, a quarter of it at most. The answer says what is left of
-    /// the lease; a lease that is over by then is taken back.
+    /// How long `wait_replicas` may take to have a grant: at most `deadline_ms`. A request that comes
+    /// while the gateway waits for replicas waits twice as long at most. As much of `deadline_ms` as one
+    /// command may take, a quarter at most, is kept for taking the grant back. The answer says what is
+    /// left of the lease; a lease that is over by then is taken back.
     #[schemars(range(min = 1, max = 60_000))]
     pub wait_timeout_ms: Millis,
     /// The ACL user, unless the URL of the store names one. Empty for the default user.
     pub username: String,
-    /// A file with the password, unless the URL of the store has one. A line break at its end is no
-    /// part of it. Read for every new connection. Empty for none.
+    /// A file with the password, unless the URL of the store has one. A line break at the end of the
+    /// file is no part of the password. The gateway reads the file for every new connection. Empty for
+    /// none.
     pub password_file: String,
     /// TLS to Redis, for a store that is `rediss://`. The files are read again when they have
     /// changed.
@@ -64,7 +65,7 @@ pub struct RedisConfig {
 // === impl RedisConfig ===
 
 impl RedisConfig {
-    /// Finds out whether a store can be run with these values.
+    /// Checks the values that do not depend on the URL of the store.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let command = ("redis.command_timeout_ms", self.command_timeout_ms);
         let deadline = ("redis.deadline_ms", self.deadline_ms);
@@ -80,7 +81,7 @@ impl RedisConfig {
         self.sentinel.validate()
     }
 
-    /// Finds out whether these values and the URL of the store say the same.
+    /// Refuses values that contradict the URL of the store, or that have no effect with it.
     pub(super) fn validate_for(&self, url: &StoreUrl) -> Result<(), Invalid> {
         let Some(login) = url.login() else {
             return Ok(());
@@ -92,7 +93,7 @@ impl RedisConfig {
             None => format!("{scheme}s"),
         };
         let no_tls = format!("because the store is {scheme}://; for TLS it is {over_tls}://");
-        // Somebody believes that what is set here is in force.
+        // Without this refusal, an operator would believe that the setting is in force.
         for (is_refused, why, texts) in [
             (
                 login.names_somebody(),
@@ -127,7 +128,7 @@ impl RedisConfig {
             }
         }
         if url.is_on(ServersKind::Quorum) && self.wait_replicas > 0 {
-            // Its nodes are on their own: a majority of them is what a lease is on.
+            // The nodes of a quorum are independent: a majority of nodes, instead of replicas, has each lease.
             let allowed = "0, because the store is redlock://";
             let invalid = Invalid::new("redis.wait_replicas", self.wait_replicas, allowed);
             return Err(invalid.depending_on("store"));
@@ -139,20 +140,20 @@ impl RedisConfig {
 impl Default for RedisConfig {
     fn default() -> Self {
         Self {
-            // A request then wakes no other thread. Commands of many requests travel together on one
-            // socket; more sockets mean fewer commands per system call.
+            // With one connection for each thread, a request wakes no other thread. With more, fewer
+            // commands would travel together in one system call.
             connections: 0,
-            // A connect within one network takes a millisecond; half a second outlives a lost SYN.
+            // A connect within one network takes a millisecond.
             connect_timeout_ms: Millis(1_000),
             // Longer than any healthy answer, short enough for two resends within the deadline.
             command_timeout_ms: Millis(1_500),
             // Below the 10 s after which many HTTP clients give up.
             deadline_ms: Millis(5_000),
             accept_eviction: false,
-            // A Redis without replicas is the usual one.
+            // Most Redis servers have no replicas.
             wait_replicas: 0,
-            // Replicas in one data centre take a millisecond; a caller waits for it, and those who
-            // come meanwhile wait twice as long at most.
+            // Replicas in one data centre take a millisecond. If a replica is away, a caller waits for
+            // this long, and callers that come meanwhile wait twice as long at most.
             wait_timeout_ms: Millis(500),
             username: String::new(),
             password_file: String::new(),
@@ -166,26 +167,27 @@ impl Default for RedisConfig {
 //
 // The sentinels of the Redis store.
 
-/// The sentinels, for a store that is `redis+sentinel://`. They are reached over TLS if Redis is.
+/// The sentinels, for a store that is `redis+sentinel://`. The gateway reaches sentinels over TLS if it reaches Redis
+/// over TLS.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisSentinelConfig {
-    /// How long a sentinel may take to say who the master is, connecting included. Those that answer
-    /// are not kept waiting for the others.
+    /// How long a sentinel may take to name the master, connecting included. A slow sentinel does not
+    /// delay the answers of the others.
     #[schemars(range(min = 10, max = 60_000))]
     pub timeout_ms: Millis,
     /// The ACL user of the sentinels. Empty for the default user. The user and the password of Redis
-    /// itself are not sent to them.
+    /// itself are not sent to sentinels.
     pub username: String,
-    /// A file with the password of the sentinels. A line break at its end is no part of it. Read for
-    /// every new connection. Empty for none.
+    /// A file with the password of the sentinels. A line break at the end of the file is no part of the
+    /// password. The gateway reads the file for every new connection. Empty for none.
     pub password_file: String,
 }
 
 // === impl RedisSentinelConfig ===
 
 impl RedisSentinelConfig {
-    /// Finds out whether sentinels can be asked with these values. Reads no file.
+    /// Refuses a user without a password file. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
         let user = ("redis.sentinel.username", self.username.as_str());
         let password = ("redis.sentinel.password_file", self.password_file.as_str());
@@ -196,8 +198,8 @@ impl RedisSentinelConfig {
 impl Default for RedisSentinelConfig {
     fn default() -> Self {
         Self {
-            // A sentinel has next to nothing to do: one that takes longer is away, and while the
-            // master is looked for everybody waits.
+            // A sentinel has little work, so one that takes longer is probably away. While the gateway
+            // looks for the master, all requests wait.
             timeout_ms: Millis(500),
             username: String::new(),
             password_file: String::new(),
@@ -213,19 +215,19 @@ impl Default for RedisSentinelConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisTlsConfig {
-    /// The PEM file with the authorities that vouch for Redis. Empty for the authorities of the
+    /// The PEM file with the authorities of the certificate of Redis. Empty for the authorities of the
     /// system.
     pub ca_file: String,
-    /// The PEM file with the certificate that is shown to Redis. Empty for none.
+    /// The PEM file with the certificate that the gateway shows to Redis. Empty for none.
     pub cert_file: String,
-    /// The PEM file with its private key.
+    /// The PEM file with the private key of the certificate.
     pub key_file: String,
 }
 
 // === impl RedisTlsConfig ===
 
 impl RedisTlsConfig {
-    /// Finds out whether TLS can be spoken with these values. Reads no file.
+    /// Checks that the certificate and its key are set together. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
         let certificate = ("redis.tls.cert_file", self.cert_file.as_str());
         let key = ("redis.tls.key_file", self.key_file.as_str());
@@ -233,7 +235,7 @@ impl RedisTlsConfig {
         Invalid::unless_with(key, certificate)
     }
 
-    /// The files.
+    /// The files for connections to Redis over TLS: authorities, and the certificate with its key.
     pub fn files(&self) -> ClientFiles {
         let named =
             |by: &'static str, path: &String| (!path.is_empty()).then(|| PemFile::new(by, path));
@@ -250,41 +252,40 @@ impl RedisTlsConfig {
 
 // === Redlock ===
 
-/// The quorum, for a store that is `redlock://`. How its nodes are reached is said in `[redis]`, but for
-/// `wait_replicas`.
+/// The quorum, for a store that is `redlock://`. The settings in `[redis]`, except `wait_replicas`, apply to its nodes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedlockConfig {
-    /// The longest TTL that a request may name, if `limits.max_ttl_ms` is not shorter. A node that was
-    /// started does not vote for as long, because it may have forgotten leases that still last.
+    /// The longest TTL that a request may name, if `limits.max_ttl_ms` is not shorter. For this time
+    /// after its start a node does not vote, because it may have forgotten leases that still last.
     #[schemars(range(min = Ttl::MIN.as_millis(), max = Ttl::MAX.as_millis()))]
     pub max_ttl_ms: Millis,
-    /// How long a node may take for one answer. One that takes longer has no vote in what it was asked.
-    /// Much shorter than the TTLs in use.
+    /// How long a node may take for one answer. A slower node has no vote on that request. Choose much
+    /// less than the TTLs in use.
     #[schemars(range(min = 10, max = 10_000))]
     pub node_timeout_ms: Millis,
-    /// What the nodes keep when they are started again: `unknown`, or `aof-always` if every one of them
-    /// has `appendonly yes` and `appendfsync always`. Then they need not wait before they vote.
+    /// What the nodes keep over a restart: `unknown`, or `aof-always` if every node has `appendonly yes`
+    /// and `appendfsync always`. With `aof-always` a node votes without a wait after its start.
     pub persistence: Persistence,
-    /// Let nodes vote as soon as they are started: for a quorum that is new, and for trials. Leave it
-    /// out when that is over: a node that is restarted would grant again what it has forgotten.
+    /// Let nodes vote as soon as they are started: for a quorum that is new, and for trials. Remove this
+    /// setting afterwards: a node that restarts would grant a lock again whose lease it has forgotten.
     pub vote_at_once: bool,
 }
 
-/// What a node keeps when it is started again.
+/// What a node keeps over a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
-    /// Nobody says.
+    /// A node may have forgotten what it has answered.
     Unknown,
-    /// Everything that it has answered.
+    /// A node keeps everything that it has answered.
     AofAlways,
 }
 
 // === impl RedlockConfig ===
 
 impl RedlockConfig {
-    /// Finds out whether the limits fit to these values, if the store is a quorum.
+    /// Checks that the shortest and the default TTL are at most `max_ttl_ms`, if the store is a quorum.
     pub(super) fn validate_for(
         &self,
         url: &StoreUrl,
@@ -303,18 +304,18 @@ impl RedlockConfig {
         Ok(())
     }
 
-    /// Whether a node that is started again may have forgotten something that it had answered.
+    /// Whether a node that restarts may have forgotten leases that it has answered.
     pub fn forgets(&self) -> bool {
         self.persistence != Persistence::AofAlways
     }
 
-    /// How long a node must have run before it votes. Its clock may be a little off.
+    /// How long a node must have run before it votes: `max_ttl_ms`, and a hundredth more for clocks that differ.
     pub fn wait(&self) -> Duration {
         if self.vote_at_once || self.persistence == Persistence::AofAlways {
             return Duration::ZERO;
         }
         let ttl = self.max_ttl_ms.duration();
-        // For how long it has run it says in whole seconds.
+        // A node reports its uptime in whole seconds.
         ttl + ttl / 100 + Duration::from_secs(1)
     }
 }
@@ -322,9 +323,10 @@ impl RedlockConfig {
 impl Default for RedlockConfig {
     fn default() -> Self {
         Self {
-            // Twice the default TTL: who needs more renews. A started node is missed for as long.
+            // Twice the default TTL: a holder that needs more time renews. A node that was started is
+            // missing for this time.
             max_ttl_ms: Millis(60_000),
-            // Longer than any healthy answer in one region, and short before any TTL of seconds.
+            // Longer than any healthy answer in one region, and much less than a TTL of some seconds.
             node_timeout_ms: Millis(250),
             persistence: Persistence::Unknown,
             vote_at_once: false,

@@ -1,5 +1,5 @@
-//! The configuration reference, written from the doc comments of the structs: `config/latchgate.toml`, every key with its
-//! default and what it is for, and `docs/configuration.md`, with type and variable as well.
+//! The configuration reference, generated from the doc comments of the structs: `config/latchgate.toml` has every key
+//! with its default and description, `docs/configuration.md` its type and variable as well.
 
 use super::{Key, Section, ValueKind};
 
@@ -13,7 +13,7 @@ const FILE_INTRODUCTION: &str = "\
 # start.
 ";
 
-/// The file, as `latchgate config default` prints it.
+/// The text of `config/latchgate.toml`, which `latchgate config default` prints.
 pub fn file() -> String {
     let mut out = FILE_INTRODUCTION.to_owned();
     let comment = |out: &mut String, text: &str| {
@@ -70,7 +70,7 @@ that Kubernetes sets for a Service whose name begins with `latchgate` are left a
 theirs as well if they are set and empty.
 ";
 
-/// The page.
+/// The text of `docs/configuration.md`.
 pub fn page() -> String {
     let mut out = PAGE_INTRODUCTION.to_owned();
     for section in Section::all() {
@@ -100,7 +100,7 @@ fn entry(key: &Key) -> String {
     )
 }
 
-/// What begins a sentence, as it stands within one: `TLS` and its like stay as they are.
+/// Makes the first letter of a text lower-case, unless the text begins with an abbreviation such as `TLS`.
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     let Some(first) = chars.next() else {
@@ -112,7 +112,7 @@ fn lower_first(text: &str) -> String {
     first.to_lowercase().chain(chars).collect()
 }
 
-/// The words of a text in lines of at most `width` characters, longer words alone.
+/// Breaks a text into lines of at most `width` characters. A longer word gets a line of its own.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The whole configuration.
+//! The whole configuration, with its top-level settings.
 
 use std::{net::SocketAddr, num::NonZero, thread};
 
@@ -14,30 +14,31 @@ use super::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The address on which the gateway listens, as `IP:PORT`. Port 0 takes a free port and prints
-    /// it.
+    /// The address on which the gateway listens, as `IP:PORT`. With port 0 the gateway takes a free
+    /// port and prints it.
     pub listen: SocketAddr,
     /// Where leases live: `embedded:DIR`, `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`,
     /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]` for the master that these
     /// sentinels name, `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..` for the cluster that these
     /// servers are part of, or `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]` for a quorum of
     /// independent servers; with TLS `rediss://..`, `rediss+sentinel://..`, `rediss+cluster://..` and
-    /// `redlocks://..`. A password is better kept in `redis.password_file`.
+    /// `redlocks://..`. A password is safer in `redis.password_file`.
     pub store: StoreUrl,
-    /// Serve without API keys on an address that other machines can reach. Whoever reaches it can
-    /// take and inspect every lock. By name it is reached only if `http.allowed_hosts` lists the name.
+    /// Serve without API keys on an address that other machines can reach. Every caller that reaches
+    /// the gateway can then take and inspect every lock. The gateway answers to a host name only if
+    /// `http.allowed_hosts` lists the name.
     pub insecure_no_auth: bool,
-    /// How many threads answer requests; 0 for as many as there are processors. With an embedded store
-    /// that is one fewer, but at least one: what is left is the store's.
+    /// How many threads answer requests; 0 for one for each processor. With an embedded store 0 means
+    /// one fewer, but at least one, and leaves one processor to the store.
     #[schemars(range(min = 0, max = Config::MOST_THREADS))]
     pub threads: usize,
-    /// Who may use the gateway.
+    /// API keys, and sessions of the dashboard.
     pub auth: AuthConfig,
-    /// What is kept of who did what.
+    /// The audit log.
     pub audit: AuditConfig,
     /// How HTTP is served.
     pub http: HttpConfig,
-    /// What a caller may ask for.
+    /// Limits of what callers may request.
     pub limits: LimitsConfig,
     /// The Redis store.
     pub redis: RedisConfig,
@@ -45,7 +46,7 @@ pub struct Config {
     pub redlock: RedlockConfig,
     /// How the gateway stops.
     pub shutdown: ShutdownConfig,
-    /// What is logged, and how.
+    /// Content and form of the log.
     pub log: LogConfig,
     /// Where metrics are served.
     pub metrics: MetricsConfig,
@@ -58,7 +59,7 @@ pub struct Config {
 impl Config {
     const MOST_THREADS: usize = 512;
 
-    /// The same with the longest TTL that the store can keep.
+    /// The same configuration with `limits.max_ttl_ms` lowered to the longest TTL that the store can keep.
     pub(super) fn within_the_store(mut self) -> Self {
         if self.store.is_on(ServersKind::Quorum) {
             let most = &mut self.limits.max_ttl_ms;
@@ -67,7 +68,7 @@ impl Config {
         self
     }
 
-    /// How many threads answer requests.
+    /// How many threads answer requests, with the number that 0 stands for.
     pub fn request_threads(&self) -> usize {
         match self.threads {
             0 => {
@@ -79,7 +80,7 @@ impl Config {
         }
     }
 
-    /// Finds out whether a gateway can be started with these values.
+    /// Checks that a gateway can be started with these values. Reads no file.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.auth.validate()?;
         if self.insecure_no_auth && self.auth.has_keys() {
@@ -116,7 +117,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // Loopback: without API keys nobody else may reach the gateway unless it is meant.
+            // Loopback: without API keys, other machines must not reach the gateway unless the operator says so.
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             store: StoreUrl::default(),
             insecure_no_auth: false,

@@ -1,4 +1,4 @@
-//! Where leases live, as a URL, and what it says of Redis servers.
+//! The URL of a store: the kind of store, and for Redis the servers, the login and the database.
 
 use std::{collections::HashSet, fmt, path::PathBuf, str::FromStr};
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Host, HostError, HostPort};
 
-/// Names a store. Neither its `Debug` nor its `Display` shows a password.
+/// The URL of a store. Neither its `Debug` nor its `Display` shows a password.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String")]
 pub enum StoreUrl {
-    /// `embedded:DIR`: durable, this process only.
+    /// `embedded:DIR`: a durable store in a directory, for one gateway only.
     Embedded(PathBuf),
-    /// Servers of Redis.
+    /// A store on Redis servers.
     Servers(ServersUrl),
 }
 
-/// `SCHEME://[USER:PASSWORD@]HOST[:PORT],..`, and what follows for this kind of servers. It may hold their password; its
-/// `Debug` and `Display` mask it.
+/// The URL of a store on Redis servers: `SCHEME://[USER:PASSWORD@]HOST[:PORT],..` and a path, whose form depends on the
+/// kind. `Debug` and `Display` mask the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServersUrl {
     kind: ServersKind,
     login: RedisLogin,
     nodes: Vec<RedisNode>,
-    /// The user as it was written.
+    /// The user as the URL has it, with its escapes.
     user: String,
-    /// What stands behind the servers, with what may be left out.
+    /// The path behind the servers for `Display`, with the database even if the URL leaves it out.
     path: String,
 }
 
-/// What the servers of a store are to each other.
+/// How the servers of a store work together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServersKind {
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server. With
@@ -42,32 +42,32 @@ pub enum ServersKind {
     /// `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..`: the cluster that these servers are part of.
     /// With `rediss+cluster://` over TLS.
     Cluster,
-    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, 3 or 5, say.
+    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, such as 3 or 5.
     /// With `redlocks://` over TLS.
     Quorum,
 }
 
-/// Why a text names no store. The text is not repeated: it may hold a password.
+/// Why a text is no URL of a store. The error does not repeat the text, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
-    /// There is no text.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
-    /// The scheme is none of ours.
+    /// The text does not begin with the scheme of a store.
     #[error("has no scheme of these")]
     Scheme,
-    /// It has white space at an end, which most likely was copied with it.
+    /// The text has white space at its beginning or end, which was probably copied with it.
     #[error("begins or ends with a space or a line break")]
     WhiteSpace,
-    /// `embedded:` without a directory.
+    /// The text is `embedded:` without a directory.
     #[error("names no directory")]
     NoDirectory,
-    /// The servers are not written as a URL of theirs names them.
+    /// The login, the servers or the path do not have the form that the scheme asks for.
     #[error("is not {what}: {reason}")]
     Servers {
-        /// What the URL is called.
+        /// The name of this kind of URL.
         what: &'static str,
-        /// What is wrong with the list of servers.
+        /// What is wrong with the login, the servers or the path.
         reason: String,
     },
 }
@@ -96,7 +96,8 @@ impl FromStr for StoreUrl {
         }
         let (scheme, rest) = text.split_once("://").ok_or(StoreUrlError::Scheme)?;
         let parsed = ServersUrl::parse(scheme, rest).map(Self::Servers);
-        // What ends a login or the servers may have been meant for a part of a password.
+        // An `@` or `/` before the last `@` was probably meant as part of the password: the error then says how to
+        // write it.
         let login = rest.rsplit_once('@').map(|(login, _)| login);
         parsed.map_err(|error| match login {
             _ if text.trim() != text => StoreUrlError::WhiteSpace,
@@ -109,7 +110,7 @@ impl FromStr for StoreUrl {
 // === impl StoreUrlError ===
 
 impl StoreUrlError {
-    /// The same with how a password is written.
+    /// Adds to the error how `@` and `/` are written in a password.
     fn with_hint(self) -> Self {
         match self {
             Self::Servers { what, reason } => Self::Servers {
@@ -122,13 +123,13 @@ impl StoreUrlError {
 }
 
 impl StoreUrl {
-    /// What names a store.
+    /// The forms of a store's URL, for messages.
     pub const FORMS: &str = "embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS";
 
-    /// The servers on which the store is, if it is on servers.
+    /// The URL of the servers, unless the store is embedded.
     pub fn servers(&self) -> Option<&ServersUrl> {
         match self {
             Self::Embedded(_) => None,
@@ -136,7 +137,7 @@ impl StoreUrl {
         }
     }
 
-    /// How to log in where the store is; `None` for one that nobody logs in to.
+    /// The login to the servers; `None` for the embedded store.
     pub fn login(&self) -> Option<RedisLogin> {
         self.servers().map(ServersUrl::login)
     }
@@ -146,8 +147,8 @@ impl StoreUrl {
         self.servers().is_some_and(|url| url.kind == kind)
     }
 
-    /// What may be shown of a text that should have named a store: a malformed URL cannot be told
-    /// apart into password and rest, so nothing after its scheme is shown.
+    /// The part of a possibly malformed store URL that messages may show: the scheme, or all of an `embedded:` URL.
+    /// Where the password of a malformed URL begins and ends is not known.
     pub(super) fn redact(text: &str) -> String {
         match text.split_once(':') {
             Some(("embedded", _)) => text.to_owned(),
@@ -201,7 +202,7 @@ impl ServersUrl {
         })
     }
 
-    /// Reads a login and servers. The error is the reason; it does not repeat the text, which may hold a password.
+    /// Parses the login and the servers. The error does not repeat the text, which may hold a password.
     fn read(kind: ServersKind, text: &str) -> Result<Self, &'static str> {
         let (login, hosts) = match text.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
@@ -210,7 +211,7 @@ impl ServersUrl {
         let (user, password) = match login.map(|login| login.split_once(':')) {
             None => ("", None),
             Some(Some((user, password))) => (user, Some(password)),
-            // Other clients read it as a password: shown as a user it would leak.
+            // Other Redis clients take a text without a colon for the password. As a user name, messages would show it.
             Some(None) => {
                 return Err("a user needs a password; a password alone is written :PASSWORD@");
             }
@@ -234,7 +235,7 @@ impl ServersUrl {
         })
     }
 
-    /// Checks the servers and reads what stands behind them.
+    /// Checks the number of servers, and parses the path behind them: the service of sentinels, and the database.
     fn set_path(&mut self, path: &str) -> Result<(), &'static str> {
         let different: HashSet<_> = self.nodes.iter().cloned().collect();
         match self.kind {
@@ -264,26 +265,27 @@ impl ServersUrl {
                 return Err("a cluster has database 0 only, and nothing may follow its servers");
             }
             ServersKind::Quorum => {
-                // With an even number one more may be missing only if one more is there. As few as a majority of them
-                // can miss one, and as many as somebody might run.
+                // An even number of nodes tolerates no more missing nodes than one node fewer. 3 is the least number of
+                // which one may be missing, and nobody runs more than 15.
                 let count = self.nodes.len();
                 if count.is_multiple_of(2) || !(3..=15).contains(&count) {
                     return Err("it names an odd number of nodes, 3 or 5, say, and 15 at most");
                 }
-                // One that is named twice would vote twice.
+                // A node that is listed twice would vote twice.
                 if different.len() < count {
                     return Err("it names a node twice");
                 }
                 self.set_database(path)?;
             }
         }
-        // A server that is named twice counts once where more than half of the named servers must agree.
+        // A server that is listed twice is kept once. Otherwise it would count twice where more than half of the
+        // servers must agree.
         let mut left = different;
         self.nodes.retain(|node| left.remove(node));
         Ok(())
     }
 
-    /// Reads the database, if one is named.
+    /// Parses the number of the database, if the URL has one.
     fn set_database(&mut self, text: &str) -> Result<(), &'static str> {
         if !text.is_empty() {
             let database = text.parse();
@@ -294,27 +296,27 @@ impl ServersUrl {
         Ok(())
     }
 
-    /// What the servers are to each other.
+    /// How the servers work together.
     pub fn kind(&self) -> ServersKind {
         self.kind
     }
 
-    /// How to log in to Redis.
+    /// The login to the Redis servers.
     pub fn login(&self) -> RedisLogin {
         self.login.clone()
     }
 
-    /// Where the servers listen, or the sentinels.
+    /// The addresses of the servers, or of the sentinels.
     pub fn nodes(&self) -> &[RedisNode] {
         &self.nodes
     }
 
-    /// Where the server listens, if it is one.
+    /// The address of the first server, which for `redis://` is the only one.
     pub fn node(&self) -> RedisNode {
         self.nodes[0].clone()
     }
 
-    /// By what the sentinels know the master.
+    /// The name under which the sentinels know the master; meant for `redis+sentinel://` only.
     pub fn service(&self) -> &str {
         self.path.split('/').nth(1).unwrap_or_default()
     }
@@ -343,7 +345,7 @@ impl fmt::Debug for ServersUrl {
 impl ServersKind {
     const ALL: [Self; 4] = [Self::One, Self::Sentinels, Self::Cluster, Self::Quorum];
 
-    /// The scheme, and the scheme with TLS.
+    /// The scheme without TLS, and the scheme with TLS.
     fn schemes(self) -> [&'static str; 2] {
         match self {
             Self::One => ["redis", "rediss"],
@@ -353,7 +355,7 @@ impl ServersKind {
         }
     }
 
-    /// What the URL is called, and how the servers are written.
+    /// The name of this kind of URL, and how its servers are written, for messages.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::One => ("a Redis URL", "the server is HOST[:PORT], and then [/DB]"),
@@ -375,32 +377,32 @@ impl ServersKind {
 
 // === Redis servers ===
 //
-// Where servers listen, and how to log in to them.
+// The addresses of servers, and the login to them.
 
-/// Where a server or a sentinel listens.
+/// The address of a server or a sentinel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RedisNode {
     host: String,
     port: u16,
 }
 
-/// What a URL says about how to log in. Its `Debug` masks the password.
+/// The login that a URL contains. Its `Debug` masks the password.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RedisLogin {
-    /// The ACL user, if one is named.
+    /// The ACL user, if the URL has one.
     pub username: Option<String>,
-    /// The password, if there is one. A secret: it belongs in no log.
+    /// The password, if the URL has one. The password is secret and must not be logged.
     pub password: Option<String>,
     /// The number of the database.
     pub database: u16,
-    /// Whether TLS is spoken.
+    /// Whether connections use TLS.
     pub is_tls: bool,
 }
 
 // === impl RedisNode ===
 
 impl RedisNode {
-    /// The address as it is connected to: an IPv6 address without its brackets.
+    /// Makes an address. An IPv6 address as `host` has no brackets.
     pub fn new(host: &str, port: u16) -> Self {
         Self {
             host: host.to_owned(),
@@ -408,7 +410,7 @@ impl RedisNode {
         }
     }
 
-    /// The host name or address, an IPv6 address without its brackets.
+    /// The host name or IP address. An IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -418,7 +420,7 @@ impl RedisNode {
         self.port
     }
 
-    /// Reads `HOST[:PORT]`.
+    /// Parses `HOST[:PORT]`.
     pub(super) fn parse(text: &str, default_port: u16) -> Result<Self, HostError> {
         let HostPort { host, port } = HostPort::from_str(text)?;
         let host = match host {
@@ -444,7 +446,7 @@ impl fmt::Display for RedisNode {
 // === impl RedisLogin ===
 
 impl RedisLogin {
-    /// Whether it names somebody to log in as.
+    /// Whether the login has a user or a password.
     pub fn names_somebody(&self) -> bool {
         self.username.is_some() || self.password.is_some()
     }
@@ -461,7 +463,7 @@ impl fmt::Debug for RedisLogin {
     }
 }
 
-/// A text without the escapes of URLs.
+/// Decodes the percent escapes of a URL.
 fn decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text)
         .decode_utf8_lossy()
@@ -472,7 +474,7 @@ fn decode(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The login of a URL, and where the servers that it names listen.
+    /// The login and the server addresses of a URL.
     fn parts(text: &str) -> (RedisLogin, Vec<String>) {
         let url: StoreUrl = text.parse().unwrap();
         let nodes = url.servers().unwrap().nodes();

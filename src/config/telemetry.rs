@@ -1,4 +1,4 @@
-//! What a gateway tells of itself: log, metrics and traces.
+//! Settings of the log (`[log]`), of metrics (`[metrics]`) and of traces (`[trace]`).
 
 use std::net::SocketAddr;
 
@@ -11,18 +11,18 @@ use crate::tls::{ClientFiles, PemFile};
 
 use super::{Invalid, Millis};
 
-/// What is logged, and how.
+/// Content and form of the log.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// What is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`. A list may give modules
-    /// a level of their own: `info,latchgate::store=debug`.
+    /// The least severe level that is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`. A list
+    /// may give modules a level of their own: `info,latchgate::store=debug`.
     pub level: String,
-    /// How it is written: `text` for people, `json` for machines, one object per line.
+    /// The form of the log: `text` for people, `json` for machines, one object per line.
     pub format: LogFormat,
-    /// Which requests get a line of their own: `failed` for those that failed or were slow, `all` for
-    /// every one. Failed is every answer from 400 on, but for 423: that a lock is held is no failure. So
-    /// is a request whose caller hung up before the answer. Slow is what the gateway worked on for a
+    /// Which requests get a log line: `failed` for requests that failed or were slow, `all` for every
+    /// request. A request failed if its status is 400 or more, except 423 (a held lock is no failure),
+    /// or if its caller hung up before the answer. A request was slow if the gateway worked on it for a
     /// second or longer; the time in which a request waits for a lock, or for the rest of its own body,
     /// does not count. Metrics count every request in either case.
     pub requests: LogRequests,
@@ -32,17 +32,17 @@ pub struct LogConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogRequests {
-    /// Those that failed or were slow.
+    /// Requests that failed or were slow.
     Failed,
-    /// Every one.
+    /// Every request.
     All,
 }
 
-/// How a log line is written.
+/// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object per line.
     Json,
@@ -51,19 +51,20 @@ pub enum LogFormat {
 // === impl LogConfig ===
 
 impl LogConfig {
-    /// Finds out whether something can be logged in this way.
+    /// Checks that `level` describes a filter.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         self.filter().map(|_filter| ())
     }
 
-    /// The filter that `level` describes.
+    /// The filter of log lines that `level` describes.
     pub fn filter(&self) -> Result<Targets, Invalid> {
         let invalid = || {
             let allowed = "error, warn, info, debug, trace or off, or a list such as \
                            info,latchgate::store=debug";
             Invalid::new("log.level", format!("{:?}", self.level), allowed)
         };
-        // It warns of each answer to a ping that is not its own, and some are ours.
+        // h2 warns of each answer to a ping that it did not send itself. The gateway sends such pings, so without this
+        // filter their answers would fill the log.
         let mut filter = Targets::new().with_target("h2::proto::ping_pong", LevelFilter::ERROR);
         for part in self.level.split(',') {
             filter = match part.split_once('=') {
@@ -78,7 +79,7 @@ impl LogConfig {
     }
 }
 
-/// Only the names: the parser of the library also takes numbers, and any other word as a module.
+/// Parses the name of a level. The library's own parser also accepts numbers, and takes any other word for a module.
 fn level(name: &str) -> Option<LevelFilter> {
     match name {
         "off" | "error" | "warn" | "info" | "debug" | "trace" => name.parse().ok(),
@@ -101,7 +102,7 @@ impl Default for LogConfig {
         Self {
             level: "info".to_owned(),
             format: LogFormat::Text,
-            // A line for each request is work for each request, and hides those that somebody should read.
+            // A line for each request costs time, and hides the lines that an operator should read.
             requests: LogRequests::Failed,
         }
     }
@@ -113,18 +114,19 @@ impl Default for LogConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
-    /// An address of its own for `GET /metrics`, as `IP:PORT`; empty for none. Whoever reaches it reads
-    /// the metrics without an API key, and nothing else: they hold no lock name, no owner and no
-    /// secret. `GET /metrics` is served on the gateway's own address all the same. Requests to this address are treated like
-    /// those to any route: without exactly one valid `Host` they are refused (any host may be named), errors are problem
-    /// documents, and all are counted in the metrics of requests.
+    /// A separate address for `GET /metrics`, as `IP:PORT`; empty for none. A caller that reaches this
+    /// address reads the metrics without an API key, and nothing else; metrics hold no lock name, no
+    /// owner and no secret. The gateway's own address serves `GET /metrics` as well. Requests to this
+    /// address are treated like requests to any route: a request without exactly one valid `Host` is
+    /// refused (any host may be named), errors are problem documents, and all requests are counted in
+    /// the metrics of requests.
     pub listen: String,
 }
 
 // === impl MetricsConfig ===
 
 impl MetricsConfig {
-    /// Finds out whether metrics can be served there.
+    /// Checks that `listen` is empty or an address.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if self.listen.is_empty() || self.listen.parse::<SocketAddr>().is_ok() {
             return Ok(());
@@ -133,7 +135,7 @@ impl MetricsConfig {
         Err(Invalid::new("metrics.listen", &self.listen, allowed))
     }
 
-    /// Finds out whether the gateway's own address leaves it free.
+    /// Checks that the address of metrics does not overlap with the address on which the gateway listens.
     pub(super) fn validate_beside(&self, gateway: SocketAddr) -> Result<(), Invalid> {
         let Some(address) = self.address() else {
             return Ok(());
@@ -151,7 +153,7 @@ impl MetricsConfig {
         Ok(())
     }
 
-    /// The address, if there is one.
+    /// The separate address for metrics, if one is set.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listen.parse().ok()
     }
@@ -163,17 +165,17 @@ impl MetricsConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TraceConfig {
-    /// The collector that is sent spans with OTLP over HTTP, such as `http://127.0.0.1:4318`; without a
-    /// path `/v1/traces` is meant. Empty for none. A collector that is away costs spans and nothing
-    /// else.
+    /// The collector to which spans are sent with OTLP over HTTP, such as `http://127.0.0.1:4318`;
+    /// without a path, `/v1/traces` is used. Empty for none. If the collector cannot be reached, spans
+    /// are lost, and requests are served as usual.
     pub endpoint: String,
     /// A file with headers for the collector, one `Name: value` per line. Empty for none.
     pub headers_file: String,
-    /// The PEM file with the authorities that vouch for a collector at `https://`. Empty for the
-    /// authorities of the system. Read at the start.
+    /// The PEM file with the authorities of the certificate of a collector at `https://`. Empty for the
+    /// authorities of the system. The file is read at the start.
     pub ca_file: String,
-    /// How many of a thousand requests that come without a `traceparent` are traced. One that comes
-    /// with it is traced if its caller is.
+    /// How many of a thousand requests without a `traceparent` are traced. A request with a
+    /// `traceparent` is traced if its caller is.
     #[schemars(range(min = 0, max = 1_000))]
     pub sample_per_mille: u64,
     /// The name under which the gateway appears in a trace.
@@ -181,24 +183,24 @@ pub struct TraceConfig {
     /// How long the collector may take to answer.
     #[schemars(range(min = 100, max = 60_000))]
     pub timeout_ms: Millis,
-    /// Send the names of locks to the collector.
+    /// Send the names of locks to the collector, with the spans.
     pub lock_names: bool,
 }
 
 // === impl TraceConfig ===
 
 impl TraceConfig {
-    /// Whether spans are sent anywhere.
+    /// Whether spans are sent to a collector.
     pub fn is_sent(&self) -> bool {
         !self.endpoint.is_empty()
     }
 
-    /// To where exactly.
+    /// The exact URL to which spans are sent.
     pub fn url(&self) -> Result<Url, Invalid> {
         let invalid = || {
             let allowed = "http://HOST[:PORT][/PATH] or https://.. without a user, a query or a \
                            fragment; what is secret goes into trace.headers_file";
-            // It may hold a password, however it is written.
+            // The text may hold a password in any place, so the error does not repeat it.
             Invalid::new("trace.endpoint", "not usable", allowed)
         };
         let mut url = Url::parse(&self.endpoint).map_err(|_error| invalid())?;
@@ -217,7 +219,7 @@ impl TraceConfig {
         Ok(url)
     }
 
-    /// The authorities that vouch for the collector.
+    /// The file with the authorities of the collector's certificate, if one is set.
     pub fn tls_files(&self) -> ClientFiles {
         let path = &self.ca_file;
         ClientFiles {
@@ -226,7 +228,7 @@ impl TraceConfig {
         }
     }
 
-    /// Finds out whether traces can be sent with these values.
+    /// Checks that traces can be sent with these values. Reads no file.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let is_encrypted = self.is_sent() && self.url()?.scheme() == "https";
         if !self.ca_file.is_empty() && !is_encrypted {
@@ -245,16 +247,16 @@ impl TraceConfig {
 impl Default for TraceConfig {
     fn default() -> Self {
         Self {
-            // Nobody is told anything unless somebody says whom.
+            // A gateway sends data to no other program unless the operator names that program.
             endpoint: String::new(),
             headers_file: String::new(),
             ca_file: String::new(),
-            // Whoever sets up a collector wants to see something; under load it is set lower.
+            // An operator who sets up a collector wants to see traces, and can lower the number under load.
             sample_per_mille: 1_000,
             service_name: "latchgate".to_owned(),
-            // A collector next door answers in milliseconds; half of the grace period is left.
+            // A collector nearby answers in milliseconds. After a time-out at shutdown, half of the grace is left.
             timeout_ms: Millis(5_000),
-            // What a lock is called may say what somebody does.
+            // The name of a lock may tell the collector's readers what a caller does.
             lock_names: false,
         }
     }
@@ -326,7 +328,7 @@ mod tests {
             ..TraceConfig::default()
         };
         config("https://c").validate().unwrap();
-        // Somebody believes that what is sent is encrypted.
+        // Without this refusal, an operator would believe that spans are sent encrypted.
         for endpoint in ["", "http://c"] {
             let invalid = config(endpoint).validate().unwrap_err();
             assert_eq!(invalid.key, "trace.ca_file");

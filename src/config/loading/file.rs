@@ -1,4 +1,4 @@
-//! A value that somebody gave to a key, and the configuration file.
+//! Reads the configuration file into settings, each with its value and source.
 
 use std::{fmt, ops::Range, path::Path};
 
@@ -12,7 +12,7 @@ use crate::bounded_file;
 
 use super::super::{ConfigError, NotToml, Source, StoreUrl};
 
-/// A value for a key. It may hold a password, which its `Debug` masks.
+/// A value for a key, with its source. The value may hold a password, which `Debug` masks.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) path: String,
@@ -23,14 +23,14 @@ pub(crate) struct Setting {
 // === impl Setting ===
 
 impl Setting {
-    /// The value as it may be shown, whatever it is and however wrong.
+    /// The value for messages, without a password, also if the value is malformed.
     pub(crate) fn displayed(&self) -> String {
         match &self.value {
             toml::Value::String(text) if self.path == "store" => {
                 format!("{:?}", StoreUrl::redact(text))
             }
             toml::Value::Table(_) => "a table".to_owned(),
-            // What else is written as a list may be a store with its password.
+            // A list for another key may be a store URL with its password by mistake.
             toml::Value::Array(_) if !self.path.starts_with("http.allowed_") => "a list".to_owned(),
             value => value.to_string(),
         }
@@ -45,12 +45,12 @@ impl fmt::Debug for Setting {
 
 // === File ===
 
-/// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
+/// One `key = value` of a TOML text. The value may hold a password, so `Debug` does not show it.
 pub(crate) struct TomlEntry {
-    /// The names of its tables and its own, with dots between. The tables of an array are numbered: `key[0].name`.
+    /// The names of the tables and of the key, with dots between. The tables of an array are numbered: `key[0].name`.
     pub(crate) path: String,
     pub(crate) value: toml::Value,
-    /// Counted from 1.
+    /// The line in the text, counted from 1.
     pub(crate) line: usize,
 }
 
@@ -62,10 +62,10 @@ impl fmt::Debug for TomlEntry {
     }
 }
 
-/// With every key and all that there is to say of them it is a twentieth of that.
+/// The largest configuration file in bytes: twenty times a file with every key and its description.
 const MAX_LEN: u64 = 1024 * 1024;
 
-/// Reads what a file sets, whether or not such keys exist.
+/// Reads all settings of a file, including unknown keys.
 pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, ConfigError> {
     let text = bounded_file::read_text(path, MAX_LEN).map_err(|error| ConfigError::Unreadable {
         path: path.to_owned(),
@@ -89,13 +89,14 @@ pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml
     let document = DeTable::parse(text).map_err(|error| NotToml {
         path: path.to_owned(),
         line: 1 + error.span().map_or(0, |span| lines(0..span.start)),
-        // The message alone: its long form repeats the line.
+        // The long form of the message repeats the line, which may hold a password.
         reason: error.message().to_owned(),
     })?;
     let mut found = Vec::new();
     collect(document.into_inner(), "", &mut found);
     found.sort_by_key(|(offset, ..)| *offset);
-    // Counted on from entry to entry: a keys file may have a hundred thousand of them.
+    // Lines are counted from the previous entry on. A keys file may have a hundred thousand entries, and counting from
+    // the beginning for each would take quadratic time.
     let (mut counted, mut line) = (0, 1);
     let entry = |(offset, path, value)| {
         line += lines(counted..offset);
@@ -109,7 +110,7 @@ fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, tom
     for (key, value) in table {
         let name = key.get_ref();
         let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        // A name that needs quotes is the name of nothing: without its quotes it could pass for a path.
+        // No key has a name that needs quotes. Without the quotes, the name "a.b" would be taken for the key `a.b`.
         let path = if !name.is_empty() && name.chars().all(is_bare) {
             format!("{prefix}{name}")
         } else {
@@ -141,7 +142,7 @@ fn collect_value(
             }
         }
         value => {
-            // A number that is too large for TOML is kept as a fraction or NaN, which no key takes.
+            // A number that is too large for TOML becomes a fraction or NaN, which every key refuses.
             let number = match &value {
                 DeValue::Integer(number) => number.to_string().parse().unwrap_or(f64::NAN),
                 _ => f64::NAN,

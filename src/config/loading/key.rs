@@ -1,4 +1,4 @@
-//! The keys of the configuration, as the structs declare them.
+//! The list of all configuration keys, from the structs that declare them.
 
 use std::path::Path;
 
@@ -9,52 +9,52 @@ use super::{
     file::{self, Setting},
 };
 
-/// One thing that can be configured.
+/// One configuration key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// The path in a file: `limits.min_ttl_ms`.
+    /// The path of the key in a file, such as `limits.min_ttl_ms`.
     pub path: String,
-    /// What it takes.
+    /// The kind of value that the key takes.
     pub kind: ValueKind,
-    /// The default, as a file would say it.
+    /// The default, as TOML.
     pub default: String,
-    /// What it is for.
+    /// The description of the key, from the doc comment of its field.
     pub doc: String,
 }
 
-/// What a key takes.
+/// The kind of value that a key takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueKind {
-    /// A number without a fraction, the smallest and the largest if it has bounds.
+    /// A whole number, with the smallest and the largest allowed if the key has bounds.
     WholeNumber(Option<(u64, u64)>),
-    /// Yes or no.
+    /// `true` or `false`.
     Boolean,
-    /// A text with a form of its own.
+    /// A text, whose form the type of the field checks.
     Text,
-    /// One of a few words.
+    /// One of these words.
     OneOf(Vec<String>),
-    /// Any number of texts.
+    /// A list of texts.
     Texts,
 }
 
-/// A table of the configuration and what it is for.
+/// A table of the configuration with its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
     /// The name of the table; empty for the keys above all tables.
     pub name: String,
-    /// What it is for.
+    /// The description of the table, from the doc comment of its field.
     pub doc: String,
-    /// Its keys, in the order of the struct.
+    /// The keys of the table, in the order of the struct.
     pub keys: Vec<Key>,
 }
 
 // === impl Section ===
 
 impl Section {
-    /// Everything that can be configured, in the order in which the structs declare it.
+    /// All tables with all keys, in the order in which the structs declare them.
     ///
-    /// Paths and defaults come from writing the default configuration out, because that keeps the
-    /// order; types and texts come from the schema of the structs.
+    /// Paths and defaults come from the default configuration as TOML, which keeps the order. Types and descriptions
+    /// come from the JSON schema of the structs.
     pub fn all() -> Vec<Self> {
         let schema = schemars::schema_for!(Config).to_value();
         let text = toml::to_string(&Config::default()).expect("the configuration is a TOML table");
@@ -93,7 +93,7 @@ impl Key {
             .collect()
     }
 
-    /// The environment variable that sets it: `LATCHGATE_LIMITS_MIN_TTL_MS`.
+    /// The environment variable that sets the key, such as `LATCHGATE_LIMITS_MIN_TTL_MS`.
     pub fn variable(&self) -> String {
         format!(
             "LATCHGATE_{}",
@@ -101,15 +101,15 @@ impl Key {
         )
     }
 
-    /// The path and the names of the tables that it begins with.
+    /// The path of the key, and the paths of the tables that contain the key.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let tables = self.path.match_indices('.');
         let tables = tables.map(|(end, _)| self.path[..end].to_owned());
         std::iter::once(self.path.clone()).chain(tables)
     }
 
-    /// What a text sets, of a variable or of a flag. A text that cannot be read is refused with all other values of a
-    /// wrong type.
+    /// The setting that the text of a variable or a flag makes. A text that cannot be parsed stays a text, which the
+    /// check of types refuses later.
     pub(crate) fn setting(&self, text: &str, source: Source) -> Setting {
         let as_text = || toml::Value::String(text.to_owned());
         Setting {
@@ -119,7 +119,7 @@ impl Key {
         }
     }
 
-    /// The last part of the path, as it stands in its table.
+    /// The name of the key in its table: the last part of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
@@ -128,7 +128,7 @@ impl Key {
 // === impl ValueKind ===
 
 impl ValueKind {
-    /// What is allowed, in words.
+    /// The allowed values, in words.
     pub fn allowed(&self) -> String {
         match self {
             Self::WholeNumber(None) => "a whole number".to_owned(),
@@ -142,15 +142,15 @@ impl ValueKind {
         }
     }
 
-    /// Reads the text of a variable or of a flag.
+    /// Parses the text of a variable or of a flag.
     fn read(&self, text: &str) -> Option<toml::Value> {
         match self {
-            // Digits alone: a sign would be dropped without a word.
+            // Only digits: parsing would silently accept a plus sign.
             Self::WholeNumber(_) if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
             Self::WholeNumber(_) => text.parse().ok().map(toml::Value::Integer),
             Self::Boolean => text.parse().ok().map(toml::Value::Boolean),
             Self::Text | Self::OneOf(_) => Some(toml::Value::String(text.to_owned())),
-            // An empty text is the empty list, which takes back what a file has listed.
+            // An empty text is an empty list, which overrides the list of a file.
             Self::Texts => Some(toml::Value::Array(
                 text.split(',')
                     .map(str::trim)
@@ -161,7 +161,7 @@ impl ValueKind {
         }
     }
 
-    /// Whether a value has the right type and, where that decides, the right form.
+    /// Whether a value has the right type, is within the bounds of a number, and is one of the words of `OneOf`.
     pub(crate) fn takes(&self, value: &toml::Value) -> bool {
         match (self, value) {
             (Self::WholeNumber(bounds), toml::Value::Integer(number)) => {
@@ -200,7 +200,7 @@ impl ValueKind {
     }
 }
 
-/// The schema of a key or a table, as its struct has it: with its text, perhaps by reference.
+/// The schema of the field for a key or a table: with the description, and perhaps a reference to the type.
 fn property<'a>(root: &'a Value, path: &str) -> &'a Value {
     path.split('.')
         .filter(|part| !part.is_empty())
@@ -216,7 +216,7 @@ fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
         .unwrap_or(schema)
 }
 
-/// A doc comment, its line breaks undone: lines were broken for the source file.
+/// The doc comment of a key or a table in one line, without the line breaks of the source file.
 fn description(root: &Value, path: &str) -> String {
     let text = property(root, path)["description"].as_str();
     text.unwrap_or_default()

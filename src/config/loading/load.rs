@@ -1,4 +1,4 @@
-//! Puts the configuration together: default, then file, then environment, then flags.
+//! Loads the configuration: defaults, which a file, then environment variables, then flags override.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf};
 
@@ -9,30 +9,30 @@ use super::{
     file::{self, Setting},
 };
 
-/// Who may set something, from the weakest to the strongest.
+/// The sources of settings, apart from the defaults.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// The environment, all of it.
+    /// All environment variables of the process.
     pub variables: Vec<(OsString, OsString)>,
-    /// The file that `--config` names. Without it `LATCHGATE_CONFIG` may name one.
+    /// The file that `--config` names. If the flag is missing, `LATCHGATE_CONFIG` may name a file.
     pub file: Option<PathBuf>,
-    /// What flags set: the key, the flag's name and the text given with it.
+    /// The settings of flags: the key, the name of the flag and its text.
     pub flags: Vec<(&'static str, &'static str, String)>,
 }
 
-/// A valid configuration, and who set what in it.
+/// A valid configuration, with the source of each setting.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// Every key that somebody set, with its value as it may be shown.
+    /// Every key that a source sets, with its value (without a password) and that source.
     pub set: Vec<(String, String, Source)>,
 }
 
 // === impl Sources ===
 
 impl fmt::Debug for Sources {
-    /// Names alone: the values may hold passwords.
+    /// Shows names only, because values may hold passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variables = self.variables.iter().map(|(name, _)| name);
         f.debug_struct("Sources")
@@ -47,7 +47,7 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// Reads every source and checks the outcome.
+    /// Reads all sources, merges their settings and validates the configuration.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
         let keys = Key::all();
         let mut settings = match self.file() {
@@ -83,7 +83,7 @@ impl Sources {
         let set = |key: &Key| {
             let setting = settings.get(&key.path)?;
             let displayed = match setting.path.as_str() {
-                // It was read, so password and rest can be told apart.
+                // A valid URL masks its password itself.
                 "store" => format!("\"{}\"", config.store),
                 _ => setting.displayed(),
             };
@@ -116,14 +116,14 @@ impl Sources {
     }
 }
 
-/// Whether the key exists and its value has the right type.
+/// Checks that the key exists and that the value has the right type.
 fn check(setting: &Setting, keys: &[Key]) -> Result<(), ConfigError> {
     let table = format!("{}.", setting.path);
     let empty = |value: &toml::Value| value.as_table().is_some_and(toml::Table::is_empty);
     match keys.iter().find(|key| key.path == setting.path) {
         Some(key) if key.kind.takes(&setting.value) => Ok(()),
         Some(key) => Err(refuse(setting, key.kind.allowed())),
-        // A table's header without a key under it.
+        // The path is that of a table. An empty table, a header without keys, is allowed; another value is refused.
         None if keys.iter().any(|key| key.path.starts_with(&table)) => {
             if empty(&setting.value) {
                 Ok(())
@@ -153,7 +153,7 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
         table.insert(name.to_owned(), value);
     }
     serde_path_to_error::deserialize(toml::Value::Table(root)).map_err(|error| {
-        // An element of a list is named behind the list.
+        // The path of an element is the path of its list with an index behind it.
         let path = error.path().to_string();
         let setting = settings.get(path.split('[').next().unwrap_or_default());
         let setting = setting.expect("names and types were checked, so a value was refused");
@@ -161,8 +161,8 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
     })
 }
 
-/// What the type of a value says against it. The error repeats no value of ours: the two types that
-/// check more than their type do not.
+/// The allowed values for a setting that its type refused. The text never contains the value: the errors of origins and
+/// hosts, the only other types that check their text, do not repeat that text.
 fn expected(setting: &Setting, error: &toml::de::Error) -> String {
     match (setting.path.as_str(), &setting.value) {
         ("listen", _) => "IP:PORT, such as 127.0.0.1:7420 or [::1]:7420".to_owned(),
@@ -200,11 +200,11 @@ fn refused(invalid: Invalid, settings: &BTreeMap<String, Setting>) -> ConfigErro
 //
 // The environment variables that configure the gateway.
 
-/// The variable that names the configuration file.
+/// The environment variable that names the configuration file.
 const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
-/// Variables with our prefix that speak to the client commands, to the command of `latchgate run` or to a build, and
-/// that a gateway therefore finds in its environment whenever both run in one shell.
+/// Variables with the prefix `LATCHGATE_` for client commands, for the command of `latchgate run` or for a build. A
+/// gateway ignores these variables, because it may be started from the same shell.
 const OF_OTHERS: [&str; 16] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
@@ -224,8 +224,8 @@ const OF_OTHERS: [&str; 16] = [
     "LATCHGATE_COMMIT",
 ];
 
-/// Reads what the environment sets. A variable with our prefix that is nobody's is refused: it is
-/// most likely misspelt.
+/// Reads the settings of environment variables. An unknown variable with the prefix `LATCHGATE_` is refused, because
+/// its name is most likely misspelt.
 fn read_variables(
     variables: &[(OsString, OsString)],
     keys: &[Key],
@@ -260,12 +260,15 @@ fn read_variables(
     Ok(settings)
 }
 
-/// Kubernetes tells every container of every Service in its namespace, in variables that begin with
-/// the Service's name. For a Service called `latchgate`, or `latchgate-` and anything, those have
-/// our prefix: `.._SERVICE_HOST`, `.._SERVICE_PORT`, `.._SERVICE_PORT_HTTP`, `.._PORT`,
-/// `.._PORT_7420_TCP`, `.._PORT_7420_TCP_ADDR`, ..
+/// Whether Kubernetes has set the variable.
 ///
-/// The plain `.._PORT` is a URL there; as a number it is somebody who wants to set our port.
+/// In every container Kubernetes sets variables for each Service of the namespace, which begin with the name of the
+/// Service. If the name is `latchgate` or begins with `latchgate-`, the variables have the prefix of settings:
+/// `.._SERVICE_HOST`, `.._SERVICE_PORT`, `.._SERVICE_PORT_HTTP`, `.._PORT`, `.._PORT_7420_TCP`,
+/// `.._PORT_7420_TCP_ADDR`, ..
+///
+/// Kubernetes sets the plain `.._PORT` to a URL. With a number, the variable is a mistaken attempt to set the
+/// gateway's port, and is refused.
 fn is_from_kubernetes(name: &str, value: &str) -> bool {
     let parts: Vec<&str> = name.split('_').collect();
     let is_port = |text: &str| text.parse::<u16>().is_ok();

@@ -1,4 +1,4 @@
-//! From a file, the environment and flags to a configuration: what each says of which key, and who it was.
+//! Loads the configuration from a file, the environment and flags, and keeps the source of each setting.
 
 pub(super) mod file;
 pub(super) mod key;

@@ -1,4 +1,4 @@
-//! The closed list of problems: what each means and what to do about it.
+//! The closed list of problem codes, each with status, title, meaning and what the caller should do.
 
 use http::StatusCode;
 use serde::Serialize;
@@ -7,11 +7,10 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
-/// Declares the codes together with everything that is said about them, so that none can be added
-/// without its page.
+/// Declares the codes together with their texts, so that no code can be added without an entry in `docs/problems.md`.
 macro_rules! problem_codes {
     ($($variant:ident = $slug:literal, $status:ident, $title:literal, $meaning:literal, $action:literal;)+) => {
-        /// What went wrong: the value to decide by.
+        /// The kind of a problem, by which clients decide.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum ProblemCode {
             $(
@@ -25,7 +24,7 @@ macro_rules! problem_codes {
             /// Every code.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The code as it is written in JSON and in the path of its page.
+            /// The code in JSON and in the path of its page.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $slug),+ }
             }
@@ -35,17 +34,17 @@ macro_rules! problem_codes {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
 
-            /// The problem in one line.
+            /// The title: the problem in one line.
             pub fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),+ }
             }
 
-            /// What it means, in Markdown.
+            /// What the problem means, in Markdown.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning),+ }
             }
 
-            /// What to do about it, in Markdown.
+            /// What the caller should do, in Markdown.
             pub fn action(self) -> &'static str {
                 match self { $(Self::$variant => $action),+ }
             }
@@ -59,45 +58,45 @@ problem_codes! {
         "The name in the path, a header, the query or the body is not what this call takes. \
          Nothing happened. `errors` names every field that is wrong and says what is \
          expected.",
-        "Correct the request. Sending it again unchanged gives the same answer.";
+        "Correct the request. The same request gets the same answer.";
     Unauthorized = "unauthorized", UNAUTHORIZED,
         "An API key is needed",
-        "The request carries no API key, one that was cut off or mistyped, or one that this gateway \
-         does not know or that has expired; or the cookie of a session that has ended. Nothing happened. \
-         A request that waited for a lock is answered so when its key is taken back.",
+        "The request has no API key, or a key that is cut off, mistyped, unknown to this gateway or \
+         expired, or the cookie of a session that has ended. Nothing happened. \
+         A request that waits for a lock gets this answer if its key is withdrawn.",
         "Send a valid key in `Authorization: Bearer KEY`. The detail says if a character is missing. In the \
          dashboard, sign in again.";
     Forbidden = "forbidden", FORBIDDEN,
         "The API key may not do this",
         "The key is valid, but it has no permission for this operation on this lock. The answer is \
          the same whether the lock exists or not. Nothing happened.",
-        "Use a key with the permission, or ask the operator for it.";
+        "Use a key with the permission, or ask the operator for the permission.";
     LimitExceeded = "limit-exceeded", FORBIDDEN,
         "The API key may not ask for this much",
-        "The request asks for a longer TTL than the key allows. Nothing happened. A TTL that is not \
-         asked for is as long as the key allows.",
+        "The request asks for a longer TTL than the key allows. Nothing happened. If a request \
+         names no TTL, the lease gets no longer TTL than the key allows.",
         "Ask for less: the detail names the limit.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
-        "A browser sent the request for a web page of another origin, which is not on the list of \
+        "A browser sent the request for a web page of another origin that is not on the list of \
          allowed origins, and the request could have changed something or kept a connection. Nothing \
-         happened. Pages of the gateway itself may use it: those whose host and port are the ones in \
-         the header `Host`. Only they may use the cookie of a session: with it every request of another \
-         page is refused, also of one that is listed.",
+         happened. Pages of the gateway itself, whose host and port are those in the header `Host`, \
+         need no entry in the list. Only these pages may use the cookie of a session: a request of any other \
+         page with the cookie is refused, even if the page is listed.",
         "If the page is yours, list its origin in `http.allowed_origins`, and let it send an API key and no \
          cookie. If the page is of this \
-         gateway and a proxy stands in front of it, let the proxy pass on `Host` as it came, with its \
+         gateway and a proxy stands in front of it, let the proxy pass on `Host` unchanged, with its \
          port.";
     NotFound = "not-found", NOT_FOUND,
         "There is nothing at this path",
-        "No route of the gateway has this path. A lock is never missing: one that nobody \
-         holds is free.",
+        "No route of the gateway has this path. A lock is never missing: a lock without \
+         a holder is free.",
         "Check the path. A lock is `/locks/NAME`, where NAME is one path segment that is not \
          empty. `/openapi.json` lists all routes.";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED,
         "The path does not take this method",
-        "The path exists, but not with this method. The header `Allow` lists the methods it \
-         takes.",
+        "The path exists, but not with this method. The header `Allow` lists the \
+         allowed methods.",
         "Use one of the methods in `Allow`.";
     NotAcceptable = "not-acceptable", NOT_ACCEPTABLE,
         "The answer has no form that the request accepts",
@@ -108,54 +107,54 @@ problem_codes! {
         "The request took too long to arrive",
         "The client did not send the body of the request in time. Nothing \
          happened.",
-        "Send the request again. If it happens often, look at the network between the client \
+        "Send the request again. If this happens often, look at the network between the client \
          and the gateway.";
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
-        "A lease, or a place in the queue, was asked for under this `Idempotency-Key` with another \
-         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`, or for other locks.",
+        "An earlier request with this `Idempotency-Key` had another \
+         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`, or other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
-        "A quorum of Redis servers cannot share a lock: a majority of counters does not bound a count. Nothing \
+        "A quorum of Redis servers cannot share a lock: a majority cannot count its holders. Nothing \
          happened.",
         "Ask for the lock without `mode` and `limit`, or use a gateway on another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \
-         within the last minute. A late repetition must not take the lock again.",
-        "The work under that lease is over. To take the lock again, use a new key.";
+         within the last minute. A late repetition must not acquire the lock again.",
+        "Regard the work under that lease as over. To acquire the lock again, use a new key.";
     Superseded = "superseded", CONFLICT,
         "A newer request with the same key took over",
-        "A later request with the same `Idempotency-Key` came before this one was answered. The \
-         newest one owns the place in the queue and the lease, and has the answer.",
-        "Wait for the answer to the newer request, and if that one has none either, ask once more \
-         with the same key. If you sent only one, something between you and the gateway has \
+        "A later request with the same `Idempotency-Key` came before this request was answered. The \
+         newest request has the position in the queue, the lease and the answer.",
+        "Wait for the answer to the newer request. If that answer does not come either, ask once more \
+         with the same key. If you sent only one request, a program between you and the gateway has \
          repeated it.";
     HolderChanged = "holder-changed", CONFLICT,
         "Somebody else holds the lock now",
-        "The lock was to be broken only if a certain holder had it, and that one does not: others do.",
+        "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",
         "Inspect the lock and decide again.";
     NotHeld = "not-held", CONFLICT,
         "Nobody holds the lock",
-        "The lock was to be broken, and it is free.",
+        "The lock that was to be broken is free.",
         "Nothing is left to do.";
     WrongStore = "wrong-store", CONFLICT,
         "The gateway's store cannot do this",
-        "Only the embedded store is backed up through the gateway, and this gateway has another one. Nothing \
+        "A gateway backs up the embedded store only, and this gateway has another store. Nothing \
          happened.",
-        "Back up the store with its own means.";
+        "Back up the store with its own tools.";
     LeaseLost = "lease-lost", GONE,
         "The token does not hold the lock",
         "The lease has expired or was released or broken, or the token was never one of this \
-         lock. `held` says whether somebody else holds the lock now, of several locks whether somebody else holds one \
-         of them; `results` says then what came of each.",
-        "Stop the work that the lock protects: somebody else may be doing it. Acquire the \
-         lock again before going on. A release that repeats one whose answer was lost may be \
-         answered like this because that one ended the lease; nothing is left to do then. To tell \
-         that from a lease that was lost before, acquire with an `Idempotency-Key`: for a minute a \
-         repeated release is answered 204 again. Of several locks that are released together only the release of \
-         the last name is remembered so.";
+         lock. `held` says whether another caller holds the lock now, or, of several locks, at least one \
+         of them. For several locks, `results` has the outcome of each.",
+        "Stop the work that the lock protects: another caller may be doing it. Acquire the \
+         lock again before going on. If you repeat a release whose answer was lost, this answer may \
+         mean that the first copy ended the lease; then nothing is left to do. To tell this case \
+         from a lost lease, acquire with an `Idempotency-Key`: for a minute a \
+         repeated release is answered 204 again. Of several locks that are released together this holds \
+         for the last name only.";
     TooLarge = "too-large", PAYLOAD_TOO_LARGE,
         "The request body is too large",
         "The body is longer than the gateway accepts. Nothing happened.",
@@ -173,36 +172,36 @@ problem_codes! {
     WrongHost = "wrong-host", MISDIRECTED_REQUEST,
         "The request is for another host",
         "The header `Host`, or the target of the request, names a host for which this gateway does \
-         not answer. Nothing happened. Without API keys it answers for loopback, for the address it \
-         listens on and for what its configuration lists, so that no web page can reach it \
+         not answer. Nothing happened. Without API keys a gateway answers for loopback, for the address it \
+         listens on and for `http.allowed_hosts` only, so that no web page can reach it \
          through a host name that resolves to its address.",
         "Address the gateway as `localhost` or by its IP address, or list the name in \
          `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
-        "Somebody else holds the lock, or as many share it as the `limit` allows, or others wait and come \
-         first; and it stayed so while the request waited. `holders` says who holds it, of several locks the one in `name`, `holder_count` how many, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
+        "Another caller holds the lock, as many share it as the `limit` allows, or earlier waiters come \
+         first; and the request got no lease while it waited. `holders` says who holds the lock (of several locks the one in `name`), `holder_count` how many hold it, `waiters` how many wait, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
-        "Ask again after `retry_after_ms`, or give up. To get the lock when it is free, ask with \
-         `wait_ms`. To keep the place in the queue from one request to the next, ask with an \
+        "Ask again after `retry_after_ms`, or give up. To wait in the queue, ask with \
+         `wait_ms`. To keep the position from one request to the next, ask with an \
          `Idempotency-Key`, and again within five seconds.";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
         "Too many requests",
-        "The API key has sent more requests, or has more streams, than it may; or too many requests \
-         with keys that are not known came from one address. Nothing happened. Renew and release \
+        "The API key has sent more requests, or has more streams, than it may; or one address has sent \
+         too many requests with unknown keys. Nothing happened. Renew and release \
          are not counted.",
         "Ask again after `Retry-After` seconds.";
     TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,
         "Too many requests wait already",
-        "The queue of this lock is full, or as many requests wait at this gateway, or with this \
-         API key, as may. \
+        "The queue of this lock is full, or this gateway or this API key has as many \
+         waiters as it may. \
          Nothing happened: the request was not queued.",
-        "Ask again after `Retry-After` seconds. So long a queue is mostly a sign of a holder that \
-         does not release, or of callers that wait for the same lock again and again.";
+        "Ask again after `Retry-After` seconds. So long a queue usually means a holder that \
+         does not release, or callers that wait for the same lock again and again.";
     TooManyLeases = "too-many-leases", TOO_MANY_REQUESTS,
         "The API key holds too many leases",
-        "The API key has as many leases from this gateway as it may. Requests that wait count too: \
-         each may yet get a lease. Nothing happened.",
+        "The API key has as many leases from this gateway as it may. Waiters count as well, \
+         because each may get a lease. Nothing happened.",
         "Release a lease first, or ask again after `Retry-After` seconds.";
     HeadersTooLarge = "headers-too-large", REQUEST_HEADER_FIELDS_TOO_LARGE,
         "The request headers are too large",
@@ -216,43 +215,43 @@ problem_codes! {
         "Inspect the lock to learn what happened, and report the bug with the `request_id`.";
     ForeignData = "foreign-data", INTERNAL_SERVER_ERROR,
         "Something else lies where the gateway keeps this lock",
-        "A key of this lock in the store holds data that the gateway did not write, or that a \
-         newer version wrote. The detail names the key. It is never overwritten.",
-        "Find out who uses the key. Remove it if it is not needed, or upgrade the gateway.";
+        "A key of this lock in the store holds a value that no gateway wrote, or that a \
+         newer version wrote. The detail names the key. The value is never overwritten.",
+        "Find out which program uses the key. Delete the key if it is not needed, or upgrade the gateway.";
     StoreUnavailable = "store-unavailable", SERVICE_UNAVAILABLE,
         "The store cannot be used now",
-        "The store could not be reached, or it refused. **Nothing happened.**",
+        "The store could not be reached, or refused the command. **Nothing happened.**",
         "It is safe to send the request again, after a moment.";
     Draining = "draining", SERVICE_UNAVAILABLE,
         "The gateway is about to stop",
         "The gateway takes no new acquires because it is shutting down. A request that waited for \
-         a lock has left the queue; with an `Idempotency-Key` its place is kept for five seconds. \
+         a lock has left the queue; with an `Idempotency-Key` its position is kept for five seconds. \
          Nothing was granted. Renew and release still work.",
         "Send the request again, with the same `Idempotency-Key` if it had one: a load balancer \
-         takes it to another gateway.";
+         sends it to another gateway.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE,
         "The gateway has too much to do",
-        "As many requests are worked on, or as many connections are open, as the gateway takes. \
-         Nothing happened. Renew and release have room of their own.",
+        "The gateway works on as many requests, or has as many connections open, as it may. \
+         Nothing happened. Renew and release have a reserve of their own.",
         "It is safe to send the request again, after `Retry-After` seconds.";
     FenceExhausted = "fence-exhausted", SERVICE_UNAVAILABLE,
         "No fencing token is left",
         "The counter of fencing tokens has reached 2^53 - 1, the last number that JSON \
-         carries exactly. That only happens if somebody has written it, or if a clock was \
-         centuries ahead. Nothing happened: who holds a lock goes on holding it, and nobody gets \
-         a new one.",
+         carries exactly. This happens only if another program wrote the counter, or if a clock was \
+         centuries ahead. Nothing happened: holders keep their locks, and no lock is \
+         granted.",
         "An operator must start the counter again. The new fencing tokens are smaller than the \
-         old ones, so stop everything that writes to the protected resources first, or make them \
-         forget the fencing tokens that they remember. Correct the clock if it was one. Stop all \
-         gateways: they remember the counter. With Redis, delete the counter: the key that \
+         old ones, so stop every program that writes to the protected resources first, or delete \
+         the fencing tokens that the resources remember. If a clock was wrong, correct it. Stop all \
+         gateways, because they remember the counter. With Redis, delete the counter: the key that \
          matches `lg:*:fence` and has the value 9007199254740991 (`redis-cli --scan --pattern \
          'lg:*:fence'` lists the candidates); on a quorum delete it and `lg:{}:node` on each of its \
          nodes. With the embedded store, begin with a new data directory: its leases are lost. \
          Then start the gateways.";
     OutcomeUnknown = "outcome-unknown", GATEWAY_TIMEOUT,
         "It is not known what happened",
-        "The store was asked and did not answer in time. **It may have happened.** A lease \
-         whose grant was never answered is released.",
+        "The store did not answer a command in time. **The request may have taken effect.** A lease \
+         whose grant was not delivered is released.",
         "Acquire: repeat the request with the same `Idempotency-Key`. Renew and release: \
          repeat the request. Or inspect the lock.";
 }
@@ -260,7 +259,7 @@ problem_codes! {
 // === impl ProblemCode ===
 
 impl ProblemCode {
-    /// Reads a code as it is written in JSON.
+    /// Parses a code as JSON has it, such as `lease-lost`.
     pub fn from_slug(slug: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == slug)
     }
@@ -272,7 +271,7 @@ impl PartialSchema for ProblemCode {
             .schema_type(Type::String)
             .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
             .description(Some(
-                "What went wrong: the value to decide by. `/problems/{code}` says what each means.",
+                "The kind of problem, by which clients decide. `/problems/{code}` explains each.",
             ))
             .into()
     }

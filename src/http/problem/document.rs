@@ -1,5 +1,4 @@
-//! A problem as the caller gets it, and what each problem means: for the path that its `type` names, and as a chapter of the
-//! documentation.
+//! The JSON document of a problem, the route that explains each problem code, and the text of `docs/problems.md`.
 
 use std::fmt::Write;
 
@@ -28,42 +27,42 @@ use super::{Extra, FieldError, PartResult, Problem, ProblemCode};
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(in crate::http) struct ProblemDocument<'a> {
-    /// A page that says what the problem means and what to do, relative to this gateway.
+    /// The page that says what the problem means and what to do, relative to this gateway.
     #[serde(rename = "type")]
     #[schema(format = "uri-reference", example = "/problems/locked")]
     kind: String,
-    /// The same for every problem with this code.
+    /// The problem in one line, the same for every problem with this code.
     #[schema(value_type = String)]
     title: &'static str,
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What happened here.
+    /// What happened to this request.
     #[schema(value_type = String)]
     detail: &'a str,
-    /// What to decide by. The list is closed: a new code is a new version of this API.
+    /// The kind of problem, by which clients decide. The list is closed: a new code is a new version of this API.
     code: ProblemCode,
-    /// The `X-Request-Id` of this answer, under which the gateway has logged it.
+    /// The `X-Request-Id` of this answer, under which the gateway has logged the request.
     #[schema(value_type = String)]
     request_id: &'a str,
-    /// With `invalid-request`: everything that is wrong.
+    /// With `invalid-request`: every field that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`, if several locks were asked for: the one that is held.
+    /// With `locked`, if the request names several locks: the lock that is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     name: Option<&'a str>,
-    /// With `locked`: who holds the lock; empty in the moment in which it passes to somebody who waited for it.
+    /// With `locked`: the holders of the lock; empty in the moment in which the lock passes to a waiter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<CurrentHolder>, required = false, max_items = 100)]
     holders: Option<&'a [CurrentHolder]>,
-    /// With `locked`: how many hold the lock.
+    /// With `locked`: how many holders the lock has.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     holder_count: Option<u64>,
-    /// With `locked`: how long the request waited, with the earlier requests under its `Idempotency-Key` whose place it
-    /// went on with.
+    /// With `locked`: how long the request waited, with the earlier requests under its `Idempotency-Key` whose position
+    /// in the queue it continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waited_ms: Option<u64>,
@@ -71,16 +70,16 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waiters: Option<u64>,
-    /// With `locked`, `overloaded` and every 429: after how long to ask again. Varied a little, so that
-    /// callers do not come back in step.
+    /// With `locked`, `overloaded` and every 429: after how long to ask again. The time varies a little, so
+    /// that callers do not all ask again at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 60_000)]
     retry_after_ms: Option<u64>,
-    /// With `lease-lost`: whether somebody else holds the lock now.
+    /// With `lease-lost`: whether another caller holds the lock now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
     held: Option<bool>,
-    /// With `lease-lost`, if several leases were meant: what came of each.
+    /// With `lease-lost`, if the request names several leases: the outcome of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<PartResult>, required = false, max_items = 16)]
     results: Option<&'a [PartResult]>,
@@ -122,7 +121,7 @@ impl<'a> ProblemDocument<'a> {
     }
 }
 
-/// A problem as a JSON document.
+/// Writes a problem as a JSON document.
 pub(in crate::http) fn document(
     problem: &Problem,
     base_path: &BasePath,
@@ -131,7 +130,7 @@ pub(in crate::http) fn document(
     json(&ProblemDocument::new(problem, base_path, request_id))
 }
 
-/// Makes a response of a problem.
+/// Turns a response into the answer of a problem: sets its headers and its body.
 pub(in crate::http) fn render(
     problem: &Problem,
     base_path: &BasePath,
@@ -144,7 +143,7 @@ pub(in crate::http) fn render(
         HeaderValue::from_static("application/problem+json"),
     );
     if let Some(ms) = problem.retry_after_ms() {
-        // Never early.
+        // Rounded up to whole seconds, because a caller must not ask again too early.
         headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }
     if let Extra::Allow(methods) = &problem.extra {
@@ -156,7 +155,7 @@ pub(in crate::http) fn render(
     *response.body_mut() = Body::from(document(problem, base_path, request_id));
 }
 
-/// What a problem means and what to do about it.
+/// What a problem means and what the caller should do.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct ProblemExplained {
     code: ProblemCode,
@@ -166,17 +165,17 @@ pub(in crate::http) struct ProblemExplained {
     /// The problem in one line.
     #[schema(value_type = String)]
     title: &'static str,
-    /// What it means, in Markdown.
+    /// What the problem means, in Markdown.
     #[schema(value_type = String)]
     meaning: &'static str,
-    /// What to do about it, in Markdown.
+    /// What the caller should do, in Markdown.
     #[schema(value_type = String)]
     action: &'static str,
 }
 
 /// What a problem means
 ///
-/// The page that the `type` of a problem points to: what it means and what to do about it.
+/// The page that the `type` of a problem points to: what the problem means and what the caller should do.
 #[utoipa::path(
     get,
     path = "/problems/{code}",
@@ -202,10 +201,10 @@ pub(in crate::http) async fn problem_page(
 pub fn problems_markdown() -> String {
     let mut text = String::from(
         "# Problems\n\n\
-         Whatever is not success is answered as a problem document (RFC 9457) with the media type\n\
+         Every answer without success is a problem document (RFC 9457) with the media type\n\
          `application/problem+json`. Decide by `code`: the list is closed. `status` and `title` follow from\n\
-         it, `detail` says what happened in this case, and `request_id` is what the gateway has logged it\n\
-         under. `type` points to the same text as below, served by the gateway.\n\n\
+         `code`, `detail` says what happened to this request, and the log of the gateway has the `request_id`.\n\
+         `type` points to the same text as below, served by the gateway.\n\n\
          | status | code | |\n|---|---|---|\n",
     );
     let mut codes = ProblemCode::ALL.to_vec();
