@@ -69,15 +69,12 @@ use super::{
 ///     token of the lease is told that the lease was broken ([`Loss::Broken`]), its idempotency key is refused,
 ///     and a late copy of its acquire is not granted. A break that is repeated after a lost reply ends no other
 ///     lease.
-///
 /// 12. **Slots are distinct.** The lease of a shared attempt with a limit of its own has the smallest slot that
 ///     no living lease of the name has, below that limit.
-///
-/// 13. **A request to release is carried out.** A lease whose holder was asked to release it
-///     ([`Store::request_release`]) ends when the time of the request is over (and
-///     [`ReleaseRequest::BACKSTOP`]), even if the lease is renewed or the gateway that asked is gone;
-///     the earliest end counts. Each renewal answers the request with the lease. After such an end the token of
-///     the lease is told that the lease was broken.
+/// 13. **A request to release is carried out.** A lease whose holder was asked to release it ([`Store::request_release`])
+///     ends when the time of the request is over (and [`ReleaseRequest::BACKSTOP`]), even if the lease is renewed or the
+///     gateway that asked is gone; the earliest end counts. Each renewal answers the request with the lease. After such
+///     an end the token of the lease is told that the lease was broken.
 ///
 /// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
@@ -223,8 +220,7 @@ pub trait Store: Send + Sync + 'static {
     /// The list of the attempts of this process that wait for news from the queue.
     fn parking(&self) -> &Parking;
 
-    /// The partition of the store that holds a lock: an outage of one partition does not delay commands to
-    /// another.
+    /// The partition of the store that holds a lock: an outage of one partition does not delay commands to another.
     fn partition(&self, _name: &LockName) -> Partition {
         Partition::WHOLE
     }
