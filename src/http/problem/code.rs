@@ -7,7 +7,7 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
-/// Declares the codes together with everything that is said about them, so that none can be added
+/// Declares the codes together with their status, title, meaning and action, so that no code can be added
 /// without its page.
 macro_rules! problem_codes {
     ($($variant:ident = $slug:literal, $status:ident, $title:literal, $meaning:literal, $action:literal;)+) => {
@@ -40,12 +40,12 @@ macro_rules! problem_codes {
                 match self { $(Self::$variant => $title),+ }
             }
 
-            /// What it means, in Markdown.
+            /// What the problem means, in Markdown.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning),+ }
             }
 
-            /// What to do about it, in Markdown.
+            /// What the caller can do about the problem, in Markdown.
             pub fn action(self) -> &'static str {
                 match self { $(Self::$variant => $action),+ }
             }

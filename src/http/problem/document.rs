@@ -1,5 +1,5 @@
-//! A problem as the caller gets it, and what each problem means: for the path that its `type` names, and as a chapter of the
-//! documentation.
+//! Problem documents as callers get them, and the explanation of each problem: at the path that its `type`
+//! names, and as a chapter of the documentation.
 
 use std::fmt::Write;
 
@@ -28,59 +28,59 @@ use super::{Extra, FieldError, PartResult, Problem, ProblemCode};
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(in crate::http) struct ProblemDocument<'a> {
-    /// A page that says what the problem means and what to do, relative to this gateway.
+    /// Path of a page, at this gateway, that says what the problem means and what to do.
     #[serde(rename = "type")]
     #[schema(format = "uri-reference", example = "/problems/locked")]
     kind: String,
-    /// The same for every problem with this code.
+    /// The problem in one line: the same text for every problem with this code.
     #[schema(value_type = String)]
     title: &'static str,
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What happened here.
+    /// What happened to this request.
     #[schema(value_type = String)]
     detail: &'a str,
-    /// What to decide by. The list is closed: a new code is a new version of this API.
+    /// The value to decide by. The list of codes is closed: a new code is a new version of this API.
     code: ProblemCode,
     /// The `X-Request-Id` of this answer, under which the gateway has logged it.
     #[schema(value_type = String)]
     request_id: &'a str,
-    /// With `invalid-request`: everything that is wrong.
+    /// With `invalid-request`: all errors in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`, if several locks were asked for: the one that is held.
+    /// With `locked`, if several locks were requested: the lock that is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     name: Option<&'a str>,
-    /// With `locked`: who holds the lock; empty in the moment in which it passes to somebody who waited for it.
+    /// With `locked`: the holders of the lock; empty in the moment in which the lock passes to a waiter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<CurrentHolder>, required = false, max_items = 100)]
     holders: Option<&'a [CurrentHolder]>,
-    /// With `locked`: how many hold the lock.
+    /// With `locked`: the number of holders.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     holder_count: Option<u64>,
-    /// With `locked`: how long the request waited, with the earlier requests under its `Idempotency-Key` whose place it
-    /// went on with.
+    /// With `locked`: how long the request waited, including earlier requests with its `Idempotency-Key`
+    /// whose position it continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waited_ms: Option<u64>,
-    /// With `locked`: how many requests wait for the lock.
+    /// With `locked`: the number of requests that wait for the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waiters: Option<u64>,
-    /// With `locked`, `overloaded` and every 429: after how long to ask again. Varied a little, so that
-    /// callers do not come back in step.
+    /// With `locked`, `overloaded` and every 429: after how long to ask again. The time varies a little, so
+    /// that callers do not all come back at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 60_000)]
     retry_after_ms: Option<u64>,
-    /// With `lease-lost`: whether somebody else holds the lock now.
+    /// With `lease-lost`: whether another caller holds the lock now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
     held: Option<bool>,
-    /// With `lease-lost`, if several leases were meant: what came of each.
+    /// With `lease-lost`, if the request named several leases: the outcome for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<PartResult>, required = false, max_items = 16)]
     results: Option<&'a [PartResult]>,
@@ -131,7 +131,7 @@ pub(in crate::http) fn document(
     json(&ProblemDocument::new(problem, base_path, request_id))
 }
 
-/// Makes a response of a problem.
+/// Writes a problem into a response, as its headers and its body.
 pub(in crate::http) fn render(
     problem: &Problem,
     base_path: &BasePath,
@@ -144,7 +144,7 @@ pub(in crate::http) fn render(
         HeaderValue::from_static("application/problem+json"),
     );
     if let Some(ms) = problem.retry_after_ms() {
-        // Never early.
+        // Rounded up, so that no caller comes back early.
         headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }
     if let Extra::Allow(methods) = &problem.extra {
@@ -166,17 +166,17 @@ pub(in crate::http) struct ProblemExplained {
     /// The problem in one line.
     #[schema(value_type = String)]
     title: &'static str,
-    /// What it means, in Markdown.
+    /// What the problem means, in Markdown.
     #[schema(value_type = String)]
     meaning: &'static str,
-    /// What to do about it, in Markdown.
+    /// What the caller can do about the problem, in Markdown.
     #[schema(value_type = String)]
     action: &'static str,
 }
 
 /// What a problem means
 ///
-/// The page that the `type` of a problem points to: what it means and what to do about it.
+/// The page that the `type` of a problem points to: the meaning of the problem and what to do about it.
 #[utoipa::path(
     get,
     path = "/problems/{code}",
