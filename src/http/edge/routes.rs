@@ -46,8 +46,8 @@ pub(in crate::http) struct Operation {
 pub(in crate::http) enum Class {
     /// Requests that take a permit of the common limit.
     Ordinary,
-    /// Health checks, and requests to the address that serves metrics alone. They need no permit, may name any host, and are
-    /// part of no trace.
+    /// Health checks, and requests to the address that serves metrics alone. They need no permit, may name
+    /// any host, and are part of no trace.
     Probes,
     /// Preflights: a browser asks what its page may send. They need no permit. If a preflight were refused,
     /// the browser would not send the renewal that comes next, and for which there is room.
@@ -60,7 +60,8 @@ pub(in crate::http) enum Class {
     Releases,
     /// Event streams, each of which keeps a connection. Pages of other origins must not open them.
     Listens,
-    /// Hold requests. With a token in the header they adopt a lease and count as renewals; without one they are ordinary.
+    /// Hold requests. With a token in the header they adopt a lease and count as renewals; without a token
+    /// they are ordinary.
     Holds,
 }
 
@@ -188,7 +189,8 @@ pub(super) struct Route {
 pub(in crate::http) struct Target {
     /// The index of the route in the table.
     pub(super) route: usize,
-    /// The index of the operation among those of its route. `None`: the path, if there is one, does not take the method.
+    /// The index of the operation among those of its route. `None`: no route has the path, or the path does
+    /// not take the method.
     pub(super) operation: Option<usize>,
     /// Range of the variable part in the path.
     pub(super) parameter: Option<Range<usize>>,
