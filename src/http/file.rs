@@ -40,7 +40,7 @@ impl File {
         }
     }
 
-    /// The answer to a request with these headers.
+    /// Answers a request for the file. `asked` has the headers of the request.
     pub(in crate::http) fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
         // The compressed form has other bytes, so it needs another tag.

@@ -535,8 +535,8 @@ const FILE: HeaderValue =
 ///
 /// Everything that the embedded store of this gateway holds in one instant, with all that was acknowledged
 /// before the request, as the one file of a data directory: `latchgate.00000001.log`. One backup is made at a
-/// time; another request meanwhile is answered with
-/// 503. `latchgate backup FILE` requests a backup, checks it and writes it to a file.
+/// time; another request meanwhile is answered 503. `latchgate backup FILE` requests a backup, checks it and
+/// writes it to a file.
 ///
 /// The file holds names of locks, owners and metadata, and only hashes of tokens and idempotency keys. With
 /// API keys the call needs a key with `view` and `break` on every lock.

@@ -270,7 +270,7 @@ pub(in crate::http) struct SignInBody {
     pub(super) key: Box<str>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a request to sign in, in the OpenAPI document.
 pub(in crate::http) type SignInJson = ApiJson<SignInBody>;
 
 /// Characters of the longest text that is checked as an API key: no key is longer.

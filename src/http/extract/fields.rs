@@ -34,9 +34,9 @@ pub(in crate::http) struct Fields<'a> {
 
 /// The part of a request that has the fields.
 pub(super) enum Place<'a> {
-    /// In a body.
+    /// The fields stand in a body.
     Body,
-    /// In the query of a request with this method.
+    /// The fields stand in the query of a request with this method.
     Query(&'a Method),
 }
 

@@ -201,7 +201,7 @@ pub(in crate::http) struct AcquireBody {
     metadata: Metadata,
 }
 
-/// The body in the OpenAPI document.
+/// Body of an acquire or hold request in the OpenAPI document.
 pub(in crate::http) type AcquireJson = ApiJson<AcquireBody>;
 
 declare_fields! {

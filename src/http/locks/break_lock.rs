@@ -196,7 +196,7 @@ pub(in crate::http) struct BreakBody {
     grace: Option<Duration>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a break request in the OpenAPI document.
 pub(in crate::http) type BreakJson = ApiJson<BreakBody>;
 
 declare_fields! {

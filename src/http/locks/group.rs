@@ -122,7 +122,7 @@ pub(in crate::http) struct AcquireGroupBody {
     terms: AcquireBody,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a request for several locks in the OpenAPI document.
 pub(in crate::http) type AcquireGroupJson = ApiJson<AcquireGroupBody>;
 
 declare_fields! {

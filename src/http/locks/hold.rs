@@ -163,7 +163,7 @@ pub(in crate::http) async fn hold(
     Annotated { answer, notes }
 }
 
-/// Source of the events of a hold stream. Dropping it releases the lock.
+/// Source of the events of a hold stream. Dropping it releases the lease that the stream still keeps.
 pub(in crate::http) struct HoldEvents {
     hold: Hold,
     /// Count of the stream against the limits of its API key.
@@ -175,7 +175,7 @@ pub(in crate::http) struct HoldEvents {
     sees_holder: bool,
 }
 
-/// The answer to a hold: a stream of events. The stream ends with the lease; if the stream ends first, the
+/// The answer to a hold: a stream of events that ends with the lease. If its caller closes it first, the
 /// lease is released.
 pub(in crate::http) type HoldStream = EventAnswer<HoldEvents>;
 

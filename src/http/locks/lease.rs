@@ -65,7 +65,7 @@ pub(in crate::http) async fn renew(
     // If the caller hangs up from here on, the lease is renewed or not; in both cases it ends with its TTL.
     let charge = caller.charge();
     let renewed = gateway.engine.renew(name, token, ttl).await;
-    // A caller that renews only lost leases is charged for it: its tokens may be guesses.
+    // A renewal of a lost lease is charged to the caller: its token may be a guess.
     charge.settle(matches!(renewed, Err(RenewError::Lost(_))));
     Ok(LeaseBody::new(renewed?, gateway.clock.wall()))
 }
@@ -79,7 +79,7 @@ pub(in crate::http) struct RenewBody {
     ttl: Option<Ttl>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a renew request in the OpenAPI document.
 pub(in crate::http) type RenewJson = ApiJson<RenewBody>;
 
 declare_fields! {
@@ -228,7 +228,7 @@ pub(in crate::http) struct ReleaseBody {
     token: Option<Token>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a release request in the OpenAPI document.
 pub(in crate::http) type ReleaseJson = ApiJson<ReleaseBody>;
 
 declare_fields! {

@@ -54,7 +54,7 @@ pub(in crate::http) struct LeaseView {
     /// Time left of the lease, at least; null if a foreign client holds the lock without an expiry.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When the lease ends, by the clock of the gateway; null if it has no expiry.
+    /// When the lease ends, by the clock of the gateway; null if the lock has no expiry.
     #[schema(value_type = Option<String>, format = DateTime, required = true)]
     expires_at: Option<Timestamp>,
     /// When the lease was granted, by the clock of the gateway; null for a foreign client.
@@ -136,7 +136,7 @@ pub(in crate::http) struct GroupBody {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = ReleaseRequest)]
 pub(in crate::http) struct ReleaseRequestBody {
-    /// The name of the API key that asked; null if the gateway has none.
+    /// The name of the API key that asked; null if the gateway has no keys.
     #[schema(required = true)]
     by: Option<String>,
     /// The reason that the caller gave.

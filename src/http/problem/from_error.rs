@@ -284,7 +284,7 @@ const SOON: Duration = Duration::from_secs(2);
 // === impl Problem ===
 
 impl Problem {
-    /// 403. The answer is the same whether the lock exists or not.
+    /// 403: the answer is the same whether the lock exists or not.
     pub(in crate::http) fn forbidden(permission: Permission, lock: Option<&LockName>) -> Self {
         let permission = permission.row().name;
         let detail = match lock {

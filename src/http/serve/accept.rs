@@ -59,7 +59,7 @@ const REFUSED_IDLE: Millis = Millis(500);
 
 /// Serves connections until the lifecycle closes.
 ///
-/// Draining does not end it: renew and release go on working, on new connections too. When the lifecycle
+/// Draining does not end the loop: renew and release go on working, on new connections too. When the lifecycle
 /// closes, only connections that are already in the queue of the kernel are accepted, idle connections end,
 /// and connections with a request under way end after its answer. With certificates every connection begins
 /// with TLS; a connection whose handshake is not complete when the lifecycle closes is dropped, because it

@@ -93,10 +93,10 @@ pub(super) struct LongRequests {
 #[derive(Debug)]
 pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
-/// One in so many connections is kept for requests that are answered at once: one connection serves hundreds
+/// One in this many connections is kept for requests that are answered at once: one connection serves hundreds
 /// of renewals a second.
 const KEPT: usize = 8;
-/// One in so many connections is kept even from long requests that continue a lease. These requests come all
+/// One in this many connections is kept even from long requests that continue a lease. These requests come all
 /// together when another gateway drains, and must find room; a holder that finds none can still renew.
 const KEPT_FROM_ALL: usize = 16;
 
@@ -197,8 +197,9 @@ impl ConnectionState {
         }
     }
 
-    /// Records how many bytes the kernel has taken, and whether these are all that it was offered. Idle time
-    /// restarts with each write, because an answer that hyper has taken may take long to leave.
+    /// Records how many bytes the kernel has taken, and whether these are all that it was offered. Between
+    /// requests the idle time restarts with each write, because an answer that hyper has taken may take long
+    /// to leave.
     pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
         self.grants.on_bytes_written(bytes, are_all);
         if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {

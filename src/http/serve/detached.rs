@@ -62,7 +62,7 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
     connection: Arc<ConnectionState>,
 }
 
-/// Releases without callers take at most one in so many of the places for releases; the rest is for connected
+/// Releases without callers take at most one in this many of the places for releases; the rest is for connected
 /// callers.
 const KEPT: usize = 2;
 /// How many releases without callers may wait for room. Each costs no more than the head of its request.
@@ -99,7 +99,7 @@ impl UnansweredReleases {
 // === impl DetachedReleases ===
 
 impl DetachedReleases {
-    /// Room for a part of `reserved` releases, as `KEPT` says.
+    /// Room for releases without callers: as `KEPT` says, a part of the `reserved` places for releases.
     pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
         Self(Arc::new(DetachedInner {
             working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),

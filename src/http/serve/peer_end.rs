@@ -132,7 +132,7 @@ mod kernel {
     pub(in super::super) fn has_hung_up(stream: &TcpStream) -> bool {
         let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
         let at_once = Timespec::default();
-        // An error of `poll` is not one of the connection. A connection that has failed reports its own error
+        // An error of `poll` says nothing about the connection. A connection that has failed reports its own error
         // to hyper.
         poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }

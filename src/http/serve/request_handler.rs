@@ -48,7 +48,7 @@ pub(super) struct AnswerBody {
     _stream: Option<OwnedSemaphorePermit>,
 }
 
-/// Future of an answer. That of a release is detachable, because a release matters to other callers even if
+/// Future of an answer. The future of a release is detachable, because a release matters to other callers even if
 /// its own has hung up.
 pub(super) type ResponseFuture<F> = Either<F, Detachable<F>>;
 
@@ -99,7 +99,7 @@ impl RequestHandler {
         let refuses = self.refuses;
         let target = self.edge.find(&request);
         let class = target.class;
-        // Renewals and releases always have room: without it, a holder would lose its lock to a full gateway.
+        // Renewals and releases always have room: otherwise a holder would lose its lock to a full gateway.
         let keeps_lease = matches!(class, Class::Renews | Class::Releases);
         let is_full = refuses || is_http2 && stream.is_none() && !keeps_lease;
         // A request that only reads loses nothing when the gateway stops, so it is not counted: a health

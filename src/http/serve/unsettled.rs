@@ -170,7 +170,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
             };
             let grant = grants.remove(at).grant;
             self.count.store(grants.len(), Ordering::Release);
-            // The lock is released before the engine is told.
+            // The engine is told without the lock, so that no other task waits for it.
             drop(grants);
             grant.delivered();
         }
