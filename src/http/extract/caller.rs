@@ -199,8 +199,9 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
 //
 // Authentication by session instead of API key, for the requests where a session counts.
 
-/// Header that shows that a page of this gateway sent the request. A browser asks the gateway before a page
-/// of another origin may send the header, and the gateway refuses: it is not on the list for allowed origins.
+/// Header that shows that a page of this gateway sent the request. A page of another origin can send the
+/// header only if the gateway allows that to its browser, and the gateway allows it to no page: the header is
+/// not on the list for listed pages.
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
 
 /// Header with the name of the API key for which a page was rendered. Another page of the browser may have

@@ -21,10 +21,10 @@ pub(in crate::http) struct Field {
 pub(in crate::http) struct Form {
     pub(super) kind: Kind,
     pub(super) is_required: bool,
-    /// Whether the field is in no answer.
+    /// Whether no answer has the field.
     is_write_only: bool,
     example: Option<&'static str>,
-    /// Value of a field that is left out, for the end of its text.
+    /// Default value, which the text of the field names at its end.
     default: Option<fn(&LimitsConfig) -> u64>,
 }
 
@@ -182,7 +182,7 @@ impl Form {
         self
     }
 
-    /// Sets the value of a field that is left out, for its text.
+    /// Sets the default value, which the text of the field names at its end.
     pub(in crate::http) const fn or_else(mut self, default: fn(&LimitsConfig) -> u64) -> Self {
         self.default = Some(default);
         self
