@@ -59,7 +59,7 @@ const QUEUED: Duration = Duration::from_secs(30);
 ///   ended by then, it is broken.
 /// * Lines that begin with a colon carry no event, and keep the connection open.
 ///
-/// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock for
+/// Exactly one of the following events is the last. A stream that ends without it has been cut: take the lock for
 /// lost. A silent stream may have been cut as well: if no `granted` or `renewed` has come for the last
 /// `expires_in_ms`, counted from when you received that event and less the time that it may have travelled,
 /// take the lock for lost.
