@@ -81,8 +81,8 @@ impl<T: IntoResponse> IntoResponse for Annotated<T> {
     }
 }
 
-/// The answer to an acquire: 201 for a new lease, 200 for a lease that the same `Idempotency-Key` was granted
-/// before.
+/// The answer to an acquire: 201 for a new lease, 200 for a lease that was granted before under the same
+/// `Idempotency-Key`.
 pub(in crate::http) struct Acquired {
     body: Bytes,
     /// Path where the lock can be inspected; `None` for a group of locks.

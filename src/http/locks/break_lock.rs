@@ -49,7 +49,7 @@ struct BreakRecord {
 /// gone. Without `fencing_token` the current lease is broken, and a repetition breaks the next lease.
 ///
 /// For a shared lock, `fencing_token` names one lease, and the other leases go on. `"all": true` breaks all
-/// leases that hold the lock now; sent again, also the leases granted since. With neither the answer is 400.
+/// leases that hold the lock now; sent again, the leases granted since. With neither the answer is 400.
 ///
 /// A foreign client has no fencing token. Send its `foreign_mark` instead, with the same answers. Most
 /// clients write a new value each time, and so have a new mark each time; a client that always writes the

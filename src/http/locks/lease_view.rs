@@ -228,8 +228,7 @@ impl LeaseView {
 
     /// View of a lease for its holder.
     pub(super) fn of_own(lease: Lease, now: SystemTime) -> Self {
-        // The time left is computed here and not when the store answered: the gateway may have been paused in
-        // between.
+        // Here, and not where the store has answered: the gateway may have stood still since.
         let held = lease.held.at(Instant::now());
         let left = held.good_for();
         Self {
