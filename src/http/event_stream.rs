@@ -24,26 +24,26 @@ use super::{
     serve::{Connection, LongRequestPermit},
 };
 
-/// The request accepts a stream of events. With what a handler must know of it to give one.
+/// Extractor for a request that accepts a stream of events, with what its handler needs to answer with one.
 ///
-/// Dropped, it lets the caller be silent for as long as any other.
+/// Dropping it restores the default user timeout of the connection.
 pub(super) struct EventStream {
-    /// What the request is called in the log.
+    /// The request id, for the log.
     request_id: RequestId,
     connection: Connection,
-    /// The connection is taken for as long as the stream lasts.
+    /// Permit to keep the connection for as long as the stream lasts.
     _permit: Option<LongRequestPermit>,
 }
 
 // === impl EventStream ===
 
 impl EventStream {
-    /// What the request is called in the log.
+    /// The request id, for the log.
     pub(super) fn request_id(&self) -> &str {
         self.request_id.as_str()
     }
 
-    /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
+    /// Sets for how long the caller may leave sent data unacknowledged before it counts as gone.
     pub(super) fn set_user_timeout(&self, limit: Duration) {
         self.connection.set_user_timeout(Some(limit));
     }
@@ -69,30 +69,30 @@ impl Drop for EventStream {
     }
 }
 
-/// What is sent next, as a break if it is the last.
+/// The next bytes of a stream; `Break` if they are the last.
 pub(super) type NextEvent = ControlFlow<Bytes, Bytes>;
 
-/// What a stream sends.
+/// A source of events for a stream.
 pub(super) trait EventSource: Send + Sized + 'static {
-    /// What the log says of a caller that has hung up, or does not read.
+    /// The log line for a caller that has hung up, or does not read.
     const HUNG_UP: &str;
 
-    /// What is sent first, so that proxies pass on the head of the answer.
+    /// The first bytes of the stream, which make proxies pass on the head of the answer.
     fn greeting(&self) -> Bytes {
         HEARTBEAT
     }
 
-    /// What is sent if nothing else is.
+    /// The bytes that are sent if there is no event for a while.
     fn heartbeat(&self) -> Bytes {
         HEARTBEAT
     }
 
-    /// What is sent next, as a break if it is the last; `None` if the stream has ended. It may be dropped at any time, and
-    /// asked again.
+    /// The next bytes, as a `Break` if they are the last; `None` if the stream has ended. The future may be
+    /// dropped at any time, and the method called again.
     fn next(&mut self, stream: &EventStream) -> impl Future<Output = Option<NextEvent>> + Send;
 }
 
-/// A source of events on its way to whoever listens.
+/// An answer that streams the events of a source.
 pub(super) struct EventAnswer<S: EventSource> {
     source: S,
     stream: EventStream,
@@ -103,21 +103,22 @@ pub(super) struct EventAnswer<S: EventSource> {
 enum Phase {
     /// Nothing has been sent.
     New,
-    /// Events are sent as they come.
+    /// Events are sent as they happen.
     Open,
     /// The last event has been sent.
     Over,
 }
 
-/// How often something is sent: often enough for proxies that close a connection which is silent
-/// for half a minute, and to find out within moments that the caller's machine is gone.
+/// Longest time between two sends: short enough for proxies that close a connection which is silent for half
+/// a minute, and to find out within moments that the caller's machine is gone.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(10);
 /// A comment that keeps proxies from taking the stream for dead.
 const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
-/// Tells nginx, and those who took this over from it, not to collect the answer before passing it on.
+/// Header that tells nginx, and the proxies that have adopted it, not to collect the answer before passing it
+/// on.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// An event. Its data is JSON in one line, perhaps with a line break behind it.
+/// Encodes an event. Its data is JSON in one line; a line break at the end of the JSON is removed.
 pub(super) fn encode(name: &str, json: &[u8]) -> Bytes {
     let json = json.trim_ascii_end();
     let parts = [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"];
@@ -136,7 +137,7 @@ impl<S: EventSource> EventAnswer<S> {
         }
     }
 
-    /// What is sent next; `None` after the end.
+    /// The next bytes of the stream; `None` after the end.
     async fn next(&mut self) -> Option<Bytes> {
         match self.phase {
             Phase::New => {

@@ -1,4 +1,4 @@
-//! `GET /events`: what happens to locks, as a stream of server-sent events for whoever listens.
+//! `GET /events`: a stream of server-sent events about locks.
 
 use std::{
     ops::ControlFlow::{Break, Continue},
@@ -30,47 +30,47 @@ use super::{
 
 /// Listen to events
 ///
-/// What happens to locks, at all gateways on the store, as a stream of server-sent events, each with
-/// JSON as its data: `curl -N localhost:7420/events?prefix=deploy:`. In a browser: `new
-/// EventSource("/events")`.
+/// Events of locks, at all gateways on the store, as a stream of server-sent events, each with JSON as its
+/// data: `curl -N localhost:7420/events?prefix=deploy:`. In a browser: `new EventSource("/events")`.
 ///
-/// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or to one who waited.
-///   `renewed`: it lasts longer. `release-requested`: its holder is asked to release it within `expires_in_ms`, with the
-///   reason that was given.
-/// * `released`: it was released; without a reason by its holder, who ends a stream of `hold` so, too; with a reason if
-///   the gateway did so: `abandoned`, because its caller was gone, or the reason in the `lost` of its stream. `expired`: its time was over; this comes up to a few seconds later. `broken`:
-///   somebody took it away, with the reason that they gave.
-/// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it got. The
-///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only,
-///   and one that another stream adopted goes on.
-/// * `gap`: events may be missing here. Look at the locks that matter and go on. `too-old`,
-///   `unknown-id`: what follows `Last-Event-ID` is not kept any more, or the id is not of this gateway
-///   since its start. `connection-lost`: this gateway could not receive messages of the others for a while.
-///   `too-many`: more happened than could be passed on.
-/// * `end` is the last event, if the connection is not cut: `draining`, the gateway is about to stop;
-///   `unread`, too much was left unread; `revoked`, the API key is gone or may not see any lock now.
-///   Whoever takes next to nothing for 30 seconds is cut off without it.
-/// * `session` comes to pages that read the stream with a session: what its key may do may have changed. Ask
-///   `GET /session`.
-/// * Lines that begin with a colon say nothing, and keep the connection open.
+/// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or after a wait. `renewed`:
+///   the lease lasts longer. `release-requested`: the holder is asked to release the lease within
+///   `expires_in_ms`, with the reason that was given.
+/// * `released`: the lease was released; without a reason by its holder, also if the holder closed its `hold`
+///   stream; with a reason by the gateway: `abandoned`, because its caller was gone, or the reason in the
+///   `lost` of its stream. `expired`: the time of the lease was over; this comes up to a few seconds later.
+///   `broken`: an operator broke the lease, with the reason that was given.
+/// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that the stream got. The
+///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only, and a
+///   lease that another stream adopted goes on.
+/// * `gap`: events may be missing here. Inspect the locks that matter and go on. `too-old`: the events after
+///   `Last-Event-ID` are not kept any more. `unknown-id`: the id is not of this gateway since its start.
+///   `connection-lost`: this gateway could not receive messages of other gateways for a while. `too-many`:
+///   more happened than could be passed on.
+/// * `end` is the last event, unless the connection is cut: `draining`, the gateway is about to stop;
+///   `unread`, too many events were not read; `revoked`, the API key is gone or may not see any lock now. A
+///   reader that takes next to nothing for 30 seconds is cut off without this event.
+/// * `session` comes to pages that read the stream with a session: the permissions of its key may have
+///   changed. Ask `GET /session`.
+/// * Lines that begin with a colon carry no event, and keep the connection open.
 ///
-/// With API keys you get the events of locks that your key may view, and every `gap`.
+/// With API keys the stream has the events of locks that your key may view, and every `gap`.
 ///
-/// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
-/// `owner` (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
-/// `expires_in_ms` (`acquired`, `renewed`, `release-requested`),
-/// `waited_ms` (`acquired`), `position` (`queued`), `reason`, `by` (`broken`, `release-requested`: the name of the API key
-/// that asked, null if none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
+/// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known), `owner`
+/// (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
+/// `expires_in_ms` (`acquired`, `renewed`, `release-requested`), `waited_ms` (`acquired`), `position`
+/// (`queued`), `reason`, `by` (`broken`, `release-requested`: the name of the API key that asked, null if
+/// none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
-/// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by
-/// whoever has been granted it, and only the store knows. They come as well as they can: one may be
-/// missing although nothing was lost on the way (what a gateway did when it was killed, the `expired` of
-/// a lease that was granted before anybody listened), and the order is certain only for what happens at one
-/// gateway: a release elsewhere may come before the `acquired` of its lease, and does not know its owner
-/// then. No event is invented, and no fencing token is `acquired` twice.
+/// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: only the store knows
+/// which lease holds a lock. Delivery is best effort: an event may be missing although nothing was lost on
+/// the way (the last acts of a gateway that was killed, the `expired` of a lease that was granted before any
+/// listener came), and the order is certain only for events of one gateway: a release elsewhere may come
+/// before the `acquired` of its lease, and then does not know its owner. No event is invented, and no fencing
+/// token is `acquired` twice.
 ///
-/// Connect again with the header `Last-Event-ID` (a browser does) to read on where the stream was cut:
-/// the last 8192 events are kept, for a minute after nobody listens any more.
+/// Connect again with the header `Last-Event-ID` (a browser does) to continue where the stream was cut: the
+/// last 8192 events are kept, for a minute after the last listener has gone.
 #[utoipa::path(
     get,
     path = "/events",
@@ -91,14 +91,15 @@ pub(in crate::http) async fn events(
     LastEventId(last_id): LastEventId,
 ) -> Result<EventAnswer<Events>, Problem> {
     let counted = caller.stream()?;
-    // A caller that hangs up from here on drops the listener.
+    // If the caller hangs up from here on, the listener is dropped.
     let listener = gateway.engine.listen(query.prefix, last_id.as_deref())?;
     stream.set_user_timeout(SILENCE);
     let events = Events::new(listener, counted, Access::clone(&caller));
     Ok(EventAnswer::new(events, stream))
 }
 
-/// After how long to ask again when too many listen, in milliseconds: nobody who listens stops soon.
+/// After how long to ask again when there are too many listeners, in milliseconds. Listeners seldom stop
+/// soon.
 const RETRY_AFTER: u64 = 5_000;
 
 impl From<ListenError> for Problem {
@@ -117,7 +118,7 @@ impl From<ListenError> for Problem {
     }
 }
 
-/// Which locks are listened to.
+/// Query of a stream of events: the locks whose events are wanted.
 pub(in crate::http) struct EventsQuery {
     pub(super) prefix: NamePrefix,
 }
@@ -132,20 +133,21 @@ impl Query for EventsQuery {
     }
 }
 
-/// Events on their way to somebody who listens. Dropped, nobody does.
+/// Source of the events for one listener. Dropping it ends the listening.
 pub(in crate::http) struct Events {
     listener: Listener,
-    /// What it counts as among the limits of its API key.
+    /// Count of the stream against the limits of its API key.
     _counted: Option<LimitSlot>,
-    /// Which locks it may see, asked anew for each event.
+    /// Permissions of the caller, checked again for each event.
     access: Access,
-    /// Ends with the next change of the keys, also with one that comes while nothing is asked for.
+    /// Completes with the next change of the API keys, even if the change comes while the stream is not
+    /// polled.
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// For how long a reader may take nothing in, or so little that the kernel sees no room: several
-/// heartbeats. Then its connection is cut. It could be told the reason only behind all that it has
-/// not read, for which somebody would have to keep that.
+/// How long a reader may take no bytes, or so few that the kernel sees no room: several heartbeats. Then its
+/// connection is cut. A reason could reach the reader only behind all bytes that it has not read, and those
+/// would have to be kept.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 
 // === impl Events ===
@@ -185,14 +187,14 @@ impl EventSource for Events {
             if !self.access.still_permits(Permission::View, None) {
                 return Some(Self::end("revoked", stream));
             }
-            // A page shows what one may do, and hears of nothing else that it has changed.
+            // A page shows what its user may do, and learns of a change of that in no other way.
             if has_changed && self.access.is_session() {
                 break encode("session", br#"{"kind":"session"}"#);
             }
             let item = tokio::select! {
                 item = self.listener.next() => item,
                 () = &mut self.changed => {
-                    // Before the look at what is permitted: no change is missed.
+                    // The future is renewed before the permissions are checked, so that no change is missed.
                     self.changed = Box::pin(self.access.changed());
                     has_changed = true;
                     continue;
@@ -205,7 +207,7 @@ impl EventSource for Events {
             };
             let mut bytes = Vec::new();
             for (number, event) in events {
-                // A gap concerns everybody.
+                // A gap concerns every listener.
                 let name = event.name.as_ref();
                 if name.is_none() || self.access.still_permits(Permission::View, name) {
                     bytes.extend(encode_event(self.listener.instance(), number, &event));
@@ -219,72 +221,73 @@ impl EventSource for Events {
     }
 }
 
-/// One event of the stream, as a parser of server-sent events gives it.
+/// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = LockEvent)]
 #[expect(dead_code, reason = "it only describes what is written as text")]
 pub(in crate::http) struct EventSchema {
-    /// What to read on from, in `Last-Event-ID`; the last event has none of its own.
+    /// The value of `Last-Event-ID` to continue after this event; the last event has no id.
     id: Option<String>,
-    /// What has happened.
+    /// The name of the event: what has happened.
     event: EventName,
-    /// More about it, as a JSON object.
+    /// More about the event, as a JSON object.
     #[schema(content_media_type = "application/json")]
     data: String,
 }
 
-/// What has happened to a lock. `session` and `end` are no events of a lock.
+/// What has happened to a lock. `session` and `end` are not events of a lock.
 #[derive(ToSchema)]
 #[schema(as = LockEventName, rename_all = "lowercase")]
 #[expect(dead_code, reason = "it only describes what is written as text")]
 pub(in crate::http) enum EventName {
-    /// Somebody began to wait for the lock.
+    /// A request began to wait for the lock.
     Queued,
-    /// Somebody holds the lock, by a new lease.
+    /// A new lease holds the lock.
     Acquired,
     /// A lease lasts longer.
     Renewed,
     /// The holder of a lease is asked to release it.
     #[schema(rename = "release-requested")]
     ReleaseRequested,
-    /// A lease has ended because its holder gave it back, or was gone.
+    /// A lease was released by its holder, or by the gateway because its holder was gone.
     Released,
     /// A lease has ended because its time was over.
     Expired,
     /// A stream that held the lock does not hold it any more.
     Lost,
-    /// A lease has ended because somebody took it away.
+    /// A lease has ended because an operator broke it.
     Broken,
     /// Events may be missing here.
     Gap,
-    /// What the key of the session may do may have changed.
+    /// The permissions of the session's API key may have changed.
     Session,
-    /// The stream ends here.
+    /// The stream ends.
     End,
 }
 
-/// How soon a browser connects again, in milliseconds.
+/// Time after which a browser connects again, in milliseconds.
 const RETRY: u64 = 2_000;
 
-/// An event with its id.
+/// Encodes an event with its id.
 fn encode_event(instance: &str, number: u64, event: &Event) -> Vec<u8> {
     let mut bytes = format!("id: {instance}-{number}\n").into_bytes();
     bytes.extend(encode(event.kind.as_str(), &data_of(event)));
     bytes
 }
 
-/// A comment that keeps the connection open. The id is where to read on from: what was passed over
-/// need not be kept for this reader.
+/// A comment that keeps the connection open. Its id moves the reader past the events that were not for it:
+/// after a new connection, the gateway need not have kept them for this reader.
 fn heartbeat(instance: &str, number: u64) -> Bytes {
     format!(":\nid: {instance}-{number}\n\n").into()
 }
 
-/// The first thing of all, which makes proxies pass on the head of the answer.
+/// The first bytes of the stream, which make proxies pass on the head of the answer.
 fn greeting(instance: &str, number: u64) -> Bytes {
     format!(":\nretry: {RETRY}\nid: {instance}-{number}\n\n").into()
 }
 
-/// What is told of an event. What is not known of it is null, and what it does not have is left out.
+/// The data of an event. A fact that is not known is null, and a field that the kind of the event does not
+/// have is left out.
 fn data_of(event: &Event) -> Bytes {
     let is_of_lock = event.name.is_some();
     let is_of_lease = !matches!(event.kind, Kind::Queued | Kind::Gap);

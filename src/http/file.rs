@@ -1,4 +1,5 @@
-//! One file on its way to whoever may have it already: the page, its parts, and the OpenAPI document.
+//! Files that clients may have in their cache already: the dashboard with its parts, and the OpenAPI
+//! document.
 
 use std::io::Write as _;
 
@@ -15,21 +16,21 @@ use sha2::{Digest, Sha256};
 
 use crate::http::extract::{accepts, items};
 
-/// A file, and what is said of it.
+/// A file, with its media type and its encoded forms.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct File {
     pub(in crate::http) media: &'static str,
-    /// Another one for every other content.
+    /// Version mark of the content: every other content has another mark.
     pub(in crate::http) mark: String,
     pub(in crate::http) plain: Bytes,
-    /// The same in fewer bytes, if there is such a form.
+    /// The content compressed with gzip, if there is such a form.
     pub(in crate::http) gzip: Option<Bytes>,
 }
 
 // === impl File ===
 
 impl File {
-    /// What is made here and not by the build, and may be another after the next start.
+    /// A file that is made at run time and not by the build, and may be another after the next start.
     pub(in crate::http) fn of(media: &'static str, plain: Bytes) -> Self {
         Self {
             media,
@@ -39,10 +40,10 @@ impl File {
         }
     }
 
-    /// The answer to a request with these headers.
+    /// Answers a request for the file. `asked` has the headers of the request.
     pub(in crate::http) fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
-        // What is sent differs, and so must its name.
+        // The compressed form has other bytes, so it needs another tag.
         let tag = match gzip {
             Some(_) => format!("\"{}-gzip\"", self.mark),
             None => format!("\"{}\"", self.mark),
@@ -51,8 +52,8 @@ impl File {
         let tag = HeaderValue::try_from(tag).expect("a mark is of hexadecimal digits");
         let headers = [
             (ETAG, tag),
-            // It asks each time, and is sent nothing if nothing has changed: page and scripts must be of
-            // one version, and of that of the API.
+            // A client asks each time, and the answer has no body if nothing has changed: page and scripts
+            // must be of one version, and of that of the API.
             (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
             (VARY, HeaderValue::from_static("Accept-Encoding")),
         ];
@@ -70,7 +71,7 @@ impl File {
     }
 }
 
-/// 64 bits of its hash, as the build marks the files of the dashboard.
+/// Version mark of a content: 64 bits of its hash, as the build marks the files of the dashboard.
 pub(in crate::http) fn mark(content: &[u8]) -> String {
     let hash = Sha256::digest(content);
     let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
@@ -86,15 +87,15 @@ fn compressed(content: &[u8]) -> Bytes {
     Bytes::from(small)
 }
 
-/// Whether an `If-None-Match` lists a tag, or whatever there is. A weak tag is as good as a strong one.
+/// Whether an `If-None-Match` lists a tag, or `*`. A weak tag is as good as a strong tag.
 fn lists<'a>(values: impl Iterator<Item = &'a HeaderValue>, tag: &str) -> bool {
     let opaque = |tag: &'a str| tag.strip_prefix("W/").unwrap_or(tag);
     let tag = tag.strip_prefix("W/").unwrap_or(tag);
     items(values).any(|item| item == "*" || opaque(item) == tag)
 }
 
-/// Whether the request says that its sender understands gzip. Who says nothing is sent what needs
-/// no understanding.
+/// Whether the request says that its sender understands gzip. A sender that does not say so gets the plain
+/// form.
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let values = || asked.get_all(ACCEPT_ENCODING).iter();
     accepts(values, &["gzip", "*"]) == Some(true)

@@ -1,4 +1,4 @@
-//! Success, written as JSON.
+//! Successful answers as JSON.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use http::{
 };
 use serde::Serialize;
 
-/// 200 with a JSON body.
+/// The answer 200 with a JSON body.
 pub(super) struct JsonResponse<T>(pub(super) T);
 
 // === impl JsonResponse ===
@@ -21,11 +21,11 @@ impl<T: Serialize> IntoResponse for JsonResponse<T> {
     }
 }
 
-/// The header that says JSON.
+/// The header `Content-Type` for JSON.
 pub(super) const JSON: [(HeaderName, HeaderValue); 1] =
     [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
 
-/// A body as JSON. It ends with a newline, so that the prompt of a shell does not stick to it.
+/// Encodes a body as JSON. The body ends with a newline, so that the prompt of a shell begins on a new line.
 pub(super) fn json(body: &impl Serialize) -> Bytes {
     json_by(|json| {
         serde_json::to_writer(json, body)
@@ -33,25 +33,25 @@ pub(super) fn json(body: &impl Serialize) -> Bytes {
     })
 }
 
-/// The same, from what writes the body.
+/// Encodes a body as JSON with a function that writes it.
 pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     thread_local! {
         static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     JSON.with_borrow_mut(|json| {
-        // Whatever a writer that panicked has left.
+        // A writer that panicked may have left bytes here.
         json.clear();
         write(json);
         json.push(b'\n');
         let body = Bytes::copy_from_slice(json);
-        // Empty first: what is full does not shrink, and a token need not stay here.
+        // The buffer is cleared first: a full buffer does not shrink, and a token must not stay in it.
         json.clear();
         json.shrink_to(KEPT);
         body
     })
 }
 
-/// Writes an object of JSON, field by field.
+/// Writes a JSON object, field by field.
 pub(super) struct ObjectWriter<'a> {
     json: &'a mut Vec<u8>,
     begin: usize,
@@ -65,7 +65,7 @@ impl<'a> ObjectWriter<'a> {
         Self { json, begin }
     }
 
-    /// Writes a field, if the object has it.
+    /// Writes a field, if `is_there`.
     pub(super) fn field_if(&mut self, is_there: bool, name: &'static str, value: impl Serialize) {
         if is_there {
             for part in [&b",\""[..], name.as_bytes(), b"\":"] {
@@ -76,13 +76,14 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// The object is complete. It has one field at least.
+    /// Ends the object. The object has at least one field.
     pub(super) fn end(self) {
-        // A comma is in front of each field.
+        // Each field begins with a comma, and the first comma becomes the brace.
         self.json[self.begin] = b'{';
         self.json.push(b'}');
     }
 }
 
-/// How much memory a thread keeps for the next body: a page of a list takes more.
+/// How many bytes of buffer a thread keeps for the next body. A larger buffer, as for a page of a list, is
+/// freed.
 const KEPT: usize = 4 * 1_024;

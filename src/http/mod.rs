@@ -1,4 +1,4 @@
-//! The HTTP edge: the one place that knows of requests, statuses and JSON.
+//! The HTTP edge: the only module that knows of requests, statuses and JSON.
 
 mod edge;
 mod event_stream;

@@ -23,23 +23,23 @@ use super::{
     state::BasePath,
 };
 
-/// The parameters that are the same wherever they are, and what they are called in the document.
+/// Parameters that are the same in all operations, with their names in the document.
 const SHARED_PARAMETERS: [(&str, &str); 3] = [
     ("name", "LockName"),
     ("Idempotency-Key", "IdempotencyKey"),
     ("Prefer", "Prefer"),
 ];
 
-/// What the header of all answers is called in the document, and what it says. That answers about locks are not to be
-/// stored (`Cache-Control`) stands in the description of the API: no generator does anything with it.
+/// Name and text in the document of the header that all answers have. The header `Cache-Control` of answers
+/// about locks is only mentioned in the description of the API, because no generator uses it.
 const REQUEST_ID: (&str, &str) = (
     "RequestId",
     "The name of this request in the log of the gateway.",
 );
 
-/// What the API key is called in the document.
+/// Name of the API key in the document.
 const BEARER: &str = "bearer";
-/// What the session is called in the document.
+/// Name of the session in the document.
 const SESSION: &str = "session";
 const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
     HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path; where there is \
@@ -69,7 +69,7 @@ pub(super) fn document(operations: &[Operation]) -> OpenApi {
     document
 }
 
-/// Moves a parameter that several operations have to where they share it.
+/// Moves a parameter that several operations have to the shared components.
 fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<Parameter>>) {
     let RefOr::T(own) = parameter else { return };
     let listed = SHARED_PARAMETERS.iter().find(|(name, _)| *name == own.name);
@@ -79,7 +79,7 @@ fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<P
     shared.insert((*component).to_owned(), own);
 }
 
-/// What stands in front of the routes.
+/// The document without its routes.
 fn preface() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Latchgate")
@@ -133,7 +133,7 @@ fn preface() -> OpenApi {
     document
 }
 
-/// The document of one gateway, as it is served.
+/// Renders the document of one gateway, with its base path and its limits.
 pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &LimitsConfig) -> File {
     if !base_path.as_str().is_empty() {
         document.servers = Some(vec![Server::new(base_path.as_str())]);
@@ -157,7 +157,8 @@ fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     }
 }
 
-/// Adds what the table of routes and the edge say of an operation: its problems, and headers.
+/// Adds to the description of an operation what the table of routes and the edge know of it: its problems,
+/// and headers.
 fn complete(description: &mut Description, operation: &Operation) {
     if operation.body_is_optional
         && let Some(RefOr::T(body)) = &mut description.request_body
@@ -175,7 +176,7 @@ fn complete(description: &mut Description, operation: &Operation) {
     if operation.class != Class::Probes {
         codes.extend([Code::WrongHost, Code::Overloaded]);
     }
-    // A file is sent as it is, whatever the caller accepts.
+    // A file is sent as it is, even if the request does not accept its media type.
     let is_of_form = |response: &Response| {
         let mut forms = response.content.keys();
         forms.any(|form| form != "application/octet-stream")

@@ -1,5 +1,5 @@
-//! For those who run the gateway: is it well (`/healthz`, `/readyz`), what did it do (`/metrics`, `/stats`), and a copy of
-//! its store (`/backup`).
+//! Routes for operators: health (`/healthz`, `/readyz`), counts and measurements (`/metrics`, `/stats`), and
+//! a copy of the store (`/backup`).
 
 use std::{
     convert::Infallible,
@@ -45,11 +45,11 @@ use super::{
     state::AppState,
 };
 
-/// How long the store may take to say how it is. Less than the second after which an orchestrator
-/// gives up on a probe: a store that hangs must not take every gateway out of service at once.
+/// How long the store may take to report its health. Less than the second after which an orchestrator gives
+/// up on a probe: a store that hangs must not take every gateway out of service at once.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(750);
 
-/// The process answers.
+/// The answer of a living process.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct Alive {
     /// Always `ok`.
@@ -58,7 +58,7 @@ pub(in crate::http) struct Alive {
     /// The version of the program.
     #[schema(value_type = String, example = "0.1.0")]
     version: &'static str,
-    /// The commit that it was built from; `unknown` if the build did not name one.
+    /// The commit that the program was built from; `unknown` if the build did not name one.
     #[schema(value_type = String, example = "0123456789ab")]
     commit: &'static str,
 }
@@ -66,9 +66,9 @@ pub(in crate::http) struct Alive {
 /// Whether this gateway should be sent requests.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct Readiness {
-    /// Whether it should.
+    /// Whether this gateway should be sent requests.
     pub(in crate::http) status: ReadyStatus,
-    /// What was looked at, in which state it is.
+    /// The checks, with their results.
     pub(in crate::http) checks: Vec<NamedCheck>,
 }
 
@@ -76,40 +76,40 @@ pub(in crate::http) struct Readiness {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::http) enum ReadyStatus {
-    /// It should.
+    /// The gateway should be sent requests.
     Ready,
-    /// It should not.
+    /// The gateway should not be sent requests.
     NotReady,
 }
 
-/// One thing that was looked at.
+/// One check, with its result.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct NamedCheck {
-    /// What was looked at.
+    /// What was checked.
     #[schema(value_type = String, example = "connection")]
     name: &'static str,
-    /// What was found.
+    /// The result of the check.
     status: CheckStatus,
-    /// What an operator should know of it.
+    /// What an operator should know about the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     detail: Option<String>,
-    /// For how long at least acquires are refused because of it: a quorum of which no majority votes yet.
-    /// Left out if that is not known, and where none is refused.
+    /// For how long at least acquires are refused because of this check: by a quorum of which no majority
+    /// votes yet. Left out if that time is not known, or if no acquire is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false, example = 12_000)]
     refuses_for_ms: Option<u64>,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum CheckStatus {
-    /// As it should be.
+    /// The check found nothing wrong.
     Passing,
-    /// Locks are safe, but somebody should look.
+    /// Locks are safe, but an operator should look.
     Warning,
-    /// The store does not answer. The gateway stays in service: another one on the same store would
+    /// The store does not answer. The gateway stays in service: every other gateway on the same store would
     /// see the same, and callers are told that nothing happened.
     Outage,
     /// The gateway cannot keep its promises as it is configured.
@@ -120,7 +120,7 @@ enum CheckStatus {
 
 /// Is the process alive?
 ///
-/// Answers as long as the process does. Never asks the store.
+/// Answers as long as the process runs. Never asks the store.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -138,9 +138,9 @@ pub(in crate::http) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Aliv
 
 /// Should this gateway be sent requests?
 ///
-/// It should if it is configured so that it can keep its promises, and is not about to stop. A
-/// store that does not answer is reported but changes nothing: every other gateway on it would see
-/// the same, and callers get a 503 that says that nothing happened.
+/// A gateway is ready if it is configured so that it can keep its promises, and is not about to stop. A store
+/// that does not answer is reported but changes nothing: every other gateway on it would see the same, and
+/// callers get a 503 that says that nothing happened.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -164,7 +164,7 @@ pub(in crate::http) async fn readiness(gateway: &AppState) -> Readiness {
     Readiness::of(checks, gateway.engine.is_withdrawn())
 }
 
-/// Everything that is looked at, but whether the gateway is about to stop.
+/// All checks except whether the gateway is about to stop.
 pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     let checked = timeout(CHECK_TIMEOUT, gateway.engine.check()).await;
     let mut checks = checked.unwrap_or_else(|_elapsed| {
@@ -175,7 +175,7 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
             ..check("store", None)
         }]
     });
-    // Not what is wrong exactly: everybody may ask.
+    // The detail does not say what exactly is wrong, because every caller may read it.
     if !gateway.gate.is_open() {
         let detail = "the keys file cannot be used; the API keys that were read before go on, and \
                       the log says what is wrong";
@@ -263,13 +263,13 @@ impl CheckStatus {
     }
 }
 
-/// The form that Prometheus asks for. Its text is also valid in the older form.
+/// The media type that Prometheus asks for. The text of the metrics is also valid in the older format.
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// What does the gateway count and measure?
 ///
-/// Metrics in the text format of Prometheus. They hold no lock name, owner, token or key. With API keys
-/// this needs one with the permission `metrics`; `metrics.listen` serves the same without a key on an
+/// Metrics in the text format of Prometheus. They hold no lock name, owner, token or key. With API keys the
+/// call needs a key with the permission `metrics`; `metrics.listen` serves the same without a key on an
 /// address of its own.
 #[utoipa::path(
     get,
@@ -291,7 +291,7 @@ pub(in crate::http) async fn metrics(
     metrics_for_all(gateway, headers).await
 }
 
-/// The same for everybody who reaches an address that is for nothing else.
+/// The metrics for every caller that reaches the address for metrics alone.
 pub(in crate::http) async fn metrics_for_all(
     State(gateway): State<Arc<AppState>>,
     headers: HeaderMap,
@@ -329,7 +329,7 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// How bad it is, as `latchgate_check` says.
+/// The severity of a check, as the metric `latchgate_check` has it.
 fn severity(health: &Health) -> u8 {
     match health {
         Health::Passing => 0,
@@ -341,12 +341,12 @@ fn severity(health: &Health) -> u8 {
 
 /// How is this gateway doing?
 ///
-/// The numbers that a person looks at, of **this gateway**: what it did since its start, who waits
-/// through it now, how its store is. For all gateways together, and over time, collect `/metrics`. Rates
-/// are differences of two answers with the same `instance`.
+/// The numbers that a person looks at, of **this gateway**: counts since its start, the requests that wait
+/// through it now, the health of its store. For all gateways together, and over time, collect `/metrics`.
+/// Rates are differences of two answers with the same `instance`.
 ///
-/// With API keys it takes one with the permission `metrics`, or with `view` on every lock. Names are those
-/// that the key may view.
+/// With API keys the call needs a key with the permission `metrics`, or with `view` on every lock. The locks
+/// named are those that the key may view.
 #[utoipa::path(
     get,
     path = "/stats",
@@ -379,53 +379,55 @@ pub(in crate::http) async fn stats(
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stats)]
 pub(in crate::http) struct StatsBody {
-    /// Which run of which gateway answers: each counts by itself.
+    /// The run of the gateway that answers: each run counts on its own.
     #[schema(example = "4f0c5b1e8d2a9c37")]
     instance: String,
     /// The version of the program.
     #[schema(value_type = String, example = "0.1.0")]
     version: &'static str,
-    /// For how long it has run.
+    /// How long the gateway has run.
     uptime_ms: u64,
-    /// Where its leases live.
+    /// The kind of store.
     store: StoreKind,
-    /// Whether it should be sent requests, as `GET /readyz` says.
+    /// Whether this gateway should be sent requests, as `GET /readyz` says.
     status: ReadyStatus,
-    /// What was looked at for that.
+    /// The checks behind `status`.
     checks: Vec<NamedCheck>,
-    /// How many leases were granted through it, or are kept by one of its hold streams, and, as far as it
-    /// knows, live. They count at no other gateway.
+    /// The number of leases that were granted through this gateway, or are kept by one of its hold streams,
+    /// and live as far as it knows. No other gateway counts these leases.
     leases: usize,
-    /// How many of them share their lock.
+    /// The number of these leases that share their lock.
     shared_leases: usize,
-    /// For how long the one of them has been held that is held for longest; null if there is none.
+    /// How long the longest-held of these leases has been held; null if there is none.
     #[schema(required = true)]
     longest_hold_ms: Option<u64>,
-    /// How many requests wait in a queue through it.
+    /// The number of requests that wait in a queue through this gateway.
     waiters: usize,
-    /// How long the one of them has waited that waits for longest; null if there is none.
+    /// How long the longest-waiting of these requests has waited; null if there is none.
     #[schema(required = true)]
     longest_wait_ms: Option<u64>,
-    /// How many streams hold a lock through it.
+    /// The number of streams that hold a lock through this gateway.
     held_streams: usize,
-    /// How many listen to events at it.
+    /// The number of listeners to events at this gateway.
     event_streams: usize,
-    /// What it did since its start.
+    /// Counts since the start of this gateway.
     totals: Totals,
-    /// How much of them was left, as the store knew it, when leases were renewed through it, since its start.
+    /// How much TTL was left, as the store knew it, when leases were renewed through this gateway, since its
+    /// start.
     renew_margin: RenewMarginBody,
-    /// What most wait for through it, most first, of the locks that the key may view.
+    /// The locks with the most waiters through this gateway, most first, among the locks that the key may
+    /// view.
     #[schema(max_items = 10)]
     contended: Vec<ContendedBody>,
 }
 
-/// Where leases live.
+/// The kind of store in which leases live.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum StoreKind {
-    /// In the data directory of the gateway.
+    /// The data directory of the gateway.
     Embedded,
-    /// On Redis.
+    /// Redis servers.
     Redis,
 }
 
@@ -436,30 +438,30 @@ struct RenewMarginBody {
     /// The upper bounds of the buckets.
     #[schema(value_type = Vec<u64>)]
     bounds_ms: &'static [u64],
-    /// How many renewals fell into each: at most its bound, and more than the one before. The last is
-    /// of those above all bounds.
+    /// The number of renewals in each bucket: at most its bound, and more than the bound before. The last
+    /// bucket is above all bounds.
     counts: Vec<u64>,
 }
 
-/// A lock that is waited for.
+/// A lock that has waiters.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Contended)]
 struct ContendedBody {
-    /// The lock.
+    /// The name of the lock.
     name: String,
-    /// How many wait for it through this gateway.
+    /// The number of requests that wait for the lock through this gateway.
     waiters: usize,
-    /// How long the one of them has waited that waits for longest.
+    /// How long the longest-waiting of these requests has waited.
     longest_wait_ms: u64,
 }
 
-/// How many names are told: as many as a person looks at.
+/// The largest number of names in an answer: as many as a person looks at.
 const MOST_CONTENDED: usize = 10;
 
 // === impl StatsBody ===
 
 impl StatsBody {
-    /// Those of a gateway, for one who may see the names that `views` says.
+    /// The numbers of a gateway. `views` says which lock names the caller may see.
     pub(super) fn new(
         gateway: &AppState,
         readiness: Readiness,
@@ -497,7 +499,8 @@ fn contended(
     views: impl Fn(&LockName) -> bool,
 ) -> Vec<ContendedBody> {
     crowds.retain(|crowd| views(&crowd.name));
-    // Among equals who waits for longest, and then by name, so that the list stands still.
+    // Among equal numbers of waiters the longest wait comes first, and then the name, so that the order of
+    // the list is stable.
     crowds.sort_by(|a, b| {
         let by_size = b.waiters.cmp(&a.waiters);
         let by_time = || b.longest.cmp(&a.longest);
@@ -524,18 +527,19 @@ impl StoreKind {
     }
 }
 
-/// What a backup is called where it is restored.
+/// Header with the file name of a backup: the name under which the file is restored.
 const FILE: HeaderValue =
     HeaderValue::from_static("attachment; filename=\"latchgate.00000001.log\"");
 
 /// Back up the embedded store
 ///
-/// Everything that the embedded store of this gateway holds in one instant, with all that was acknowledged before
-/// the request, as the one file of a data directory: `latchgate.00000001.log`. One backup is made at a time; another request meanwhile is answered with 503.
-/// `latchgate backup FILE` asks for it, checks it and writes it to a file.
+/// Everything that the embedded store of this gateway holds in one instant, with all that was acknowledged
+/// before the request, as the one file of a data directory: `latchgate.00000001.log`. One backup is made at a
+/// time; another request meanwhile is answered 503. `latchgate backup FILE` requests a backup, checks it and
+/// writes it to a file.
 ///
-/// The file holds names of locks, owners and metadata, and of tokens and idempotency keys only hashes. With API keys
-/// this takes one with `view` and `break` on every lock.
+/// The file holds names of locks, owners and metadata, and only hashes of tokens and idempotency keys. With
+/// API keys the call needs a key with `view` and `break` on every lock.
 #[utoipa::path(
     get,
     path = "/backup",
@@ -564,7 +568,7 @@ pub(in crate::http) async fn backup(
     let kind = HeaderValue::from_static("application/octet-stream");
     let headers = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, FILE)];
     if method == Method::HEAD && matches!(gateway.config.store, StoreUrl::Embedded(_)) {
-        // Its length is not known without a copy.
+        // The length of a backup is not known without making the copy.
         let unmeasured = Body::from_stream(empty::<Result<Bytes, Infallible>>());
         return Ok((headers, unmeasured).into_response());
     }
@@ -577,7 +581,7 @@ pub(in crate::http) async fn backup(
     let made = made?;
     let bytes = made.len;
     let requester = provenance.requester(caller.name());
-    // Also where no audit log is kept.
+    // The ordinary log records the backup too, because an audit log may not be configured.
     let (key, id) = (requester.key, requester.request_id);
     info!(key, bytes, id, "backup");
     gateway.audit.backed_up(&requester, bytes).await;
@@ -585,7 +589,7 @@ pub(in crate::http) async fn backup(
     Ok((headers, length, Body::from_stream(parts(made))).into_response())
 }
 
-/// The file in parts. It fails if that takes so long that the engine gives up.
+/// The file as a stream of parts. The stream fails if it takes so long that the engine gives up.
 fn parts(made: BackupParts) -> impl Stream<Item = io::Result<Bytes>> {
     unfold(made, async |mut made| match made.parts.recv().await {
         Some(part) => {

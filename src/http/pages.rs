@@ -1,5 +1,5 @@
-//! What browsers and people are shown, from the binary: the dashboard, as the build has packed it; the page from which every
-//! route can be tried; and `GET /`, which says where everything is.
+//! Pages that the binary contains: the dashboard, as the build has packed it; the page from which every route
+//! can be tried; and `GET /`, which says where everything is.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,8 +27,8 @@ use super::{
 
 /// The page that shows the locks to people
 ///
-/// Who holds which lock, who waits, what happens, and the means to break a lock. It uses the routes that
-/// are described here, and nothing else; with API keys it asks for one (`POST /session`).
+/// The dashboard shows holders, waiters and events, and can break a lock. It uses the routes that are
+/// described here, and no others; with API keys it asks for one (`POST /session`).
 #[utoipa::path(
     get,
     path = "/dashboard",
@@ -52,11 +52,11 @@ pub(in crate::http) async fn dashboard(
     page(&gateway, &headers)
 }
 
-/// The parts of the page that have a path of their own. A lock's name, with dots or not, stands below
+/// Parts of the dashboard that have a path of their own. The name of a lock, with dots or not, stands below
 /// the first of them.
 const VIEWS: [&str; 3] = ["locks", "events", "sign-in"];
 
-/// What the page loads, and the page itself under the paths that it shows in the address bar.
+/// Serves the files of the dashboard, and its page under the paths that the page shows in the address bar.
 pub(in crate::http) async fn below(
     State(gateway): State<Arc<AppState>>,
     context: RequestContext,
@@ -74,32 +74,32 @@ pub(in crate::http) async fn below(
     }
 }
 
-/// Whether a path is for the page to understand. A script that is missing is missing, and not the
-/// page.
+/// Whether a path is for the page to understand. Other paths are files: without this, a missing script would
+/// be answered with the page.
 fn is_view(path: &str) -> bool {
     let first = path.split('/').next().unwrap_or_default();
     VIEWS.contains(&first) || !path.contains('.')
 }
 
-/// Nothing from elsewhere, and nothing in the page itself: what callers have written (names, owners,
-/// metadata) cannot become a script or a style.
+/// Security policy of the dashboard. It loads nothing from elsewhere and allows nothing inline, so texts of
+/// callers (names, owners, metadata) cannot become a script or a style.
 const DASHBOARD_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; font-src 'self'; base-uri 'self'; form-action 'self'; \
      frame-ancestors 'none'",
 );
 
-/// What all addresses in the page are relative to, as the file has it.
+/// The element of the packed page to which all its addresses are relative.
 const BASE: &str = "<base href=\"/dashboard/\">";
 
-/// The page as a gateway serves it.
+/// The dashboard's page as a gateway serves it.
 fn page(gateway: &AppState, asked: &HeaderMap) -> Response {
     let page = gateway.page.get_or_init(|| index_page(&gateway.base_path));
     let policy = [(CONTENT_SECURITY_POLICY, DASHBOARD_POLICY)];
     (policy, page.answer(asked)).into_response()
 }
 
-/// `index.html` with the path of a gateway in it.
+/// The file `index.html` with the base path of a gateway in it.
 fn index_page(base_path: &BasePath) -> File {
     let index = dashboard_file("index.html").expect("the build has packed the page");
     if base_path.as_str().is_empty() {
@@ -110,13 +110,13 @@ fn index_page(base_path: &BasePath) -> File {
     File {
         mark: mark(text.as_bytes()),
         plain: Bytes::from(text),
-        // A few kilobytes; all else is compressed wherever it is.
+        // The page has a few kilobytes; every other file is compressed.
         gzip: None,
         ..index
     }
 }
 
-/// A file as the build writes it down.
+/// A file of the dashboard as the build has packed it.
 struct Packed {
     /// The path below `dashboard/`.
     path: &'static str,
@@ -126,7 +126,7 @@ struct Packed {
     gzip: Option<&'static [u8]>,
 }
 
-/// In the order of their paths.
+/// The packed files, in the order of their paths.
 const FILES: &[Packed] = include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 
 /// The file at a path below `/dashboard/`.
@@ -143,7 +143,8 @@ pub(in crate::http) fn dashboard_file(path: &str) -> Option<File> {
     })
 }
 
-/// Nothing from elsewhere, and nothing in the page itself. The stylesheet has images in it.
+/// Security policy of the page `/docs`. It loads nothing from elsewhere and allows nothing inline, but for
+/// images in the stylesheet.
 const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -151,7 +152,7 @@ const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
 
 /// Try the API
 ///
-/// A page that shows every route and sends requests to it. All it needs comes from this gateway.
+/// A page that shows every route and sends requests to it. All its files come from this gateway.
 #[utoipa::path(
     get,
     path = "/docs",
@@ -166,14 +167,14 @@ pub(in crate::http) async fn docs(
     let Some((media, page)) = docs_file(&gateway, "index.html") else {
         return missing();
     };
-    // The page stands at /docs and its parts below it, whatever the base path is.
+    // The page is at /docs and its parts are below that path, whatever the base path is.
     let page = String::from_utf8_lossy(&page)
         .replace("=\"./", "=\"docs/")
         .replace("=\"index.css", "=\"docs/index.css");
     (media, [(CONTENT_SECURITY_POLICY, DOCS_POLICY)], page).into_response()
 }
 
-/// What the page loads.
+/// Serves the files that the page `/docs` loads.
 pub(in crate::http) async fn asset(
     State(gateway): State<Arc<AppState>>,
     context: RequestContext,
@@ -192,7 +193,7 @@ fn docs_file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValu
     let config = Config::from(format!("{}/openapi.json", gateway.base_path))
         .validator_url("none")
         .display_request_duration(true)
-        // The codes that an operation can answer.
+        // Extensions list the codes that an operation can answer.
         .show_extensions(true);
     let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok()??;
     let bytes = match file.bytes {
@@ -203,7 +204,7 @@ fn docs_file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValu
     Some(([(CONTENT_TYPE, media)], bytes))
 }
 
-/// A text is UTF-8, and says so: without it a browser may take it for whatever is usual where it is.
+/// Adds the charset to the media type of a text. Without it, a browser may take UTF-8 for another charset.
 fn with_charset(media: String) -> String {
     if media.starts_with("text/") {
         media + "; charset=utf-8"
@@ -216,16 +217,16 @@ fn missing() -> Response {
     Problem::new(ProblemCode::NotFound, "The page has no such part.").into_response()
 }
 
-/// What this is and where to go from here.
+/// The name of the program and the paths of its descriptions.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct Index {
     /// The name of the program.
     #[schema(value_type = String, example = "latchgate")]
     name: &'static str,
-    /// Its version.
+    /// The version of the program.
     #[schema(value_type = String, example = "0.1.0")]
     version: &'static str,
-    /// The path of a page that shows every route and lets one try it.
+    /// The path of a page that shows every route and can send requests to it.
     #[schema(example = "/docs")]
     docs: String,
     /// The path of a page that shows the locks.

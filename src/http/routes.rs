@@ -21,24 +21,24 @@ use super::{
     state::{AppState, BasePath},
 };
 
-/// The caller needs an API key with a permission.
+/// Problems of operations that need an API key with a permission.
 const KEY: &[Code] = &[
     Code::Unauthorized,
     Code::Forbidden,
     Code::OriginRefused,
     Code::RateLimited,
 ];
-/// The caller needs the token of the lease and nothing else.
+/// Problems of operations that need the token of the lease and nothing else.
 const TOKEN: &[Code] = &[Code::OriginRefused, Code::RateLimited];
-/// The request has a body.
+/// Problems of operations whose request has a body.
 const BODY: &[Code] = &[
     Code::RequestTimeout,
     Code::TooLarge,
     Code::UnsupportedMediaType,
 ];
-/// The request may ask for a TTL.
+/// Problems of operations whose request may ask for a TTL.
 const TTL: &[Code] = &[Code::LimitExceeded];
-/// The request asks for a lock, and may wait for it.
+/// Problems of operations that request a lock, and may wait for it.
 const GRANT: &[Code] = &[
     Code::IdempotencyMismatch,
     Code::IdempotencyExpired,
@@ -49,20 +49,20 @@ const GRANT: &[Code] = &[
     Code::UnsupportedByStore,
     Code::FenceExhausted,
 ];
-/// The request is about the lease of a token.
+/// Problems of operations on the lease of a token.
 const LEASE: &[Code] = &[Code::LeaseLost];
-/// The request is about whoever holds the lock.
+/// Problems of operations on the current holder of a lock.
 const HOLDER: &[Code] = &[Code::HolderChanged, Code::NotHeld];
-/// The store is asked, and changes nothing.
+/// Problems of operations that only read the store.
 const LOOK: &[Code] = &[Code::ForeignData, Code::StoreUnavailable, Code::Draining];
-/// The store is told to change something.
+/// Problems of operations that change the store.
 const WRITE: &[Code] = &[
     Code::ForeignData,
     Code::StoreUnavailable,
     Code::Draining,
     Code::OutcomeUnknown,
 ];
-/// The store makes a copy of itself.
+/// Problems of the operation that copies the store.
 const BACKUP: &[Code] = &[
     Code::WrongStore,
     Code::StoreUnavailable,
@@ -70,16 +70,18 @@ const BACKUP: &[Code] = &[
     Code::OutcomeUnknown,
 ];
 
-/// The problems of operations that are alike.
+/// All problems of operations that acquire locks.
 const ACQUIRES: &[&[Code]] = &[KEY, BODY, TTL, GRANT, WRITE];
+/// All problems of operations that renew leases.
 const RENEWS: &[&[Code]] = &[KEY, BODY, TTL, LEASE, WRITE];
+/// All problems of operations that release leases.
 const RELEASES: &[&[Code]] = &[TOKEN, BODY, LEASE, WRITE];
 
-/// Every operation. Those of one path stand together, in the order in which `Allow` names their methods.
+/// Every operation. Operations of one path stand together, in the order in which `Allow` names their methods.
 ///
-/// Method and path are in the attribute of the handler, and the permission is in its signature. A row has the problems
-/// besides those that the edge answers for every operation, and whatever is not usual: how its requests are treated, and
-/// a body that may be left out.
+/// Method and path are in the attribute of the handler, and the permission is in its signature. A row has the
+/// problems besides those that the edge answers for every operation, and the properties that are not usual:
+/// the class of its requests, and a body that may be left out.
 fn operations() -> Vec<Operation> {
     vec![
         row(locks::__path_list, locks::list, &[KEY, LOOK]),
@@ -166,7 +168,7 @@ pub fn service(gateway: impl Into<Arc<AppState>>) -> EdgeService {
     EdgeService::new(gateway, &base_path, operations())
 }
 
-/// What is served on an address of its own for metrics: them, without a key, and nothing else.
+/// The service on the address for metrics alone: it serves the metrics without an API key, and nothing else.
 pub fn metrics_service(gateway: Arc<AppState>) -> EdgeService {
     let metrics = Operation::of_file("/metrics", ops::metrics_for_all).class(Probes);
     EdgeService::new(gateway, &BasePath::new(""), [metrics])

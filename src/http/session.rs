@@ -1,5 +1,5 @@
-//! `GET`, `POST` and `DELETE /session`: who somebody is here, and what they may do. A key is shown once, and a browser keeps
-//! what it got for it where no script reaches it.
+//! `GET`, `POST` and `DELETE /session`: says what a caller may do, and signs pages in and out. A page sends
+//! an API key once, and the browser keeps the session in a cookie that no script can read.
 
 use std::{borrow::Cow, sync::Arc, time::SystemTime};
 
@@ -36,8 +36,8 @@ use super::{
 
 /// Who am I, and what may I do?
 ///
-/// For pages, which show what one may do and hide what one may not. Also who is not known is answered
-/// with 200: `signed_in` is false, and no permission is listed. A session that has ended is none.
+/// For pages, which show what a caller may do and hide what it may not. An unknown caller is answered 200
+/// too: `signed_in` is false, and no permission is listed. A session that has ended counts as none.
 #[utoipa::path(
     get,
     path = "/session",
@@ -59,23 +59,23 @@ pub(in crate::http) async fn show(
     }))
 }
 
-/// What is said of a text that is no key.
+/// Detail of the problem of a text that is no API key.
 const NOT_A_KEY: &str =
     "What was sent as `key` is no API key of this gateway. A key begins with `lgk_`.";
 
 /// Sign in
 ///
-/// For pages of the gateway itself, such as the dashboard: shows an API key once, and gets a cookie for
-/// it that no script can read. From then on the cookie does what the header `Authorization` does, for
-/// `auth.session_ttl_ms`, and not longer than the key and the secret that was shown are there. If a
-/// request has both, the header counts.
+/// For pages of the gateway itself, such as the dashboard: the page sends an API key once, and gets a cookie
+/// for it that no script can read. From then on the cookie does what the header `Authorization` does, for
+/// `auth.session_ttl_ms`, and not longer than the key and the secret that was sent exist. If a request has
+/// both, the header counts.
 ///
 /// The cookie is `latchgate-session`, over HTTPS `__Host-latchgate-session` (`__Secure-latchgate-session`
-/// below a base path); it is `HttpOnly` and `SameSite=Strict`. It counts for requests of pages of the gateway, as
-/// `Sec-Fetch-Site` or `Origin` say. Where a browser sends neither, what could change something needs
-/// the header `X-Requested-With`, with any value.
+/// below a base path); it is `HttpOnly` and `SameSite=Strict`. It counts for requests of pages of the
+/// gateway, as `Sec-Fetch-Site` or `Origin` say. Where a browser sends neither, a request that could change
+/// something needs the header `X-Requested-With`, with any value.
 ///
-/// A gateway without API keys knows everybody, and sets no cookie.
+/// A gateway without API keys admits every caller, and sets no cookie.
 #[utoipa::path(
     post,
     path = "/session",
@@ -112,7 +112,7 @@ pub(in crate::http) async fn sign_in(
     gateway
         .audit
         .signed_in(&provenance.requester(access.name()));
-    // Nothing of it is kept here. A caller that has hung up has no session.
+    // The gateway keeps nothing of the session, so a caller that has hung up has none.
     let ttl = gateway.config.auth.session_ttl_ms.duration();
     let cookies = jar.keep(&session, ttl).into_iter();
     let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
@@ -122,10 +122,11 @@ pub(in crate::http) async fn sign_in(
 
 /// Sign out
 ///
-/// Has the browser forget its session. Nothing else is there to be forgotten: a copy of the cookie, if
-/// somebody has one, counts until it ends. To end those too, take the secret out of its key.
+/// Makes the browser forget its session. The gateway has nothing to forget: a copy of the cookie, if there is
+/// one, counts until the session ends. To end copies too, take the secret out of its key.
 ///
-/// It is not charged to the key, so that a session can be ended although others have used the key up.
+/// Signing out is not charged to the key, so that a session can be ended even if other callers have used up
+/// the key's rate.
 #[utoipa::path(
     delete,
     path = "/session",
@@ -154,7 +155,7 @@ pub(in crate::http) async fn sign_out(
     Ok((StatusCode::NO_CONTENT, AppendHeaders(cookies)).into_response())
 }
 
-/// Who asks, and what they may do.
+/// The caller of a request, and what it may do.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = Session, example = json!({
     "authentication": true,
@@ -166,35 +167,34 @@ pub(in crate::http) async fn sign_out(
     "expires_at": "2026-11-21T20:00:00.000Z",
 }))]
 pub(in crate::http) struct SessionBody {
-    /// Whether the gateway has API keys. If it has none, everybody may do everything.
+    /// Whether the gateway has API keys. If it has none, every caller may do everything.
     authentication: bool,
-    /// Whether somebody is known: by a session, or by an API key in the request.
+    /// Whether the caller is known: by a session, or by an API key in the request.
     signed_in: bool,
-    /// The name of the API key; null if nobody is known.
+    /// The name of the API key; null if the caller is not known.
     #[schema(required = true)]
     name: Option<String>,
-    /// What is permitted now.
+    /// What the caller may do now.
     permissions: PermissionsBody,
-    /// The longest TTL that may be asked for; null if there is no limit of its own.
+    /// The longest TTL that the key may ask for; null if the key has no limit of its own.
     #[schema(required = true)]
     max_ttl_ms: Option<u64>,
-    /// What is left until a new one is needed: of the session, or of its key if that is less. Null if
-    /// there is no end.
+    /// Time left of the session or the key, whichever ends first. Null if there is no end.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When that is, by the clock of the gateway.
+    /// When that time is over, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
 }
 
-/// What is permitted.
+/// What a caller may do.
 #[derive(Default, Serialize)]
 struct PermissionsBody(Permissions);
 
 // === impl SessionBody ===
 
 impl SessionBody {
-    /// Anybody, at a gateway without keys.
+    /// Body for every caller of a gateway without API keys.
     pub(super) fn of_anybody() -> Self {
         Self {
             permissions: PermissionsBody(Permissions::all()),
@@ -202,7 +202,7 @@ impl SessionBody {
         }
     }
 
-    /// Somebody who is not known.
+    /// Body for an unknown caller.
     pub(super) fn of_nobody() -> Self {
         Self {
             authentication: true,
@@ -210,7 +210,7 @@ impl SessionBody {
         }
     }
 
-    /// Somebody who was let in. `now` is the wall time of the gateway.
+    /// Body for an admitted caller. `now` is the wall time of the gateway.
     pub(super) fn of(access: &Access, now: SystemTime) -> Self {
         let Some(key) = access.key() else {
             return Self::of_anybody();
@@ -264,20 +264,20 @@ impl ToSchema for PermissionsBody {
     }
 }
 
-/// Who signs in. It does not print itself.
+/// Body of a request to sign in. It has no `Debug`, so that the key cannot be printed.
 pub(in crate::http) struct SignInBody {
     /// The API key.
     pub(super) key: Box<str>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a request to sign in, in the OpenAPI document.
 pub(in crate::http) type SignInJson = ApiJson<SignInBody>;
 
-/// No key is longer, and what is longer need not be looked at.
+/// Characters of the longest text that is checked as an API key: no key is longer.
 const MOST: usize = 200;
 
 declare_fields! {
-    /// Who signs in. It does not print itself.
+    /// The API key to sign in with.
     const SIGN_IN: "SignIn" => Form::TEXT;
     /// The API key.
     const KEY: "key" => Form::text(0, MOST, "[!-~]").required().example("lgk_..");
@@ -295,7 +295,7 @@ impl RequestBody for SignInBody {
         } else if text.chars().count() > MOST {
             fields.refuse(&KEY, "is longer than any API key");
         }
-        // A paste often has a space or a line break at its end.
+        // A pasted key often has a space or a line break at its end.
         let key = text.trim().into();
         Self { key }
     }

@@ -1,4 +1,4 @@
-//! What every handler works with, and the path below which the service is.
+//! State that every handler works with, and the path below which the service is.
 
 use std::{
     fmt,
@@ -15,29 +15,30 @@ use super::{file::File, tls::Certificates};
 /// The gateway as the handlers see it.
 pub struct AppState {
     pub(super) engine: Engine,
-    /// Who is let in.
+    /// Decides which callers are admitted.
     pub gate: Gate,
-    /// Who is told of what was broken and refused.
+    /// The audit log, of breaks and refusals among others.
     pub audit: Audit,
-    /// By what callers know the gateway, if it speaks TLS.
+    /// The certificates of the gateway, if it speaks TLS.
     pub certificates: Option<Certificates>,
-    /// Who begins traces.
+    /// Begins the spans of requests.
     pub tracer: Tracer,
     pub(super) config: Arc<Config>,
-    /// For the timestamps in answers. They are displayed; nothing is decided by them.
+    /// Clock for the timestamps in answers. The timestamps are displayed; no decision depends on them.
     pub(super) clock: Arc<dyn Clock>,
     pub(super) base_path: BasePath,
-    /// The OpenAPI document of this gateway, once somebody has asked for it: until then its parts would
-    /// take a third of the memory of an idle gateway.
+    /// The OpenAPI document of this gateway, made for the first request for it: its parts would take a third
+    /// of the memory of an idle gateway.
     pub(super) document: OnceLock<File>,
-    /// The page for people, once somebody has asked for it.
+    /// The dashboard's page, made for the first request for it.
     pub(super) page: OnceLock<File>,
 }
 
 // === impl AppState ===
 
 impl AppState {
-    /// A gateway over an engine that has been started. It lets everybody in, over plain HTTP, and tells nobody.
+    /// State over an engine that has been started. It admits every caller, speaks plain HTTP, and has no
+    /// audit log and no traces.
     pub fn new(engine: Engine, config: Arc<Config>, clock: Arc<dyn Clock>) -> Self {
         Self {
             document: OnceLock::new(),
@@ -61,7 +62,7 @@ pub(super) struct BasePath(Arc<str>);
 // === impl BasePath ===
 
 impl BasePath {
-    /// Takes the prefix as it is configured, slashes at its ends or not.
+    /// Makes a base path of the configured text, which may have slashes at its ends or not.
     pub(super) fn new(configured: &str) -> Self {
         match configured.trim_matches('/') {
             "" => Self("".into()),

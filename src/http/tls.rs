@@ -1,4 +1,5 @@
-//! TLS for callers: the certificate of the gateway, kept as its files have it, and whose certificates callers may show.
+//! TLS for callers: the certificate of the gateway and the check of client certificates, reloaded when their
+//! files change.
 
 use std::{
     fmt,
@@ -27,44 +28,45 @@ use crate::{
     tls::{TlsError, Validity, provider},
 };
 
-/// By what callers know the gateway, and it them. Cheap to clone; its `Debug` shows no key.
+/// The gateway's certificate, and the check of client certificates. Cheap to clone; its `Debug` shows no key.
 ///
-/// A connection keeps what it was made with.
+/// A connection keeps the certificate with which it began.
 #[derive(Clone)]
 pub struct Certificates(Arc<RwLock<LoadedCertificates>>);
 
-/// What connections are made with.
+/// TLS settings for new connections, from the files.
 struct LoadedCertificates {
     config: Arc<ServerConfig>,
     /// When the certificate ends, if it says so.
     ends: Option<SystemTime>,
-    /// Whether the files have changed since and cannot be used.
+    /// Whether the files have changed since they were read, and cannot be used.
     is_outdated: bool,
 }
 
-/// What is spoken over TLS, the best first.
+/// Protocols that are offered over TLS, the best first.
 pub(in crate::http) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
 // === impl Certificates ===
 
 impl Certificates {
-    /// Takes one connection, with what the files said last.
+    /// An acceptor for one connection, with the files as they were last read.
     pub(in crate::http) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0.read().config))
     }
 
-    /// When the certificate ends that new connections are shown, if it says so.
+    /// When the certificate of new connections ends, if it says so.
     pub(in crate::http) fn ends(&self) -> Option<SystemTime> {
         self.0.read().ends
     }
 
-    /// The files have changed and cannot be used: what was read before goes on.
+    /// Records that the files have changed and cannot be used. The certificate that was read before stays in
+    /// use.
     fn mark_outdated(&self) {
         self.0.write().is_outdated = true;
     }
 
-    /// Whether the files have changed since and cannot be used.
+    /// Whether the files have changed since they were read, and cannot be used.
     pub(in crate::http) fn is_outdated(&self) -> bool {
         self.0.read().is_outdated
     }
@@ -76,7 +78,7 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// Reads the files.
+/// Reads the certificate, its key, and the authorities for client certificates.
 fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     let identity = config.identity().read()?;
     let validity = identity.chain.first().and_then(Validity::of);
@@ -106,18 +108,18 @@ fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     })
 }
 
-/// Reads the files again when one of them has changed, and when it is told to.
+/// Reads the certificate files again when one of them has changed, or on request.
 #[derive(Debug)]
 pub struct CertificatesWatch {
     config: HttpTlsConfig,
-    /// The files that were read last, whether or not they could be used.
+    /// Stamps of the files that were read last, whether or not they could be used.
     read: [FileStamp; 3],
-    /// A change that may still go on.
+    /// Stamps of a change that may still be under way.
     changing: Option<[FileStamp; 3]>,
 }
 
-/// How often the files are looked at. What has changed is read when it has not changed again by the
-/// next look: neither half of a file is read, nor a certificate without its new key.
+/// How often the files are checked. A change is read when the files have not changed again by the next check:
+/// otherwise half a file could be read, or a certificate without its new key.
 const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl CertificatesWatch ===
@@ -125,7 +127,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 impl CertificatesWatch {
     /// Reads the files for the first time.
     pub fn open(config: HttpTlsConfig) -> Result<(Self, Certificates), TlsError> {
-        // Before they are read: a change in between is seen.
+        // The stamps are taken before the files are read, so that a change in between is seen.
         let read = stamps(&config);
         let certificates = Certificates(Arc::new(RwLock::new(load(&config)?)));
         let watch = Self {
@@ -136,8 +138,8 @@ impl CertificatesWatch {
         Ok((watch, certificates))
     }
 
-    /// Keeps certificates up to date until the gateway stops, and warns of the end of one. `asked`
-    /// wakes it at once.
+    /// Keeps the certificates up to date until the gateway stops, and warns before a certificate ends.
+    /// `asked` makes it read the files at once.
     pub async fn keep_current(
         mut self,
         certificates: Certificates,
@@ -160,8 +162,7 @@ impl CertificatesWatch {
                 (self, outcome)
             });
             let Ok((watch, outcome)) = work.await else {
-                // Only the end of the runtime, or a bug, gets here: the certificates stay as they
-                // are.
+                // Only the end of the runtime, or a bug, leads here: the certificates stay as they are.
                 error!("the certificate files are no longer looked at");
                 return certificates.mark_outdated();
             };
@@ -171,7 +172,7 @@ impl CertificatesWatch {
                 None => {}
                 Some(Ok(loaded)) => {
                     info!(file, "the certificate was read again");
-                    // New connections are made with it from now on.
+                    // New connections use this certificate from now on.
                     *certificates.0.write() = loaded;
                     warning.reset();
                 }
@@ -184,7 +185,7 @@ impl CertificatesWatch {
         }
     }
 
-    /// What the files say, if one has changed or somebody asked for it.
+    /// Reads the files, if they have changed or a read was requested.
     fn look(&mut self, is_asked: bool) -> Option<Result<LoadedCertificates, TlsError>> {
         let now = stamps(&self.config);
         let is_settled = self.changing.replace(now) == Some(now);
@@ -201,17 +202,17 @@ fn stamps(config: &HttpTlsConfig) -> [FileStamp; 3] {
     paths.map(|path| FileStamp::of(path.as_ref()))
 }
 
-/// Says that a certificate is about to end: when it is new, and again each day.
+/// Warns that the certificate in use ends soon: once a day, and at once if the certificate is new.
 #[derive(Debug)]
 pub(super) struct ExpiryWarning {
     clock: Arc<dyn Clock>,
-    /// When it was said last of the certificate in use.
+    /// When the last warning about the certificate in use was given.
     warned_at: Option<Instant>,
 }
 
-/// What is left when it is said for the first time: long enough for somebody who is away to come back.
+/// Time left at the first warning: long enough for an operator who is away to come back.
 const SOON: Duration = Duration::from_hours(14 * 24);
-/// How often it is said.
+/// Time between two warnings.
 const AGAIN: Duration = Duration::from_hours(24);
 
 // === impl ExpiryWarning ===
@@ -224,12 +225,12 @@ impl ExpiryWarning {
         }
     }
 
-    /// Another certificate is in use, of which nothing has been said.
+    /// Forgets earlier warnings, because another certificate is in use.
     pub(super) fn reset(&mut self) {
         self.warned_at = None;
     }
 
-    /// Says it of the certificate in `file`, if it is to be said now.
+    /// Warns about the certificate in `file`, if a warning is due.
     pub(super) fn look(&mut self, ends: Option<SystemTime>, file: &str) {
         match ends.and_then(|ends| self.due(ends)) {
             None => {}
@@ -246,7 +247,7 @@ impl ExpiryWarning {
         }
     }
 
-    /// What is left of a certificate, if it is to be said now.
+    /// Time left of a certificate, if a warning is due.
     fn due(&mut self, ends: SystemTime) -> Option<Duration> {
         let left = ends.duration_since(self.clock.wall()).unwrap_or_default();
         let was_said = |at: Instant| at.elapsed() < AGAIN;
@@ -279,7 +280,7 @@ mod tests {
             clock.advance(DAY / 24);
             tokio::time::advance(DAY / 24).await;
         }
-        // An hour after the first of these days has begun, and when it is over.
+        // One warning on each of the last 14 days, an hour after the day has begun, and one after the end.
         let expected: Vec<_> = (0..14).rev().chain([0]).collect();
         assert_eq!(warned_at, expected);
     }

@@ -1,4 +1,4 @@
-//! What is known of a request while it is answered.
+//! The context of a request, which the edge and the handlers share while the request is answered.
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ use super::{
     routes::{Class, Operation, Route, Routes, Target},
 };
 
-/// What the edge works with: the same for every request.
+/// Shared state of the edge, the same for every request.
 pub(super) struct Edge {
     pub(super) gateway: Arc<AppState>,
     pub(super) routes: Routes,
@@ -37,10 +37,11 @@ pub(super) struct Edge {
     pub(super) scheme: &'static str,
 }
 
-/// What is known of a request while it is answered: the only thing that the edge puts into a request for
-/// its handler. Cheap to clone.
+/// Context of a request while it is answered: the only value that the edge adds to a request for its handler.
+/// Cheap to clone.
 ///
-/// It keeps nothing of the memory of the request's head: there may be many that wait for a lock.
+/// The context keeps none of the memory of the request's head: many requests may wait for a lock at the same
+/// time.
 #[derive(Clone)]
 pub(in crate::http) struct RequestContext(Arc<Context>);
 
@@ -48,12 +49,13 @@ struct Context {
     edge: Arc<Edge>,
     target: Target,
     method: Method,
-    /// What the caller calls the request.
+    /// The request id that the caller sent, if it may be repeated.
     sent_id: Option<RequestId>,
-    /// The number of the request in this process, of which an id is made if the caller has sent none.
+    /// The number of the request in this process. If the caller has sent no id, this number becomes a part of
+    /// the id.
     number: u64,
     permit: RequestPermit,
-    /// Who calls, once that is known.
+    /// Access of the caller, once the caller is known.
     caller: OnceLock<Access>,
 }
 
@@ -81,13 +83,14 @@ impl RequestContext {
         self.0.edge.routes.route(self.0.target.route)
     }
 
-    /// The operation that the request is for. `None`: the path, if there is one, does not take the method.
+    /// The operation that the request is for. `None`: no route has the path, or the path does not take the
+    /// method.
     pub(super) fn operation(&self) -> Option<&Operation> {
         let at = self.0.target.operation?;
         Some(&self.route().operations[at])
     }
 
-    /// How the request is treated.
+    /// The class of the request, which says how the request is treated.
     pub(super) fn class(&self) -> Class {
         self.0.target.class
     }
@@ -100,7 +103,7 @@ impl RequestContext {
         &self.0.permit
     }
 
-    /// What the request is called in its answer and in the log.
+    /// The request id in the answer and in the log.
     pub(in crate::http) fn request_id(&self) -> RequestId {
         let own = || self.0.edge.request_ids.of(self.0.number);
         self.0.sent_id.clone().unwrap_or_else(own)
@@ -111,12 +114,12 @@ impl RequestContext {
         path.get(self.0.target.parameter.clone()?)
     }
 
-    /// What stands where the path names a lock, as it was sent, if it names one.
+    /// The text of the lock name in the path, as it was sent, if the route has a lock name.
     pub(in crate::http) fn lock<'a>(&self, path: &'a str) -> Option<&'a str> {
         self.parameter(path).filter(|_| self.route().names_lock())
     }
 
-    /// Who calls, if that is known.
+    /// The access of the caller, if the caller is known.
     pub(in crate::http) fn caller(&self) -> Option<&Access> {
         self.0.caller.get()
     }
@@ -126,28 +129,29 @@ impl RequestContext {
         self.caller()?.name().map(|name| &**name)
     }
 
-    /// Says who calls. The first one counts.
+    /// Sets the caller. If the caller is set already, this has no effect.
     pub(in crate::http) fn set_caller(&self, caller: &Access) {
         let _ = self.0.caller.set(caller.clone());
     }
 
-    /// Takes the room that is kept for callers who have been let in.
+    /// Takes the permit of the request, if it has none yet. Renewals have a reserve that only admitted
+    /// callers reach.
     pub(in crate::http) fn take_permit(&self) -> Result<(), Problem> {
         self.0.permit.take(&self.0.edge.limits)
     }
 
-    /// The request is not worked on any more.
+    /// Gives up the permit, because the work on the request is done.
     pub(super) fn end_work(&self) {
         self.0.permit.give_up(&self.0.edge.limits);
     }
 
-    /// The request waits for others from now on, and counts no more among those that are worked on.
+    /// Gives up the permit, because the request waits for a lock from now on.
     pub(in crate::http) fn wait(&self) {
         self.0.permit.wait(&self.0.edge.limits);
     }
 
-    /// Waits for something that the caller is to do. If that takes time, the request does not count
-    /// meanwhile among those that are worked on.
+    /// Waits for something that the caller must do, such as sending its body. If that takes time, the request
+    /// gives up its permit meanwhile.
     pub(in crate::http) async fn wait_for<T>(
         &self,
         mut waiting: Pin<&mut impl Future<Output = T>>,

@@ -1,5 +1,4 @@
-//! Headers of all answers: the name of the request, what a browser is told about everything that it gets from here, and what an
-//! API key with a rate is told of it.
+//! Headers of all answers: the request id, the security headers for browsers, and the rate of an API key.
 
 use std::{
     io::Write,
@@ -16,11 +15,12 @@ use crate::{
     lock::{IdempotencyKey, Token},
 };
 
-/// The header that carries it in both directions.
+/// The header with the request id, in requests and in answers.
 pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest that is taken over from a caller.
+/// Length of the longest request id that is taken over from a caller.
 const MAX_LEN: usize = 128;
-/// The longest that is made here: two numbers of 64 bits in hexadecimal digits, and a hyphen.
+/// Length of the longest request id that is made here: two numbers of 64 bits in hexadecimal digits, and a
+/// hyphen.
 const MINTED_LEN: usize = 33;
 
 /// Headers whose values are secrets.
@@ -30,8 +30,8 @@ const SECRETS: [HeaderName; 3] = [
     http::header::AUTHORIZATION,
 ];
 
-/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON, and
-/// that are no secret of the request.
+/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON, and that
+/// contain no secret of the request.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct RequestId(HeaderValue);
 
@@ -45,7 +45,7 @@ pub(in crate::http) struct RequestIds {
 // === impl RequestId ===
 
 impl RequestId {
-    /// The id that the caller sent, if it is fit to be repeated.
+    /// The id that the caller sent, if the gateway may repeat it.
     pub(super) fn sent(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(X_REQUEST_ID).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
@@ -67,13 +67,14 @@ impl RequestId {
     }
 }
 
-/// The same value in memory of its own. A clone shares that of the whole head of the request, which would
-/// stay for as long as the request waits for a lock.
+/// Copies a header value into memory of its own. A clone shares the memory of the request's whole head, which
+/// would stay for as long as the request waits for a lock.
 pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(value.as_bytes()).expect("copied from a valid HeaderValue")
 }
 
-/// Whether the value contains a token, a session, an API key, or a part of a key: the log would show it.
+/// Whether the value contains a token, a session, an API key, or a part of a key. The log would show such a
+/// secret.
 fn is_secret(value: &HeaderValue) -> bool {
     let is_secret = |text: &str| {
         text.contains("lgk_") || SealedSession::is_in(text) || Token::parse(text).is_ok()
@@ -81,13 +82,14 @@ fn is_secret(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(is_secret)
 }
 
-/// Whether somebody sent one unique text as the id and as a secret: the log would show it.
+/// Whether the caller sent a secret of the request as the id, or as a part of it. The log would show the
+/// secret.
 fn repeats_secret(value: &HeaderValue, headers: &HeaderMap) -> bool {
     let id = value.as_bytes();
     let mut secrets = SECRETS.into_iter().flat_map(|name| headers.get_all(name));
     secrets.any(|secret| {
         let secret = secret.as_bytes();
-        // A shorter one is no secret, and may be found in many an id.
+        // A shorter text is no secret, and occurs in many ids.
         let long = secret.len() >= IdempotencyKey::MIN_LEN;
         id == secret || (long && id.windows(secret.len()).any(|part| part == secret))
     })
@@ -101,8 +103,7 @@ fn is_harmless(byte: u8) -> bool {
 
 impl RequestIds {
     pub(in crate::http) fn new() -> Self {
-        // An id names a request and protects nothing, so a machine without random bytes does not
-        // stop here.
+        // A request id protects nothing, so a machine without random bytes does not stop here.
         Self {
             process: getrandom::u64().unwrap_or_default(),
             next: AtomicU64::new(1),
@@ -114,7 +115,8 @@ impl RequestIds {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The id of a request: which process, which request. Cheaper than random bytes for each.
+    /// The id of a request, made of its process and its number. That is cheaper than random bytes for each
+    /// request.
     pub(super) fn of(&self, number: u64) -> RequestId {
         let mut text = [0; MINTED_LEN];
         let mut left = text.as_mut_slice();
@@ -131,14 +133,14 @@ const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-opener-policy");
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// Of every answer: it is what it says that it is, and no page elsewhere embeds it. A page that is
-/// listed reads it by CORS, which this does not concern.
+/// Headers of every answer: a browser must not guess the media type, and no page of another origin may embed
+/// the answer. A listed page reads answers by CORS, which these headers do not affect.
 const OF_ALL: [(HeaderName, &str); 2] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"),
 ];
 
-/// Of what a person may look at.
+/// Headers of answers that a person may look at in a browser.
 const OF_PAGES: [(HeaderName, &str); 4] = [
     (REFERRER_POLICY, "no-referrer"),
     (X_FRAME_OPTIONS, "DENY"),
@@ -149,13 +151,13 @@ const OF_PAGES: [(HeaderName, &str); 4] = [
     ),
 ];
 
-/// Of a page that does not say what it loads: it loads nothing.
+/// Security policy of a page that has none of its own: the page loads nothing.
 const LOADS_NOTHING: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Adds the headers for browsers. `is_page` says that a person may look at the answer; what needs an API key is for
-/// programs, and gets no more than it needs.
+/// Adds the headers for browsers. `is_page` says that a person may look at the answer. An answer that needs
+/// an API key is for programs, and gets only the headers that every answer has.
 pub(super) fn insert_security(is_page: bool, headers: &mut HeaderMap) {
     for (name, value) in OF_ALL {
         headers.insert(name, HeaderValue::from_static(value));
@@ -174,7 +176,8 @@ pub(super) fn insert_security(is_page: bool, headers: &mut HeaderMap) {
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Adds the fields of the IETF draft `ratelimit-headers`, so that a caller need not be refused to learn how fast it may ask.
+/// Adds the fields of the IETF draft `ratelimit-headers`, so that a caller learns its rate before it is
+/// refused.
 pub(super) fn insert_rate(reading: RateReading, headers: &mut HeaderMap) {
     let policy = format!("\"requests\";q={};w={}", reading.quota, reading.window);
     let rate = format!("\"requests\";r={};t={}", reading.left, reading.reset);

@@ -1,12 +1,12 @@
-//! For which hosts the gateway answers, and which web pages may use it.
+//! The hosts for which the gateway answers, and the web pages that may use it.
 //!
-//! A web page can have any name of its own resolve to a loopback address (DNS rebinding), and is
-//! then on the same origin as the gateway. It cannot change what the browser says in `Host`.
+//! A web page can make any name of its own resolve to a loopback address (DNS rebinding), and is then on the
+//! same origin as the gateway. The page cannot change what the browser says in `Host`.
 //!
-//! A browser sends some requests for any page without asking, a POST without a body among them, and only
-//! keeps the answer from the page. So a request that could change something is refused before anything
-//! happens, unless it comes from a page of the gateway or from one that is listed. A stream is refused too:
-//! the page could not read it, but could keep any number of them open.
+//! A browser sends some requests of any page without asking the gateway first, a POST without a body among
+//! them, and only keeps the answer from the page. So a request that could change something is refused before
+//! anything happens, unless it comes from a page of the gateway or from a listed page. A stream is refused
+//! too: the page could not read it, but could keep any number of streams open.
 
 use std::{cell::RefCell, net::IpAddr, rc::Rc};
 
@@ -29,24 +29,24 @@ use super::{headers::copied, routes::Class};
 
 /// The hosts for which the gateway answers.
 pub(super) enum Hosts {
-    /// Whichever a request names: what it may do is a question of its key.
+    /// Any host that a request names: the API key decides what a request may do.
     Any,
-    /// Its own, and those that are listed.
+    /// The gateway's own hosts, and the listed hosts.
     Own {
-        /// The address that it listens on.
+        /// The address that the gateway listens on.
         at: IpAddr,
-        /// Those that are listed.
+        /// The hosts that `http.allowed_hosts` lists.
         listed: Vec<HostPort>,
     },
 }
 
-/// As it is written in answers.
+/// Name of the header as problems write it.
 const FIELD: &str = "Host";
 
 // === impl Hosts ===
 
 impl Hosts {
-    /// `open` says that there are no API keys.
+    /// The hosts for a configuration. `open` says that there are no API keys.
     pub(super) fn new(config: &Config, open: bool) -> Self {
         let listed = config.http.allowed_hosts.clone();
         if !open && listed.is_empty() {
@@ -58,7 +58,7 @@ impl Hosts {
         }
     }
 
-    /// Refuses a request that names no host, or another host than the gateway answers for.
+    /// Refuses a request that names no host, or a host for which the gateway does not answer.
     pub(super) fn check(&self, named: Option<&HostPort>) -> Result<(), Problem> {
         let Some(named) = named else {
             return Err(missing());
@@ -78,12 +78,12 @@ impl Hosts {
             Self::Any => return true,
             Self::Own { at, listed } => (at, listed),
         };
-        // Ports are not compared: one that is forwarded has another number outside, and a page can
-        // choose the port of its requests, but only the name is what it could rebind.
+        // Ports are not compared: a forwarded port has another number outside. A page can choose the port of
+        // its requests, but it can rebind only a name.
         let is_own = match &named.host {
             host if host.is_loopback() => true,
-            // Every address of this machine, and whatever is forwarded to it: an address cannot be
-            // rebound.
+            // This covers every address of this machine, and every address that is forwarded to it: an
+            // address cannot be rebound.
             Host::Address(_) if at.is_unspecified() => true,
             Host::Address(address) => address == at,
             Host::Name(_) => false,
@@ -95,10 +95,10 @@ impl Hosts {
     }
 }
 
-/// The host that a request names. `None`: the request is HTTP/1.0 and names none, which a probe may do.
+/// The host that a request names. `None`: the request is HTTP/1.0 and names no host, which a probe may do.
 ///
-/// Two of them, or one in the target and another in the header, are refused: a proxy in front may
-/// have believed the other one.
+/// A request with two `Host` headers, or with different hosts in its target and its header, is refused: a
+/// proxy in front may have believed the other host.
 pub(super) fn named_host(
     headers: &HeaderMap,
     uri: &Uri,
@@ -136,11 +136,12 @@ fn missing() -> Problem {
 }
 
 thread_local! {
-    /// The last host that a request of this thread named, and how: nearly all name the same one.
+    /// The last host that a request of this thread named, with its header: nearly all requests name the same
+    /// host.
     static LAST: RefCell<Option<(HeaderValue, Rc<HostPort>)>> = const { RefCell::new(None) };
 }
 
-/// The host that a header names.
+/// Reads the host that a header names, from the cache of the thread if the header is the same as the last.
 fn host_in(header: &HeaderValue) -> Result<Rc<HostPort>, HostError> {
     LAST.with_borrow_mut(|last| {
         if let Some((written, host)) = last
@@ -155,41 +156,42 @@ fn host_in(header: &HeaderValue) -> Result<Rc<HostPort>, HostError> {
     })
 }
 
-/// The origins that may use the gateway besides its own.
+/// The origins of web pages that may use the gateway besides its own pages.
 pub(super) struct Origins {
     listed: Vec<Origin>,
     /// Whether every request comes over TLS.
     over_tls: bool,
 }
 
-/// For whom a request was sent, as far as its browser says. A cookie goes along with requests of other
-/// pages too, those that are listed among them; a key never does.
+/// The page for which a request was sent, as far as its browser says. A browser sends a cookie with requests
+/// of other pages too, even of listed pages; it never adds an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum RequestSource {
-    /// For a page of ours, or for the user, who typed the address.
+    /// A page of this gateway, or the user, who typed the address.
     Ours,
-    /// The request does not say: its sender is no browser, or an old one.
+    /// Unknown, because the sender of the request is no browser, or an old one.
     Unknown,
-    /// For a page of another origin.
+    /// A page of another origin.
     Foreign,
 }
 
-/// A page that is listed, as its browser names it.
+/// The origin of a listed page, as its browser names it.
 pub(super) struct ListedOrigin(HeaderValue);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What a page may send: everything that some route takes.
+/// Request headers that a listed page may send: every header that some route takes.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Lock-Token, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, \
      X-Request-Id, traceparent",
 );
-/// What a page may read besides the body.
+/// Response headers that a listed page may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "ETag, Latchgate-Warning, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
      Retry-After, X-Request-Id",
 );
-/// For how many seconds a browser need not ask again: two hours, the most that any of them takes.
+/// For how many seconds a browser may remember a preflight: two hours, the longest time that any browser
+/// accepts.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 // === impl Origins ===
@@ -199,8 +201,9 @@ impl Origins {
         Self { listed, over_tls }
     }
 
-    /// Refuses a request that could change something or keeps a connection, if a browser sent it for
-    /// a page that is neither ours nor listed. Of others it says whether the page is listed.
+    /// Refuses a request that could change something or keeps a connection, if a browser sent it for a page
+    /// that is neither of the gateway nor listed. For a request that is not refused, returns its origin if
+    /// that is listed.
     pub(super) fn check(
         &self,
         request: &Request,
@@ -216,7 +219,7 @@ impl Origins {
         }
         let only_looks = match *request.method() {
             Method::GET | Method::HEAD => class != Class::Listens,
-            // It asks what it may do.
+            // A preflight asks what a request may do, and changes nothing.
             Method::OPTIONS => true,
             _ => false,
         };
@@ -230,8 +233,8 @@ impl Origins {
         }
     }
 
-    /// Lets a page that is listed read the answer. What another one could get must not come from a
-    /// cache that asked for it.
+    /// Lets a listed page read the answer. `Vary` keeps a cache from giving the answer for one page to
+    /// another page.
     pub(super) fn insert_headers(
         &self,
         listed: Option<ListedOrigin>,
@@ -257,11 +260,11 @@ impl Origins {
 
 /// The page for which a browser sends a request.
 enum Page<'a> {
-    /// None, or the request is no browser's.
+    /// No page, or the sender is no browser.
     Unnamed,
-    /// One with a name, which is repeated to it as it was said.
+    /// A page whose origin can be listed, and the header with it, which the answer repeats.
     At(Origin, &'a HeaderValue),
-    /// One without a name that could be listed: `null`, an extension, or no origin at all.
+    /// A page whose origin cannot be listed: `null`, an extension, or a text that is no origin.
     Foreign,
 }
 
@@ -277,7 +280,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whether it is a page of this host, as far as its name says.
+    /// Whether the page may be a page of this host, by its origin.
     fn may_be_of(&self, host: Option<&HostPort>, over_tls: bool) -> bool {
         match self {
             Self::Unnamed => true,
@@ -295,12 +298,13 @@ impl<'a> Page<'a> {
 // === impl RequestSource ===
 
 impl RequestSource {
-    /// The sender of a request. `over_https` says that a browser is known to have sent it over HTTPS: a
-    /// page that came over plain HTTP is another one then.
+    /// The sender of a request. `over_https` says that the browser is known to use HTTPS: a page over plain
+    /// HTTP is then of another origin.
     pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
         let headers = &parts.headers;
         let page = Page::in_headers(headers);
-        // It was looked at before: a request that names no host, or two, did not get here.
+        // The edge has checked the host before: a request with a missing or ambiguous host does not come this
+        // far.
         let host = named_host(headers, &parts.uri, parts.version)
             .ok()
             .flatten();
@@ -314,8 +318,8 @@ impl RequestSource {
     }
 }
 
-/// Whether the browser says nothing else: that the request is its user's own doing, or one of a page
-/// of this origin.
+/// Whether `Sec-Fetch-Site` is missing, or says that the request is the user's own action or comes from a
+/// page of this origin.
 fn is_of_this_site(headers: &HeaderMap) -> bool {
     headers
         .get_all(SEC_FETCH_SITE)

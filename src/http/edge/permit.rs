@@ -1,7 +1,7 @@
-//! How many requests are worked on at once.
+//! Permits, which bound the number of requests that are worked on at the same time.
 //!
-//! Renew has room of its own, and release too, so that other requests, however many, cost nobody a lock. They
-//! do not share it, because a release needs no API key and a renewal does.
+//! Renewals have room of their own, and releases too, so that no number of other requests costs a holder its
+//! lock. Renewals and releases do not share that room, because a release needs no API key and a renewal does.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ use crate::{
 
 use super::routes::Class;
 
-/// The room for requests that are worked on.
+/// Bounds for the number of requests that are worked on at the same time.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimits {
     common: ConcurrencyLimit,
@@ -26,24 +26,24 @@ pub(super) struct ConcurrencyLimits {
     pub(super) refusals: RefusalCount,
 }
 
-/// Counts what was refused since that was logged, and when it was.
+/// The number of refusals since the last log line about them, and the time of that line.
 #[derive(Debug, Default)]
 pub(in crate::http) struct RefusalCount(Mutex<(u64, Option<Instant>)>);
 
-/// Room for so many requests.
+/// A bound for requests: the number of free permits.
 #[derive(Debug)]
 struct ConcurrencyLimit(AtomicUsize);
 
-/// A request's permit to be worked on, which it gives up while it only waits.
+/// The permit of a request to be worked on. The request gives it up while it only waits.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
     class: Class,
-    /// Which room it has taken: one of the constants below.
+    /// The limit from which the permit was taken: one of the constants below.
     taken: AtomicU8,
     began: Instant,
-    /// For how many microseconds of its time the request had given the permit up.
+    /// For how many microseconds the request had given the permit up, in waits that have ended.
     waited_us: AtomicU64,
-    /// When it gave the permit up, in microseconds from its beginning.
+    /// When the request gave the permit up, in microseconds from its beginning; 0 while it does not wait.
     waits_since_us: AtomicU64,
 }
 
@@ -51,13 +51,13 @@ const NOTHING: u8 = 0;
 const COMMON: u8 = 1;
 const RESERVED: u8 = 2;
 
-/// How many may ask for metrics at once although there is no room: a pair of Prometheus servers, and a
-/// person.
+/// How many requests for metrics have permits of their own in a full gateway: for a pair of Prometheus
+/// servers, and a person.
 const SCRAPES: usize = 4;
 
-/// After how long to ask again, in milliseconds: a request is worked on for much less.
+/// After how long to ask again, in milliseconds. A request is worked on for a much shorter time.
 const RETRY_AFTER_MS: u64 = 1_000;
-/// How often at most it is logged that requests, or connections, were refused.
+/// Shortest time between two log lines about refused requests or connections.
 const NOTICE: Duration = Duration::from_secs(10);
 
 // === impl ConcurrencyLimits ===
@@ -74,7 +74,7 @@ impl ConcurrencyLimits {
         }
     }
 
-    /// The room that requests of a class have besides the common one.
+    /// The reserved limit of a class, which its requests have besides the common limit.
     fn reserved(&self, class: Class) -> Option<&ConcurrencyLimit> {
         match class {
             Class::Renews => Some(&self.renewing),
@@ -90,7 +90,7 @@ impl ConcurrencyLimits {
 // === impl RefusalCount ===
 
 impl RefusalCount {
-    /// Counts one more. Answers how many there are, if it is time to log that.
+    /// Counts one more refusal. Returns the number of refusals if it is time to log it.
     pub(in crate::http) fn note(&self) -> Option<u64> {
         let mut refused = self.0.lock();
         let (count, logged_at) = &mut *refused;
@@ -122,7 +122,7 @@ impl ConcurrencyLimit {
 // === impl RequestPermit ===
 
 impl RequestPermit {
-    /// The permit of a request that begins now, and has no room yet.
+    /// The state of a request that begins now and has no permit yet.
     pub(super) fn new(class: Class) -> Self {
         Self {
             class,
@@ -138,8 +138,8 @@ impl RequestPermit {
         self.began
     }
 
-    /// Takes room for a request that has just come, unless it takes its room when its caller has been let
-    /// in: [`RequestPermit::take`].
+    /// Takes a permit for a request that has just come, unless its class takes the permit when its caller has
+    /// been admitted: [`RequestPermit::take`].
     pub(super) fn begin(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         match self.class {
             Class::Renews | Class::Scrapes => Ok(()),
@@ -147,7 +147,7 @@ impl RequestPermit {
         }
     }
 
-    /// Takes room, if the request has none yet.
+    /// Takes a permit, if the request has none yet.
     pub(super) fn take(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         if !self.class.needs_permit() || self.taken.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
@@ -161,7 +161,7 @@ impl RequestPermit {
         Ok(())
     }
 
-    /// Gives its room to others.
+    /// Gives the permit of the request back to its limit.
     pub(super) fn give_up(&self, limits: &ConcurrencyLimits) {
         match self.taken.swap(NOTHING, Ordering::Relaxed) {
             COMMON => limits.common.give_back(),
@@ -172,14 +172,14 @@ impl RequestPermit {
         }
     }
 
-    /// Gives its room to others, because the request waits from now on.
+    /// Gives the permit up, because the request waits from now on.
     pub(super) fn wait(&self, limits: &ConcurrencyLimits) {
         self.give_up(limits);
         let since = self.elapsed_us().max(1);
         self.waits_since_us.store(since, Ordering::Relaxed);
     }
 
-    /// Takes room again, because what the request has waited for is there.
+    /// Takes a permit again, because the wait of the request is over.
     pub(super) fn resume(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         let waited = self.waiting_us();
         self.waited_us.fetch_add(waited, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl RequestPermit {
         self.take(limits)
     }
 
-    /// Of this time since the request began, how many microseconds it did not wait.
+    /// How many of the `elapsed_us` microseconds since its beginning the request did not wait.
     pub(super) fn worked_us(&self, elapsed_us: u64) -> u64 {
         let waited = self.waited_us.load(Ordering::Relaxed) + self.waiting_us();
         elapsed_us.saturating_sub(waited)
@@ -205,7 +205,7 @@ impl RequestPermit {
     }
 }
 
-/// The gateway has no room for the request, or for its connection.
+/// The problem of a request when the gateway has no room for it, or for its connection.
 pub(super) fn overloaded() -> Problem {
     Problem::new(
         ProblemCode::Overloaded,
@@ -238,7 +238,7 @@ mod tests {
         assert!(RequestPermit::new(Class::Probes).begin(&limits).is_ok());
         first.give_up(&limits);
         first.give_up(&limits);
-        // The room of those who release, and not the common one.
+        // The permit came from the limit for releases, and not from the common one.
         assert!(RequestPermit::new(Class::Ordinary).begin(&limits).is_err());
         assert!(third.begin(&limits).is_ok());
         second.give_up(&limits);

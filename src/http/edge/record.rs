@@ -1,8 +1,8 @@
-//! What is written down of a request: a span of its trace, its metrics, a line in the log, and in the audit log whether a
+//! Records of a request: a span of its trace, its metrics, a line in the log, and an audit entry if a
 //! permission was refused.
 //!
-//! A line has the route and not the path, and no header: neither a token nor a key can be in it. `key` is
-//! the name of the key.
+//! A log line has the route and not the path, and no header: neither a token nor an API key can be in it. Its
+//! field `key` is the name of the key.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -27,15 +27,18 @@ use crate::{
 
 use super::{context::RequestContext, headers::RequestId, routes::Class};
 
-/// A request, until it is written down. If this is dropped before the answer, the caller hung up or does not read.
+/// The record of a request, written with the answer. If it is dropped before the answer, the caller hung up
+/// or does not read.
 ///
-/// Nothing of the request's head is kept here: there may be many requests that wait for a lock.
+/// The record keeps none of the memory of the request's head: many requests may wait for a lock at the same
+/// time.
 pub(super) struct RequestRecord {
     pub(super) context: RequestContext,
-    /// The trace that the request is part of, if there is one, and the gateway's part of it.
+    /// The trace that the request is part of, if there is one.
     trace_id: Option<TraceId>,
+    /// The gateway's own span in that trace, if spans are recorded.
     span: Option<Span>,
-    /// What the audit log has of a refusal, if there is an audit log.
+    /// Facts for the audit entry of a refusal, if there is an audit log.
     audited: Option<Box<AuditedRequest>>,
     is_answered: bool,
 }
@@ -46,8 +49,8 @@ struct AuditedRequest {
     remote: Option<IpAddr>,
 }
 
-/// A request on which the gateway worked for longer is slow. A store answers within milliseconds and is
-/// given up after a few seconds; a second is far from the first, and comes before the second.
+/// A request is slow if the gateway worked on it for longer. A store answers within milliseconds and is given
+/// up after a few seconds: one second is far above the first and below the second.
 const SLOW: Duration = Duration::from_secs(1);
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -84,7 +87,7 @@ impl RequestRecord {
         let parent = parent.and_then(TraceParent::parse);
         let sent = || {
             let parent = parent?;
-            // Several are one list.
+            // Several headers count as one list.
             let states = headers.get_all(TRACESTATE).iter();
             let states: Vec<_> = states.filter_map(|state| state.to_str().ok()).collect();
             TraceContext::parse(&parent.to_string(), Some(&states.join(",")))
@@ -97,7 +100,7 @@ impl RequestRecord {
         let mut span = edge.gateway.tracer.server_span(name, sent);
         if let Some(span) = &mut span {
             span.set("http.request.method", request.method().to_string());
-            // Neither path nor query: what names a lock is told only if that is wanted.
+            // The span has neither path nor query: lock names are recorded only if that is configured.
             span.set("url.scheme", edge.scheme);
             if !route.is_empty() {
                 span.set("http.route", route.to_owned());
@@ -120,7 +123,7 @@ impl RequestRecord {
         self.span.as_ref()
     }
 
-    /// The request has been answered.
+    /// Records the answer of the request.
     pub(super) fn answered(
         &mut self,
         id: &RequestId,
@@ -155,7 +158,8 @@ impl RequestRecord {
                 route: self.context.route().template.as_str(),
                 name: audited.name.as_ref(),
                 outcome: problem.code.as_str(),
-                // Not the detail: it may repeat what the caller wrote where a name belongs.
+                // The reason is not the detail, which may repeat text that the caller sent in place of a
+                // name.
                 reason: problem.cause.as_deref().unwrap_or(problem.code.title()),
             });
         }
@@ -165,7 +169,7 @@ impl RequestRecord {
         }
     }
 
-    /// Counts the request, and says how many microseconds it took.
+    /// Counts the request in the metrics. Returns how many microseconds the request took.
     fn count(&self, status: Option<StatusCode>) -> u64 {
         let took = self.context.permit().began().elapsed();
         let metrics = &self.context.route().metrics;
@@ -185,8 +189,8 @@ impl RequestRecord {
         }
     }
 
-    /// Writes the line in the log. Without a `status` the caller hung up, or its connection was closed because the
-    /// caller does not read.
+    /// Writes the log line of the request. Without a `status` the caller hung up, or its connection was
+    /// closed because the caller does not read.
     fn log(&self, id: &RequestId, status: Option<u16>, us: u64, problem: Option<&Problem>) {
         let context = &self.context;
         let (method, route) = (context.method().as_str(), context.route().template.as_str());
@@ -227,14 +231,14 @@ impl Drop for RequestRecord {
         let us = self.count(None);
         self.log(&self.context.request_id(), None, us, None);
         if let Some(span) = &mut self.span {
-            // This is no failure of the gateway.
+            // A caller that hangs up is no failure of the gateway.
             span.set("latchgate.hung_up", true);
         }
     }
 }
 
-/// The lock that a path names, unless it looks as if somebody had put a token, an API key or a session in its
-/// place.
+/// The lock that a path names. `None` also if the name looks like a token, an API key or a session: a caller
+/// may have sent its secret in the wrong place.
 fn lock_name(context: &RequestContext, path: &str) -> Option<LockName> {
     let text = percent_decode_str(context.lock(path)?);
     let text = text.decode_utf8().ok()?;

@@ -1,4 +1,5 @@
-//! Routes and their operations: what the edge has to know of a request before anything else is done with it.
+//! Routes and their operations: the facts that the edge needs about a request before anything else is done
+//! with it.
 
 use std::{ops::Range, pin::Pin, sync::Arc};
 
@@ -29,13 +30,13 @@ pub(in crate::http) struct Operation {
     pub(in crate::http) path: String,
     pub(super) method: Method,
     pub(in crate::http) class: Class,
-    /// Whether the answers may be kept on their way. They must not be if they are those of one caller.
+    /// Whether caches may keep the answers. They must not keep answers that are for one caller.
     pub(super) is_public: bool,
-    /// Whether the described body may be left out.
+    /// Whether a caller may leave the body out.
     pub(in crate::http) body_is_optional: bool,
     /// The problems that the operation answers besides those of the edge, in groups.
     pub(in crate::http) problems: &'static [&'static [ProblemCode]],
-    /// What the OpenAPI document says of the operation. `None`: it does not list the operation.
+    /// Describes the operation for the OpenAPI document. `None`: the document does not list the operation.
     pub(in crate::http) describe: Option<fn(&mut Schemas) -> Described>,
     pub(super) handle: Box<dyn Fn(Request, Arc<AppState>) -> Handled + Send + Sync>,
 }
@@ -45,11 +46,11 @@ pub(in crate::http) struct Operation {
 pub(in crate::http) enum Class {
     /// Requests that take a permit of the common limit.
     Ordinary,
-    /// Health checks, and requests to the address that serves metrics alone. They need no permit, may name any host, and are
-    /// part of no trace.
+    /// Health checks, and requests to the address that serves metrics alone. They need no permit, may name
+    /// any host, and are part of no trace.
     Probes,
-    /// Preflights: a browser asks what its page may send. They need no permit. Refused, the browser would not send the renewal
-    /// that comes next, and for which there is room.
+    /// Preflights: a browser asks what its page may send. They need no permit. If a preflight were refused,
+    /// the browser would not send the renewal that comes next, and for which there is room.
     Preflights,
     /// Requests for metrics, for which an overloaded gateway keeps permits. They are part of no trace.
     Scrapes,
@@ -59,22 +60,24 @@ pub(in crate::http) enum Class {
     Releases,
     /// Event streams, each of which keeps a connection. Pages of other origins must not open them.
     Listens,
-    /// Hold requests. With a token in the header they adopt a lease and count as renewals; without one they are ordinary.
+    /// Hold requests. With a token in the header they adopt a lease and count as renewals; without a token
+    /// they are ordinary.
     Holds,
 }
 
 /// The schemas that the OpenAPI document defines, by their names.
 pub(in crate::http) type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// What the OpenAPI document says of an operation alone, and under which method.
+/// The methods of one operation, and its description in the OpenAPI document.
 pub(in crate::http) type Described = (Vec<HttpMethod>, Description);
 
-/// A request on its way through its handler.
+/// Future of the answer of a handler.
 pub(super) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
-/// An operation by its handler and `P`, which describes the handler: its attribute `utoipa::path` has made it.
+/// Makes an operation of its handler and `P`, the description that the attribute `utoipa::path` of the
+/// handler has made.
 pub(in crate::http) fn row<P, H, T>(
     _: P,
     handler: H,
@@ -104,7 +107,7 @@ where
 // === impl Operation ===
 
 impl Operation {
-    /// `GET` of files that the OpenAPI document does not list.
+    /// Operation that serves a file for `GET`, and is not in the OpenAPI document.
     pub(in crate::http) fn of_file<H, T>(path: &str, handler: H) -> Self
     where
         H: Handler<T, Arc<AppState>, Future = Handled> + Sync,
@@ -134,7 +137,7 @@ impl Operation {
         }
     }
 
-    /// Whether the operation takes a method. Where `GET` is taken, `HEAD` is too.
+    /// Whether the operation takes a method. An operation for `GET` takes `HEAD` too.
     fn takes(&self, method: &Method) -> bool {
         self.method == method || self.method == Method::GET && method == Method::HEAD
     }
@@ -143,7 +146,8 @@ impl Operation {
 // === impl Class ===
 
 impl Class {
-    /// How a request is treated. One for a method that its path does not take is ordinary.
+    /// The class of a request. If the path does not take the method, `OPTIONS` is a preflight, and other
+    /// methods are ordinary.
     fn of(operation: Option<&Operation>, method: &Method, headers: &HeaderMap) -> Self {
         match operation.map(|operation| operation.class) {
             None if method == Method::OPTIONS => Self::Preflights,
@@ -152,7 +156,7 @@ impl Class {
         }
     }
 
-    /// Whether requests count among those that are worked on.
+    /// Whether requests of this class need a permit.
     pub(super) fn needs_permit(self) -> bool {
         !matches!(self, Self::Probes | Self::Preflights)
     }
@@ -169,7 +173,7 @@ fn describe<P: Path + SchemaReferences + Tags<'static>>(schemas: &mut Schemas) -
 /// All routes, by path.
 pub(super) struct Routes {
     paths: Router<usize>,
-    /// The first is that of requests which no route matches.
+    /// All routes. The first is for requests that match no route.
     known: Vec<Route>,
 }
 
@@ -181,24 +185,25 @@ pub(super) struct Route {
     pub(super) metrics: RouteMetrics,
 }
 
-/// What a request is for.
+/// The route, the operation and the class of a request.
 pub(in crate::http) struct Target {
     /// The index of the route in the table.
     pub(super) route: usize,
-    /// The index of the operation among those of its route. `None`: the path, if there is one, does not take the method.
+    /// The index of the operation among those of its route. `None`: no route has the path, or the path does
+    /// not take the method.
     pub(super) operation: Option<usize>,
-    /// Where in the path its variable part is.
+    /// Range of the variable part in the path.
     pub(super) parameter: Option<Range<usize>>,
     pub(in crate::http) class: Class,
 }
 
-/// The place of the route of requests that no route matches.
+/// Index of the route for requests that match no route.
 const UNMATCHED: usize = 0;
 
 // === impl Routes ===
 
 impl Routes {
-    /// The routes below a base path. Operations of one path stand together.
+    /// The routes below a base path. Operations of one path must stand next to each other.
     pub(super) fn new(
         operations: impl IntoIterator<Item = Operation>,
         base_path: &BasePath,
@@ -214,7 +219,7 @@ impl Routes {
         }
         let mut paths = Router::new();
         for (at, route) in known.iter().enumerate().skip(1) {
-            // The index of a base path is there without a slash and with one.
+            // The index page of a base path is served without a slash and with one.
             let is_index = route.template == "/" && !base_path.as_str().is_empty();
             for path in [&route.template, ""]
                 .into_iter()
@@ -228,7 +233,7 @@ impl Routes {
         Self { paths, known }
     }
 
-    /// What a request is for.
+    /// Finds the route, the operation and the class of a request.
     pub(super) fn find<B>(&self, request: &http::Request<B>) -> Target {
         let (path, method) = (request.uri().path(), request.method());
         let (route, parameter) = self.find_path(path);
@@ -243,7 +248,7 @@ impl Routes {
         }
     }
 
-    /// The index of the route of a path, and where in the path its variable part is.
+    /// The index of the route of a path, and the range of the variable part in the path.
     fn find_path(&self, path: &str) -> (usize, Option<Range<usize>>) {
         let Ok(found) = self.paths.at(path) else {
             return (UNMATCHED, None);
@@ -272,22 +277,22 @@ impl Route {
         }
     }
 
-    /// Whether the path names a lock.
+    /// Whether the path of the route names a lock.
     pub(super) fn names_lock(&self) -> bool {
         self.template.contains("{name}")
     }
 
-    /// Whether an answer may be kept on its way. One that no route gives may be about a lock.
+    /// Whether caches may keep the answers. An answer to a request that matches no route may be about a lock.
     pub(super) fn is_public(&self) -> bool {
         self.operations.iter().any(|operation| operation.is_public)
     }
 
-    /// Whether a person may look at an answer in a browser.
+    /// Whether a person may look at the answers in a browser.
     pub(super) fn is_page(&self) -> bool {
         self.operations.iter().all(|operation| operation.is_public)
     }
 
-    /// The answer to a request that is for no operation.
+    /// The answer to a request for which its path has no operation.
     pub(super) fn no_operation(&self, method: &Method, path: &str) -> Result<Response, Problem> {
         if self.operations.is_empty() {
             return Err(not_found(path));

@@ -1,4 +1,4 @@
-//! The one service around all routes, matched or not.
+//! The one service around all routes; it also answers requests that match no route.
 
 use std::{
     any::Any,
@@ -39,18 +39,19 @@ use super::{
     routes::{Class, Handled, Operation, Routes, Target},
 };
 
-/// All routes, and what surrounds every request. Cheap to clone.
+/// All routes, and the edge around them. Cheap to clone.
 #[derive(Clone)]
 pub struct EdgeService(Arc<Edge>);
 
-/// A request that is being answered. If it is dropped before the answer, the caller hung up or does not read.
+/// Future of the answer to a request. If it is dropped before the answer, the caller hung up or does not
+/// read.
 pub struct EdgeFuture {
     handled: Result<Handled, Option<Problem>>,
-    /// None once it has been answered.
+    /// `None` once the request has been answered.
     pending: Option<PendingResponse>,
 }
 
-/// What is needed to finish an answer.
+/// State needed to finish an answer.
 struct PendingResponse {
     record: RequestRecord,
     listed: Option<ListedOrigin>,
@@ -59,7 +60,7 @@ struct PendingResponse {
 // === impl EdgeService ===
 
 impl EdgeService {
-    /// Puts the edge around these operations. Those of one path stand together.
+    /// Puts the edge around these operations. Operations of one path must stand next to each other.
     pub(in crate::http) fn new(
         gateway: Arc<AppState>,
         base_path: &BasePath,
@@ -80,7 +81,7 @@ impl EdgeService {
         }))
     }
 
-    /// Finds out what a request is for.
+    /// Finds the route, the operation and the class of a request.
     pub(in crate::http) fn find<B>(&self, request: &http::Request<B>) -> Target {
         self.0.routes.find(request)
     }
@@ -95,7 +96,7 @@ impl EdgeService {
     where
         B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        // Most requests have no body, and one that is empty costs nothing.
+        // Most requests have no body, and an empty body costs nothing.
         let mut request = request.map(|body| {
             if body.is_end_stream() {
                 Body::empty()
@@ -154,7 +155,7 @@ impl Future for EdgeFuture {
         };
         let pending = self.pending.take();
         let pending = pending.expect("not polled after completion");
-        // A stream that goes on is bounded by others.
+        // A stream that goes on after this is bounded by other limits than permits.
         pending.record.context.end_work();
         Poll::Ready(Ok(pending.finish(response)))
     }
@@ -163,8 +164,8 @@ impl Future for EdgeFuture {
 // === impl Edge ===
 
 impl Edge {
-    /// Lets a request through to its handler, if it may come from where it comes from and there is
-    /// room. Nothing of its body has been read.
+    /// Admits a request to its handler, if its host and its page may use the gateway and there is room.
+    /// Nothing of the body has been read yet.
     fn admit(
         &self,
         request: &Request,
@@ -173,7 +174,8 @@ impl Edge {
     ) -> Result<(), Problem> {
         let context = &pending.record.context;
         let host = named_host(request.headers(), request.uri(), request.version())?;
-        // Probes know the address of a gateway, and learn nothing that a page could use.
+        // Probes know only the address of a gateway, and their answers tell a web page nothing that it could
+        // use.
         if context.class() != Class::Probes {
             self.hosts.check(host.as_deref())?;
         }
@@ -255,7 +257,8 @@ impl PendingResponse {
     }
 }
 
-/// Makes the answer to `GET` that to `HEAD`: it says how long the body would be, if that is known.
+/// Turns the answer to `GET` into the answer to `HEAD`: without its body, but with the body's length if that
+/// is known.
 fn leave_body_out(response: &mut Response) {
     let body = std::mem::take(response.body_mut());
     let headers = response.headers_mut();
@@ -272,7 +275,8 @@ fn bytes_of(headers: &HeaderMap) -> usize {
         .sum()
 }
 
-/// A handler panicked: the caller learns that, the log why, and the process goes on.
+/// The problem of a handler that panicked: the caller learns of the failure, the log has the cause, and the
+/// process goes on.
 fn panicked(panic: &(dyn Any + Send)) -> Problem {
     let message = panic
         .downcast_ref::<&str>()

@@ -1,11 +1,12 @@
-//! What a request accepts: the form of an answer, and its coding.
+//! The media types and codings that a request accepts.
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderValue, header::ACCEPT, request::Parts};
 
 use crate::http::problem::{Problem, ProblemCode};
 
-/// The request accepts HTML, or else JSON. Checked before anything is done.
+/// Extractor that refuses a request which does not accept HTML (`IS_HTML`) or JSON, before the handler does
+/// anything.
 pub(in crate::http) struct Accepts<const IS_HTML: bool>;
 
 pub(in crate::http) type AcceptsJson = Accepts<false>;
@@ -26,13 +27,13 @@ impl<S: Sync, const IS_HTML: bool> FromRequestParts<S> for Accepts<IS_HTML> {
     }
 }
 
-/// Refuses a request that does not accept a stream of events whose data is JSON. One that accepts
-/// JSON gets it all the same: `curl --json` says that it does, and means nothing by it.
+/// Refuses a request that does not accept a stream of events whose data is JSON. A request that accepts only
+/// JSON is served too: `curl --json` always sends that header.
 pub(in crate::http) fn must_accept_events(headers: &HeaderMap) -> Result<(), Problem> {
     must_accept(headers, &[EVENTS, JSON])
 }
 
-/// Refuses a request that accepts none of these forms.
+/// Refuses a request that accepts none of these media types.
 fn must_accept(headers: &HeaderMap, forms: &[[&str; 3]]) -> Result<(), Problem> {
     let values = || headers.get_all(ACCEPT).iter();
     if forms
@@ -46,10 +47,11 @@ fn must_accept(headers: &HeaderMap, forms: &[[&str; 3]]) -> Result<(), Problem> 
     Err(Problem::new(ProblemCode::NotAcceptable, detail))
 }
 
-/// Whether a header accepts something, of which these are the ranges, the most specific first: the most specific one
-/// that is listed decides. `None`: the header lists nothing.
+/// Whether a header accepts something. `ranges` are the media ranges or codings that match it, the most
+/// specific first: the first of them that the header lists decides. `None`: the header lists nothing.
 ///
-/// A value that is not text, or a weight that is no number, excludes nothing: it is no reason to refuse to serve.
+/// A value that is not text, or a weight that is no number, excludes nothing: a malformed header is no reason
+/// to refuse a request.
 pub(in crate::http) fn accepts<'a, I: Iterator<Item = &'a HeaderValue>>(
     values: impl Fn() -> I,
     ranges: &[&str],
@@ -65,7 +67,7 @@ pub(in crate::http) fn accepts<'a, I: Iterator<Item = &'a HeaderValue>>(
     items(values()).next().map(|_| false)
 }
 
-/// What the values of a header list.
+/// The items of a comma-separated header, trimmed and without empty items.
 pub(in crate::http) fn items<'a>(
     values: impl Iterator<Item = &'a HeaderValue>,
 ) -> impl Iterator<Item = &'a str> {
@@ -74,7 +76,7 @@ pub(in crate::http) fn items<'a>(
     items.filter(|item| !item.is_empty())
 }
 
-/// Whether a parameter is a weight of zero, which excludes what it is of.
+/// Whether a parameter is a weight of zero, which excludes the item that it belongs to.
 fn is_zero(parameter: &str) -> bool {
     let weight = parameter.split_once('=');
     weight.is_some_and(|(name, value)| {

@@ -1,4 +1,4 @@
-//! A JSON body.
+//! JSON bodies of requests: received within their limits, and read into valid types.
 
 use std::{borrow::Cow, pin::pin, sync::Arc, time::Duration};
 
@@ -30,16 +30,16 @@ use crate::{
 
 use super::{field::Field, fields::Fields};
 
-/// A body that is valid. An empty one has all its defaults, whatever its content type.
+/// A valid JSON body. An empty body has all its defaults, whatever its content type.
 pub(in crate::http) struct ApiJson<T>(pub(in crate::http) T);
 
-/// What can be read from the fields of a body.
+/// A type that can be read from the fields of a body.
 pub(in crate::http) trait RequestBody: Sized {
-    /// The name of its schema, its text for callers and an example.
+    /// The name of the body's schema, its text for callers and an example.
     const ABOUT: Field;
 
-    /// Takes all fields, whatever they are: those that it asks for are the properties of its schema. A field that is wrong
-    /// is reported through `fields`, and what is returned then is never used.
+    /// Takes every field of the body, even if an earlier field is wrong: the fields taken are the properties
+    /// of the schema. A wrong field is reported through `fields`, and the returned value is then never used.
     fn read(fields: &mut Fields<'_>) -> Self;
 }
 
@@ -52,18 +52,19 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
         let (parts, body) = request.into_parts();
         let waits = parts.headers.contains_key(EXPECT) && !body.is_end_stream();
         if waits {
-            // Before the body is asked for: a client that waits for `100 Continue` is spared it.
+            // Checked before the gateway sends `100 Continue`, so that the client need not send a body that
+            // is refused.
             must_be_json(&parts.headers)?;
         }
         let context = RequestContext::of(&parts);
-        // A slow sender takes no room from those whose requests have come.
+        // Receiving holds no permit: otherwise slow senders would keep out requests that have arrived.
         let receiving = pin!(receive(body, waits, gateway));
         let bytes = context.wait_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
         }
         let mut limits = Cow::Borrowed(&gateway.config.limits);
-        // What is not asked for must stay below the longest TTL of the API key too.
+        // The default TTL must not exceed the longest TTL of the API key either.
         if let Some(cap) = context.caller().and_then(Access::max_ttl) {
             let default = &mut limits.to_mut().default_ttl_ms;
             *default = (*default).min(Millis(cap.as_millis()));
@@ -87,7 +88,8 @@ impl<T: RequestBody> PartialSchema for ApiJson<T> {
     }
 }
 
-/// The schema of a body at a gateway with these limits: its fields are those that its reader asks for.
+/// The schema of a body at a gateway with these limits: its properties are the fields that the reader of the
+/// body takes.
 pub(in crate::http) fn body_schema<T: RequestBody>(limits: &LimitsConfig) -> RefOr<Schema> {
     let mut fields = Fields::none(limits);
     T::read(&mut fields);
@@ -126,7 +128,7 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// `application/json`, with no other charset than the one that JSON has.
+/// Whether the media type is `application/json`, without a charset or with UTF-8, the charset of JSON.
 fn is_json(media: &[u8]) -> bool {
     let mut parts = media.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     let json = parts
@@ -142,17 +144,17 @@ fn is_json(media: &[u8]) -> bool {
 
 // === Receive ===
 //
-// Receiving a body, within its limits of size and time.
+// Reads a body within its limits of size and time.
 
-/// How much of a body that is too large is read, and for how long, so that its sender gets the reason for
-/// the refusal: a connection that is closed on unread bytes is reset, and the answer lost with it.
+/// Bytes of a too large body that the gateway still reads, and for how long, so that the sender receives the
+/// reason for the refusal: closing a connection with unread bytes resets it, and the answer is lost.
 const DISCARDED: (usize, Duration) = (1 << 20, Duration::from_secs(1));
 
-/// How long a body may take, from when the gateway begins to drain or from its beginning if that is later: a gateway does not
-/// run for longer because a sender is slow, or has gone.
+/// Time left for a body once the gateway drains, or from the start of the body if that is later. Without this
+/// bound, a slow sender or a client that has gone would keep the gateway running.
 const DRAINING: Duration = Duration::from_secs(3);
 
-/// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything.
+/// Reads the whole body. `waits` says that the client waits for `100 Continue` before it sends anything.
 async fn receive(mut body: Body, waits: bool, gateway: &AppState) -> Result<Bytes, Problem> {
     let http = &gateway.config.http;
     let most = http.max_body_bytes;
@@ -167,7 +169,7 @@ async fn receive(mut body: Body, waits: bool, gateway: &AppState) -> Result<Byte
     }
     let late = |detail| Err(Problem::new(ProblemCode::RequestTimeout, detail));
     let stopping = async {
-        // Not asked for unless the body is late: all requests would share a lock.
+        // Polled only when the body is late: otherwise all requests would contend for one lock.
         gateway.engine.drained().await;
         sleep(DRAINING).await;
     };
@@ -183,7 +185,7 @@ async fn receive(mut body: Body, waits: bool, gateway: &AppState) -> Result<Byte
 }
 
 async fn collect(body: &mut Body, most: usize) -> Result<Bytes, Problem> {
-    // Nearly every body is one frame, which needs no copy.
+    // Nearly every body is one frame, which then needs no copy.
     let mut whole = Bytes::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
@@ -218,7 +220,7 @@ async fn discard(body: &mut Body) {
             read += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // Whether all of it came makes no difference to the answer.
+    // The answer is the same whether or not the whole body came.
     let _ = timeout(time, reading).await;
 }
 

@@ -1,4 +1,4 @@
-//! Who calls, and whether they may.
+//! The caller of a request, and whether the caller has the permission for it.
 
 use std::{convert::Infallible, marker::PhantomData, net::IpAddr, ops::Deref, sync::Arc};
 
@@ -18,17 +18,16 @@ use crate::{
 
 use super::{cookies::CookieNames, headers::single, target::lock};
 
-/// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
-/// some lock.
+/// A caller that has the permission `S` on the lock in the path, or on some lock if the path has none.
 ///
-/// The first extractor of a handler: who may not do a thing does not learn what else was wrong, and
-/// nothing is asked of the store.
+/// This is the first extractor of a handler: a caller without permission does not learn what else was wrong
+/// with the request, and causes no work for the store.
 pub(in crate::http) struct Caller<S> {
     access: Access,
     scope: PhantomData<S>,
 }
 
-/// As it is written in answers.
+/// Name of the header `Authorization` as problems write it.
 const FIELD: &str = "Authorization";
 
 // === impl Caller ===
@@ -71,8 +70,8 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
     }
 }
 
-/// Authenticates a caller by the API key of the request, or else by the session: a key was sent on purpose, a
-/// cookie by the browser.
+/// Authenticates a caller by the API key of the request, or by its session if there is no key: a caller sends
+/// a key on purpose, whereas a browser sends a cookie with every request.
 pub(super) fn admit(parts: &Parts, gateway: &AppState) -> Result<Access, Problem> {
     let header = single(&parts.headers, &AUTHORIZATION)
         .map_err(|reason| Problem::invalid_field(FIELD, reason))?;
@@ -85,7 +84,7 @@ pub(super) fn admit(parts: &Parts, gateway: &AppState) -> Result<Access, Problem
     Ok(gateway.gate.admit(header.map(bearer), from)?)
 }
 
-/// The key behind `Bearer`; empty, and no key, if something else stands there.
+/// The API key after `Bearer`. Empty, which is no valid key, if the header has another form.
 pub(super) fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
@@ -95,23 +94,24 @@ pub(super) fn bearer(header: &str) -> &str {
 
 // === Unrefused caller ===
 //
-// Who releases a lease: with an API key or without.
+// The caller of a release, with an API key or without.
 
-/// The caller of a release. It is neither refused nor counted, whatever API key or session it has.
+/// The caller of a release. The gateway neither refuses nor counts it, whatever API key or session it has.
 pub(in crate::http) struct UnrefusedCaller {
-    /// Who it is, if they show a key that is let in.
+    /// Access of the caller, if its API key or session is valid.
     access: Option<Access>,
     from: Option<IpAddr>,
 }
 
-/// Whose session the request brings, if it brings one that counts here. An API key beside it changes nothing.
+/// Access of the session that the request brings, if it brings a valid one. An API key in the same request
+/// changes nothing.
 pub(in crate::http) struct SessionHolder(pub(in crate::http) Option<Access>);
 
 // === impl UnrefusedCaller ===
 
 impl UnrefusedCaller {
-    /// Charges the release, should its token be wrong: to the key, or else to the address. Refused is
-    /// an address from which too many came, unless the lease is known here.
+    /// Charges the release in case its token is wrong: to the API key, or to the address if there is no key.
+    /// Refuses an address that has sent too many wrong tokens, unless this gateway knows the lease.
     pub(in crate::http) fn charge(
         self,
         gateway: &AppState,
@@ -124,7 +124,8 @@ impl UnrefusedCaller {
         if gateway.gate.is_open() {
             return Ok(Charge::default());
         }
-        // A lease that was granted here can always be released, whatever else came from the same address.
+        // A lease that was granted here can always be released, whatever other requests came from the same
+        // address.
         if gateway.engine.has_lease(name, token) {
             return Ok(Charge::default());
         }
@@ -164,9 +165,10 @@ impl FromRequestParts<Arc<AppState>> for SessionHolder {
 
 // === Optional caller ===
 //
-// Who asks, on routes for which nobody needs to be known.
+// The caller on routes that do not require authentication.
 
-/// Who asks, if they are known. Only a key that is wrong is refused: somebody has put it there.
+/// The caller, if it can be authenticated. Only a wrong API key is refused: the caller has sent it on
+/// purpose.
 pub(in crate::http) struct OptionalCaller(pub(in crate::http) Option<Access>);
 
 impl FromRequestParts<Arc<AppState>> for OptionalCaller {
@@ -195,24 +197,25 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
 
 // === Session ===
 //
-// A session instead of a key, for those requests for which it counts.
+// Authentication by session instead of API key, for the requests where a session counts.
 
-/// What no page of another origin can send without being asked about it first, and is then refused:
-/// it is not among the headers that a listed page may send.
+/// Header that shows that a page of this gateway sent the request. A page of another origin can send the
+/// header only if the gateway allows that to its browser, and the gateway allows it to no page: the header is
+/// not on the list for listed pages.
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
 
-/// The name of the key for which a page was rendered. Another page of the browser may have signed in with
-/// another key since, which the cookie alone does not show.
+/// Header with the name of the API key for which a page was rendered. Another page of the browser may have
+/// signed in with another key since, which the cookie alone does not show.
 const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
 
-/// How many sessions of a request are looked at. A browser has one, and sends another one first if
-/// somebody else on the host has set it.
+/// How many session cookies of a request are tried. A browser has one; a second comes first if another
+/// program on the host has set it.
 const MOST: usize = 2;
 
-/// Somebody who has a session; `None` if the request brings none.
+/// Access of the session in a request; `None` if the request brings no session.
 ///
-/// A key is in a request because its sender has put it there. A cookie is in every request that a
-/// browser sends, whoever asked for it: so it counts only for pages of ours.
+/// An API key is in a request because its sender has put it there. A cookie is in every request of a browser,
+/// whatever page caused the request: so a session counts only for pages of this gateway.
 pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access>, Problem> {
     let names = CookieNames::of(parts, gateway);
     let mut sealed = names.sealed(&parts.headers).take(MOST).peekable();
@@ -232,7 +235,7 @@ pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access
     refusal.map_or(Ok(None), Err)
 }
 
-/// 401: a page was sent for somebody, and somebody else is signed in by now.
+/// 401: the page was rendered for one API key, and the session belongs to another by now.
 fn session_changed() -> Problem {
     let cause = "a page was sent for another key than that of the session";
     let mut problem = Problem::from(Refusal::NoSession).caused_by(cause.to_owned());
@@ -243,7 +246,7 @@ fn session_changed() -> Problem {
     problem
 }
 
-/// Whether a session is that of whom the request was sent for, if it says so.
+/// Whether a session belongs to the API key that `Signed-In-As` names, if the request has that header.
 fn is_meant(parts: &Parts, access: &Access) -> bool {
     let named = parts.headers.get(SIGNED_IN_AS).map(HeaderValue::as_bytes);
     named.is_none_or(|named| access.name().is_some_and(|name| name.as_bytes() == named))

@@ -18,42 +18,42 @@ use crate::{
     },
 };
 
-/// What the cookie is called where the browser came over plain HTTP, which a loopback address is
-/// reached by.
+/// Name of the session cookie where the browser came over plain HTTP, for example to a loopback address.
 pub(in crate::http) const SESSION_COOKIE: &str = "latchgate-session";
-/// The same over HTTPS. A browser takes a cookie with this name only from that host, and only over
-/// HTTPS: nobody can put one under it from a neighbouring host, or on the way.
+/// Name of the session cookie over HTTPS. A browser takes a cookie with this prefix only from the same host
+/// and over HTTPS: no neighbouring host and no attacker on the way can set it.
 const OF_HOST: &str = "__Host-latchgate-session";
-/// The same where the gateway has a path of its own on its host, which the name above rules out. A
-/// neighbouring host can put one under it, but nobody on the way can.
+/// Name of the session cookie over HTTPS where the gateway has a base path, which the prefix `__Host-` rules
+/// out. A neighbouring host can set a cookie of this name, but no attacker on the way can.
 const OF_PATH: &str = "__Secure-latchgate-session";
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// By what names a request may bring a session.
+/// The names of the cookies in which a request may bring a session.
 #[derive(Debug)]
 pub(in crate::http) struct CookieNames {
     /// Whether the browser is known to have come over HTTPS.
     pub(in crate::http) is_secure: bool,
-    /// What the cookie is called then.
+    /// Name of the cookie over HTTPS.
     secure: &'static str,
 }
 
-/// The means to have a browser keep a session or forget it. Only a page of ours gets them: another one
-/// must not exchange whom its reader is here.
+/// Sets and deletes the session cookie of a browser. Only a page of this gateway gets a jar: a page of
+/// another origin must not sign a user in or out here.
 pub(in crate::http) struct CookieJar {
     names: CookieNames,
-    /// Whether the browser came over HTTPS, as far as anybody says.
+    /// Whether the browser came over HTTPS, by the gateway's own knowledge, a proxy's header or the page's
+    /// origin.
     is_secure: bool,
     path: BasePath,
-    /// The names of those that the request has brought.
+    /// The names of the session cookies that the request has brought.
     brought: Vec<&'static str>,
 }
 
 // === impl CookieNames ===
 
 impl CookieNames {
-    /// The names for a request, by what the gateway and the proxies before it know of its way.
+    /// The cookie names for a request, from what the gateway and its proxies say about HTTPS.
     pub(in crate::http) fn of(parts: &Parts, gateway: &AppState) -> Self {
         let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
         Self {
@@ -66,12 +66,12 @@ impl CookieNames {
         }
     }
 
-    /// The sessions that a request brings. There are two if one was put behind the other by somebody
-    /// else on the host, or for another path.
+    /// The sealed sessions that a request brings. There are two if another program on the host, or a page at
+    /// another path, has set a second cookie of the same name.
     ///
-    /// Anybody on the way or on a neighbouring host can set the name without a prefix, and a browser sends
-    /// one of earlier besides. So it counts only if the request is not known to have come over HTTPS, and
-    /// never beside one with a prefix, even if that one has expired.
+    /// An attacker on the way or on a neighbouring host can set the name without a prefix, and a browser may
+    /// still send an old cookie of that name. So that name counts only if the request is not known to have
+    /// come over HTTPS, and never beside a cookie with a prefix, even if the latter has expired.
     pub(in crate::http) fn sealed<'a>(
         &self,
         headers: &'a HeaderMap,
@@ -91,8 +91,8 @@ impl CookieNames {
 // === impl CookieJar ===
 
 impl CookieJar {
-    /// Has the browser keep a session for as long as it lasts, and forget the one that it has brought
-    /// under another name: it is somebody else's by now.
+    /// Makes the browser keep a session for as long as it lasts, and forget a session that it brought under
+    /// another name: that session may belong to another caller.
     pub(in crate::http) fn keep(&self, session: &SealedSession, ttl: Duration) -> Vec<HeaderValue> {
         let name = if self.is_secure {
             self.names.secure
@@ -105,7 +105,7 @@ impl CookieJar {
         std::iter::once(kept).chain(forgotten).collect()
     }
 
-    /// Has the browser forget every session that it has brought.
+    /// Makes the browser forget every session that it has brought.
     pub(in crate::http) fn forget(&self) -> impl Iterator<Item = HeaderValue> {
         self.brought.iter().map(|name| self.cookie(name, "", 0))
     }
@@ -124,7 +124,7 @@ impl CookieJar {
             "{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
         );
         let mut value = HeaderValue::try_from(text).expect("base64 and paths are visible ASCII");
-        // It does not print itself, and HTTP/2 keeps it out of its tables.
+        // A sensitive value is not printed in `Debug`, and HTTP/2 keeps it out of its header tables.
         value.set_sensitive(true);
         value
     }
@@ -156,7 +156,7 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
         brought.sort_unstable();
         brought.dedup();
         Ok(Self {
-            // The page says itself how it came to the browser, whatever the proxies in between say.
+            // The header `Origin` shows how the page came to the browser, even if no proxy says so.
             is_secure: names.is_secure || is_of_https(&parts.headers),
             names,
             path: gateway.base_path.clone(),
@@ -165,7 +165,8 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
     }
 }
 
-/// The names and values of all cookies. What is no cookie is left out: others on the host set them.
+/// The names and values of all cookies. Malformed cookies are left out: other programs on the host may have
+/// set them.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let texts = headers
         .get_all(COOKIE)
@@ -176,8 +177,8 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|cookie| cookie.trim().split_once('='))
 }
 
-/// Whether a proxy says that the browser came over HTTPS. A false claim is harmless, because it only makes
-/// the cookie one for HTTPS.
+/// Whether a proxy says that the browser came over HTTPS. A false claim is harmless: its only effect is that
+/// the cookie is one for HTTPS.
 fn a_proxy_says_https(headers: &HeaderMap) -> bool {
     let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let first = |text: &'_ str| {

@@ -1,4 +1,5 @@
-//! What callers may send: each field, parameter and header is declared once, for its reader and for the OpenAPI document.
+//! Fields, parameters and headers that callers may send: each is declared once, for its reader and for the
+//! OpenAPI document.
 
 use utoipa::openapi::{
     ArrayBuilder, KnownFormat, Object, ObjectBuilder, RefOr, Required, Schema, SchemaFormat,
@@ -16,35 +17,36 @@ pub(in crate::http) struct Field {
     pub(in crate::http) form: Form,
 }
 
-/// What may stand in a field.
+/// The values that a field may have.
 pub(in crate::http) struct Form {
     pub(super) kind: Kind,
     pub(super) is_required: bool,
-    /// No answer has the field.
+    /// Whether no answer has the field.
     is_write_only: bool,
     example: Option<&'static str>,
-    /// What counts if the field is left out, for the end of its text.
+    /// Default value, which the text of the field names at its end.
     default: Option<fn(&LimitsConfig) -> u64>,
 }
 
 /// The type of a value, with its bounds.
 pub(super) enum Kind {
     Flag,
-    /// A whole number, and the unit that is written behind it in messages.
+    /// A whole number with its bounds, and the unit that messages write after it.
     Whole(Bounds, &'static str),
-    /// A text of so many characters, at least and at most, that matches a regular expression.
+    /// A text: its smallest and largest number of characters, and the regular expression that it matches.
     Text(usize, usize, &'static str),
-    /// An object of texts: at most so many, of so many bytes together.
+    /// An object of texts: the largest number of entries, and of bytes together.
     Texts(usize, usize),
-    /// A list of so many of these at least and at most, each once.
+    /// A list without repetitions: the form of its elements, and their smallest and largest number.
     List(&'static Form, usize, usize),
 }
 
-/// The smallest and the largest number that the limits of a gateway allow.
+/// Function from the limits of a gateway to the smallest and the largest number allowed.
 pub(in crate::http) type Bounds = fn(&LimitsConfig) -> (u64, u64);
 
-/// Declares fields: for each its text for callers, its name and what may stand in it. With `Header TYPE` or `Path TYPE` the
-/// field is what an extractor reads, or a type that only stands for the field.
+/// Declares fields: for each its text for callers, its name and its form. With `Header TYPE` or `Path TYPE`
+/// the field is the parameter of an extractor, or of a type that only stands for the field in the OpenAPI
+/// document.
 macro_rules! declare_fields {
     ($($(#[doc = $doc:literal])+ $vis:vis const $field:ident: $name:expr => $form:expr;)+) => {$(
         $(#[doc = $doc])+
@@ -87,7 +89,7 @@ impl Field {
         schema
     }
 
-    /// The field where it is not in a body.
+    /// The field as a parameter outside a body.
     pub(in crate::http) fn parameter(&self, place: ParameterIn) -> Parameter {
         let limits = LimitsConfig::default();
         let is_required = self.form.is_required;
@@ -105,7 +107,7 @@ impl Field {
             .build()
     }
 
-    /// Adds what the field is to the schema of an object.
+    /// Adds the text and the example of the field to the schema of an object.
     pub(in crate::http) fn describe(&self, object: &mut Object, limits: &LimitsConfig) {
         let example = self.form.example;
         let example = example.map(|json| serde_json::from_str(json).expect("an example is JSON"));
@@ -114,7 +116,7 @@ impl Field {
     }
 
     fn description(&self, limits: &LimitsConfig) -> String {
-        // Each line of a doc comment has a space in front.
+        // Each line of a doc comment begins with a space.
         let lines = self
             .doc
             .lines()
@@ -132,25 +134,25 @@ impl Field {
 impl Form {
     /// True or false.
     pub(in crate::http) const FLAG: Self = Self::of(Kind::Flag);
-    /// A text of any length, of anything.
+    /// A text of any length and content.
     pub(in crate::http) const TEXT: Self = Self::text(0, usize::MAX, "");
 
-    /// A text of so many characters, at least and at most, that matches a regular expression.
+    /// A text with its smallest and largest number of characters, which matches a regular expression.
     pub(in crate::http) const fn text(least: usize, most: usize, pattern: &'static str) -> Self {
         Self::of(Kind::Text(least, most, pattern))
     }
 
-    /// A text for people, without control characters, of at most so many characters.
+    /// A text for people, without control characters, of 1 to `most` characters.
     pub(in crate::http) const fn prose(most: usize) -> Self {
         Self::text(1, most, PROSE)
     }
 
-    /// An object of texts: at most so many, of so many bytes together.
+    /// An object of at most `most` texts, of at most `max_bytes` bytes together.
     pub(in crate::http) const fn texts(most: usize, max_bytes: usize) -> Self {
         Self::of(Kind::Texts(most, max_bytes))
     }
 
-    /// A list of so many of these at least and at most, each once.
+    /// A list of `least` to `most` elements of this form, each once.
     pub(in crate::http) const fn list(&'static self, least: usize, most: usize) -> Self {
         Self::of(Kind::List(self, least, most))
     }
@@ -180,7 +182,7 @@ impl Form {
         self
     }
 
-    /// What counts if the field is left out.
+    /// Sets the default value, which the text of the field names at its end.
     pub(in crate::http) const fn or_else(mut self, default: fn(&LimitsConfig) -> u64) -> Self {
         self.default = Some(default);
         self
@@ -231,5 +233,5 @@ impl Form {
     }
 }
 
-/// A pattern of texts without control characters.
+/// Regular expression for texts without control characters.
 const PROSE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";

@@ -1,4 +1,4 @@
-//! The fields of a JSON body or of a query, taken one by one while everything that is wrong is collected.
+//! The fields of a JSON body or of a query, taken one by one while all errors are collected.
 
 use std::{
     borrow::Cow,
@@ -20,39 +20,40 @@ use crate::{
 
 use super::field::{Field, Kind};
 
-/// The fields of a request that have not been taken yet, and what was wrong with those that have.
+/// The fields of a request that no reader has taken yet, and the errors of the fields taken so far.
 ///
-/// In a body `null` is the same as leaving a field out. A field that no reader takes is unknown, and is refused.
+/// In a body a field with `null` counts as left out. A field that no reader takes is unknown, and is refused.
 pub(in crate::http) struct Fields<'a> {
     pub(in crate::http) limits: &'a LimitsConfig,
     place: Place<'a>,
     left: Object<'a>,
-    /// The fields that were asked for.
+    /// The fields that readers have asked for.
     known: [Option<&'static Field>; MAX_FIELDS],
     errors: Vec<FieldError>,
 }
 
-/// Where the fields of a request stand.
+/// The part of a request that has the fields.
 pub(super) enum Place<'a> {
-    /// In a body.
+    /// The fields stand in a body.
     Body,
-    /// In the query of a request with this method.
+    /// The fields stand in the query of a request with this method.
     Query(&'a Method),
 }
 
-/// How many errors an answer names: a person reads no more, and the body may hold thousands.
+/// How many errors an answer names: a person reads no more, and the body may have thousands.
 const NAMED: usize = 16;
-/// The most fields that a request has.
+/// The largest number of fields that any body or query declares.
 const MAX_FIELDS: usize = 10;
-/// The whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a float holds each of them.
+/// Range of whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a float
+/// holds each of them exactly.
 const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;
-/// The byte order mark, which some editors and shells put in front.
+/// The byte order mark, which some editors and shells put before a text.
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
-    /// Reads a body that is a JSON object. An empty one has no fields.
+    /// Reads a body that is a JSON object. An empty body has no fields.
     pub(in crate::http) fn parse(
         body: &'a [u8],
         limits: &'a LimitsConfig,
@@ -65,7 +66,7 @@ impl<'a> Fields<'a> {
         Ok(Self::new(Place::Body, left, limits))
     }
 
-    /// No field at all, to learn which ones a reader asks for.
+    /// A request without fields, to learn which fields a reader asks for.
     pub(super) fn none(limits: &'a LimitsConfig) -> Self {
         Self::new(Place::Body, Vec::new(), limits)
     }
@@ -81,12 +82,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The fields that were asked for, in this order.
+    /// The fields that readers have asked for, in that order.
     pub(super) fn known(&self) -> impl Iterator<Item = &'static Field> {
         self.known.iter().flatten().copied()
     }
 
-    /// A whole number within its bounds.
+    /// Takes a whole number within its bounds.
     pub(in crate::http) fn whole(&mut self, field: &'static Field) -> Option<u64> {
         let Kind::Whole(bounds, unit) = field.form.kind else {
             unreachable!("`{}` is declared as another kind of value", field.name)
@@ -124,7 +125,7 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// True or false.
+    /// Takes true or false.
     pub(in crate::http) fn flag(&mut self, field: &'static Field) -> Option<bool> {
         match self.take(field)? {
             JsonValue::Bool(flag) => Some(flag),
@@ -132,7 +133,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text.
+    /// Takes a text.
     pub(in crate::http) fn text(&mut self, field: &'static Field) -> Option<Cow<'a, str>> {
         match self.take(field)? {
             JsonValue::Text(text) => Some(text),
@@ -140,7 +141,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What a text stands for.
+    /// Takes a text and parses it.
     pub(in crate::http) fn parsed<T, E: Display>(
         &mut self,
         field: &'static Field,
@@ -150,7 +151,7 @@ impl<'a> Fields<'a> {
         self.check(field, parse(&text))
     }
 
-    /// An object whose values are texts.
+    /// Takes an object whose values are texts.
     pub(in crate::http) fn texts(
         &mut self,
         field: &'static Field,
@@ -170,7 +171,7 @@ impl<'a> Fields<'a> {
         Some(texts)
     }
 
-    /// A list of texts.
+    /// Takes a list of texts.
     pub(in crate::http) fn list(&mut self, field: &'static Field) -> Option<Vec<Cow<'a, str>>> {
         let elements = match self.take(field)? {
             JsonValue::List(elements) => elements,
@@ -188,7 +189,7 @@ impl<'a> Fields<'a> {
         Some(texts)
     }
 
-    /// Keeps a value that is right, or why it is not.
+    /// Returns a valid value, or records the error of an invalid one.
     pub(in crate::http) fn check<T>(
         &mut self,
         field: &Field,
@@ -197,7 +198,7 @@ impl<'a> Fields<'a> {
         value.map_or_else(|error| self.refused(field, error.to_string()), Some)
     }
 
-    /// Says that a field is wrong.
+    /// Records that a field is wrong.
     pub(in crate::http) fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
         self.refuse_at(field.name, reason);
     }
@@ -207,7 +208,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Says that a value is of another kind than is `expected`.
+    /// Records that a value is of another kind than is `expected`.
     fn expected<T>(&mut self, field: &Field, value: &JsonValue<'_>, expected: &str) -> Option<T> {
         self.refused(field, format!("{}; {expected} expected", value.is()))
     }
@@ -216,7 +217,7 @@ impl<'a> Fields<'a> {
         self.refuse_at(place, format!("{}; a text is expected", value.is()));
     }
 
-    /// Says that a part of a field is wrong.
+    /// Records that a part of a field is wrong.
     pub(in crate::http) fn refuse_at(
         &mut self,
         place: impl Into<Cow<'static, str>>,
@@ -229,12 +230,12 @@ impl<'a> Fields<'a> {
         self.errors.push(FieldError::new(place, reason));
     }
 
-    /// Whether nothing was wrong so far.
+    /// Whether there are no errors so far.
     pub(in crate::http) fn are_right(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// All errors, including the fields that no reader took.
+    /// Ends the reading. Fails with all errors, including the fields that no reader took.
     pub(in crate::http) fn finish(mut self) -> Result<(), Problem> {
         if self.left.is_empty() && self.errors.is_empty() {
             return Ok(());
@@ -243,7 +244,7 @@ impl<'a> Fields<'a> {
         let names = known.join(", ");
         let known_are = match (&self.place, known.as_slice()) {
             (Place::Body, _) => format!("the fields of this body are {names}"),
-            // What only looks has no body.
+            // A request with a safe method has no body, so the reason does not point to one.
             (Place::Query(method), []) if method.is_safe() => {
                 "this call takes no query parameters".to_owned()
             }
@@ -254,7 +255,7 @@ impl<'a> Fields<'a> {
             (Place::Query(_), _) => format!("the parameters of this call are {names}"),
         };
         for (name, _) in std::mem::take(&mut self.left) {
-            // The name only: the value may be a token that somebody put in the wrong place.
+            // The reason has the name only: the value may be a token in the wrong place.
             let reason = if known.contains(&&*name) {
                 "is given more than once".to_owned()
             } else {
@@ -270,7 +271,7 @@ impl<'a> Fields<'a> {
         let free = self.known.iter_mut().find(|known| known.is_none());
         *free.expect("no request has more fields") = Some(field);
         let at = self.left.iter().position(|(key, _)| key == field.name)?;
-        // The order is that in which what is left is named.
+        // `remove` keeps the order of the fields that are left, in which `finish` names them.
         match self.left.remove(at).1 {
             JsonValue::Null => None,
             value => Some(value),
@@ -283,7 +284,7 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0 && EXACT.contains(&number) && number.is_sign_positive()
 }
 
-/// The number that is written in digits and nothing else.
+/// The number in a text of digits only.
 fn digits(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -319,12 +320,12 @@ pub(super) enum JsonValue<'a> {
     Object(Object<'a>),
 }
 
-/// The entries of an object, in the order in which they were given.
+/// The entries of an object, in the order of the request.
 pub(super) type Object<'a> = Vec<(Cow<'a, str>, JsonValue<'a>)>;
 
 struct JsonValueVisitor;
 
-/// As many keys as a body has that is right.
+/// Number of keys up to which a repeated key is searched by comparison; no valid body has more keys.
 const FEW: usize = 16;
 
 /// A key of an object, borrowed if it has no escapes.
@@ -334,7 +335,7 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 // === impl JsonValue ===
 
 impl JsonValue<'_> {
-    /// What it is, to be read after a field's name. A text is not repeated: it may be a secret.
+    /// Description of the value, to be read after a field's name. A text is not repeated: it may be a secret.
     pub(super) fn is(&self) -> String {
         match self {
             Self::Null => "is null".to_owned(),
@@ -396,7 +397,7 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonValue<'de>, A::Error> {
-        // Every element is read like any other value: a repeated key is refused at any depth.
+        // Every element is read like any other value, so that a repeated key is refused at any depth.
         let mut elements = Vec::new();
         while let Some(element) = list.next_element()? {
             elements.push(element);
@@ -406,7 +407,8 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonValue<'de>, A::Error> {
         let mut entries = Object::new();
-        // Of a few keys each is compared with each; of many that would take the square of their number.
+        // With few keys, each key is compared with all others. With many keys that would take quadratic time,
+        // so a set is used.
         let mut many = HashSet::new();
         while let Some((Key(key), value)) = map.next_entry()? {
             if entries.len() == FEW {

@@ -1,4 +1,4 @@
-//! What handlers take from headers: tokens, keys and preferences; and which request it is, and from where.
+//! Extractors of headers (tokens, keys and preferences), and of the id and the address of a request.
 
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
@@ -21,17 +21,18 @@ use super::field::{Form, declare_fields};
 /// The header `Lock-Token`, if there is one.
 pub(in crate::http) struct LockToken(pub(in crate::http) Option<Token>);
 
-/// The token in the header, or in the body instead.
+/// Stands for the header `Lock-Token` where the body may have the token instead, in the OpenAPI document.
 pub(in crate::http) struct TokenOrBody;
-/// The token of several leases, where no body can have it.
+/// Stands for the header `Lock-Token` of an operation on several leases that has no body, in the OpenAPI
+/// document.
 pub(in crate::http) struct OnlyToken;
-/// The token of a lease that a stream adopts.
+/// Stands for the header `Lock-Token` with a lease that a stream adopts, in the OpenAPI document.
 pub(in crate::http) struct AdoptedToken;
 
 pub(in crate::http) const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// As it is written in answers.
+/// Name of the header as problems write it.
 const FIELD: &str = "Lock-Token";
-/// The text of a token.
+/// Form of a token.
 pub(in crate::http) const TOKEN: Form = Form::text(
     Token::TEXT_LEN,
     Token::TEXT_LEN,
@@ -42,24 +43,24 @@ const REQUIRED: Form = TOKEN
     .example("qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU");
 
 declare_fields! {
-    /// The token of the lease. It may be sent as `token` in a JSON body instead; two that differ are
+    /// The token of the lease. It may be sent as `token` in a JSON body instead; two different tokens are
     /// refused.
     Header LockToken: FIELD => REQUIRED;
-    /// The token of the lease, instead of the body or besides it; two that differ are refused.
+    /// The token of the lease, instead of the body or besides it; two different tokens are refused.
     Header TokenOrBody: FIELD => TOKEN;
     /// The token of the leases.
     Header OnlyToken: FIELD => REQUIRED;
-    /// The token of a living lease, which the stream then goes on with instead of acquiring one.
+    /// The token of a living lease, which the stream adopts instead of acquiring a lease.
     Header AdoptedToken: FIELD => TOKEN;
-    /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
-    /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
-    /// It is as secret as the token, and must be of this request alone: whoever else asks with it is answered
-    /// with this lease. A key below 16 characters is refused, and one below 22 is taken with a warning in
+    /// Makes the request safe to repeat: repeated while the lease lives, the answer is 200 with the same
+    /// lease, token included; for a minute after its end it is 409. A random UUID is fine. The key is as
+    /// secret as the token, and must be of this request alone: every other caller with the key is answered
+    /// with this lease. A key below 16 characters is refused, and a key below 22 is taken with a warning in
     /// `Latchgate-Warning`.
     ///
-    /// The same request has the same `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` and `metadata`, or leaves
-    /// the same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
-    /// be held under its key, and the other way round: it keeps the TTL and the hold limit that it has.
+    /// A repeated request has the same `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` and `metadata`, or
+    /// leaves out the same fields; otherwise the answer is 409 `idempotency-mismatch`. A lease that was
+    /// acquired can be held under its key, and the other way round: it keeps its TTL and its hold limit.
     Header IdempotencyKeyHeader: KEY_FIELD =>
         Form::text(IdempotencyKey::MIN_LEN, IdempotencyKey::MAX_LEN, "^[!-~]*$")
             .example("0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
@@ -68,7 +69,7 @@ declare_fields! {
 // === impl LockToken ===
 
 impl LockToken {
-    /// The token in the header, of an operation that has no body.
+    /// The token in the header, for an operation that has no body.
     pub(in crate::http) fn required(self) -> Result<Token, Problem> {
         let missing = || Problem::invalid_field(FIELD, "is missing; send the token in this header");
         self.0.ok_or_else(missing)
@@ -106,7 +107,7 @@ impl<S: Sync> FromRequestParts<S> for LockToken {
     }
 }
 
-/// The text of a header that may be given once.
+/// The text of a header, which may be given only once.
 pub(in crate::http) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -130,7 +131,7 @@ pub(in crate::http) fn single<'a>(
 pub(in crate::http) struct IdempotencyKeyHeader(pub(in crate::http) Option<IdempotencyKey>);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// As it is written in answers.
+/// Name of the header as problems write it.
 const KEY_FIELD: &str = "Idempotency-Key";
 
 // === impl IdempotencyKeyHeader ===
@@ -150,24 +151,25 @@ impl<S: Sync> FromRequestParts<S> for IdempotencyKeyHeader {
     }
 }
 
-/// The preference `wait` of a request, in seconds, if it has one. What cannot be understood is as if it were not
-/// there, which is how preferences are meant: nobody is refused for one.
+/// The preference `wait` of a request, in seconds, if it has one. A preference that cannot be understood is
+/// ignored, as RFC 7240 says: no request is refused for a preference.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::http) struct PreferredWait(Option<u64>);
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 declare_fields! {
-    /// `wait=N` (RFC 7240) is another word for `wait_ms`, in seconds. It counts if the body has no `wait_ms`, is
-    /// cut to the longest wait that is allowed, and is answered with `Preference-Applied: wait=N`. Anything else
-    /// is ignored.
+    /// `wait=N` (RFC 7240) has the meaning of `wait_ms`, in seconds. It counts if the body has no `wait_ms`,
+    /// is cut to the longest wait that is allowed, and is answered with `Preference-Applied: wait=N`. Other
+    /// preferences are ignored.
     Header PreferredWait: "Prefer" => Form::TEXT.example("wait=10");
 }
 
 // === impl PreferredWait ===
 
 impl PreferredWait {
-    /// What is made of it: a preference may ask for more than is allowed, and gets what there is, in whole seconds.
+    /// The wait that the gateway applies, in whole seconds: a longer preference is cut to the longest wait
+    /// that is allowed.
     pub(in crate::http) fn applied(self, limits: &LimitsConfig) -> Option<Duration> {
         let most = limits.max_wait_ms.duration().as_secs();
         let applied = |seconds: u64| Duration::from_secs(seconds.min(most));
@@ -177,7 +179,7 @@ impl PreferredWait {
     fn of(headers: &HeaderMap) -> Self {
         let values = headers.get_all(PREFER).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
-        // Of several the first counts.
+        // Of several waits the first counts.
         let mut waits = texts.flat_map(|text| text.split(',')).filter_map(wait);
         Self(waits.next().and_then(seconds))
     }
@@ -191,7 +193,7 @@ impl<S: Sync> FromRequestParts<S> for PreferredWait {
     }
 }
 
-/// What follows, if the preference is `wait`.
+/// The value of a preference, if the preference is `wait`.
 fn wait(preference: &str) -> Option<&str> {
     let preference = preference.split(';').next().unwrap_or_default();
     let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
@@ -199,23 +201,24 @@ fn wait(preference: &str) -> Option<&str> {
     is_wait.then(|| value.trim())
 }
 
-/// A number of seconds, if that is what it is.
+/// The number of seconds, if the value is a number.
 fn seconds(value: &str) -> Option<u64> {
     let unquoted = value
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     let digits = unquoted.unwrap_or(value);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // More than any number is more than is allowed.
+    // A number that is too large for `u64` counts as the largest: the longest wait cuts it anyway.
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// The id of the last event that the caller has read. Whatever cannot be read is an id that nobody
-/// gave, and answered with a gap: a browser sends this header by itself and can do nothing about it.
+/// The id of the last event that the caller has read. An unreadable id is kept as an empty, unknown id, and
+/// the answer begins with a gap: a browser sends this header by itself and cannot correct it.
 pub(in crate::http) struct LastEventId(pub(in crate::http) Option<String>);
 
 declare_fields! {
-    /// The id of the last event that was read, to read on behind it. A browser sends it by itself.
+    /// The id of the last event that the client has read: the stream begins after it. A browser sends this
+    /// header by itself.
     Header LastEventId: "Last-Event-ID" => Form::TEXT;
 }
 
@@ -232,18 +235,18 @@ impl<S: Sync> FromRequestParts<S> for LastEventId {
     }
 }
 
-/// Which request it is, and from where.
+/// The id of a request, and the address it came from.
 pub(in crate::http) struct Provenance {
-    /// As it is named in the log.
+    /// Request id, as in the log.
     pub(in crate::http) request_id: RequestId,
-    /// The other end of the connection, if it is one of the network.
+    /// Address of the other end of the connection, if it is a network connection.
     pub(in crate::http) remote: Option<IpAddr>,
 }
 
 // === impl Provenance ===
 
 impl Provenance {
-    /// For the audit log: who sent the request. `key`: the name of the caller's API key.
+    /// The sender of the request, for the audit log. `key` is the name of the caller's API key.
     pub(in crate::http) fn requester<'a>(&'a self, key: Option<&'a Arc<str>>) -> Requester<'a> {
         Requester {
             key: key.map(AsRef::as_ref),

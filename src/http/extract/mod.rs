@@ -1,4 +1,4 @@
-//! What handlers take: parsed, checked, and refused with a problem.
+//! Extractors: the inputs of handlers, parsed and checked, or refused with a problem.
 
 mod accept;
 mod body;

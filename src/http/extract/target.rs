@@ -1,4 +1,4 @@
-//! What handlers take from the target of a request: the variable part of the path, and the query.
+//! Extractors of the target of a request: the variable part of the path, and the query.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -21,19 +21,19 @@ use super::{
     fields::{Fields, JsonValue, Object, Place},
 };
 
-/// A path parameter that is valid, percent-decoded once.
+/// A valid path parameter, percent-decoded once.
 pub(in crate::http) struct ApiPath<T>(pub(in crate::http) T);
 
-/// What can be read from a path.
+/// A type that can be read from a path parameter.
 pub(in crate::http) trait PathParameter: Sized {
     /// The name of the parameter in the route.
     const NAME: &str;
 
-    /// Reads the decoded text.
+    /// Reads the value from the decoded text.
     fn read(text: &str) -> Result<Self, Problem>;
 }
 
-/// The text of a name.
+/// Form of a lock name.
 pub(in crate::http) const NAME: Form = Form::text(
     1,
     LockName::MAX_LEN,
@@ -41,7 +41,7 @@ pub(in crate::http) const NAME: Form = Form::text(
 );
 
 declare_fields! {
-    /// The lock: ASCII letters, digits and `. _ : @ ~ -`. Use `:` for hierarchy.
+    /// The name of the lock: ASCII letters, digits and `. _ : @ ~ -`. Use `:` for hierarchy.
     Path ApiPath<LockName>: LockName::NAME => NAME.required().example("deploy:prod");
 }
 
@@ -57,7 +57,7 @@ impl<T: PathParameter, S: Sync> FromRequestParts<S> for ApiPath<T> {
     }
 }
 
-/// The lock that the path names, if it names one.
+/// The lock that the path names, if the route has a lock in its path.
 pub(super) fn lock(parts: &Parts) -> Result<Option<LockName>, Problem> {
     let text = RequestContext::of(parts).lock(parts.uri.path());
     let name = |text| LockName::read(&decoded::<LockName>(text)?);
@@ -79,18 +79,18 @@ impl PathParameter for LockName {
     }
 }
 
-/// A query that is valid.
+/// A valid query.
 pub(in crate::http) struct ApiQuery<T>(pub(in crate::http) T);
 
-/// What can be read from the parameters of a query.
+/// A type that can be read from the parameters of a query.
 pub(in crate::http) trait Query: Sized {
-    /// Takes all parameters. One that is wrong is reported through `fields`, and what is
-    /// returned then is never used.
+    /// Takes all parameters. A wrong parameter is reported through `fields`, and the returned value is then
+    /// never used.
     fn read(fields: &mut Fields<'_>) -> Self;
 }
 
 declare_fields! {
-    /// How the names begin. Empty, or left out: all of them.
+    /// The prefix of the lock names. Empty, or left out: all names.
     const PREFIX: "prefix" =>
         Form::text(0, LockName::MAX_LEN, "^[A-Za-z0-9._:@~-]*$").example("deploy:");
 }
@@ -111,7 +111,7 @@ impl<T: Query> FromRequestParts<Arc<AppState>> for ApiQuery<T> {
     }
 }
 
-/// The parameters are those that the reader asks for.
+/// The parameters are the fields that the reader of the query takes.
 impl<T: Query> IntoParams for ApiQuery<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let limits = LimitsConfig::default();
@@ -124,14 +124,14 @@ impl<T: Query> IntoParams for ApiQuery<T> {
     }
 }
 
-/// The parameters of a query. A text is decoded once; as in a form, `+` is a space.
+/// The parameters of a query. Names and values are decoded once; as in a form, `+` is a space.
 fn parameters<'a>(parts: &'a Parts, limits: &'a LimitsConfig) -> Fields<'a> {
     let query = parts.uri.query().unwrap_or_default();
     let given = query.split('&').filter(|parameter| !parameter.is_empty());
     let (mut left, mut undecodable) = (Object::new(), Vec::new());
     for parameter in given {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        // A name that is not text is unknown in any case.
+        // A name that cannot be decoded is unknown in any case.
         let name = decode_form(name).unwrap_or(Cow::Borrowed(name));
         match decode_form(value) {
             Some(text) => left.push((name, JsonValue::Text(text))),
@@ -145,7 +145,7 @@ fn parameters<'a>(parts: &'a Parts, limits: &'a LimitsConfig) -> Fields<'a> {
     fields
 }
 
-/// How names begin; every name does if it is left out.
+/// Takes the prefix of the lock names. If it is left out, the empty prefix, which every name has.
 pub(in crate::http) fn prefix(fields: &mut Fields<'_>) -> NamePrefix {
     let prefix = fields.parsed(&PREFIX, NamePrefix::new);
     prefix.unwrap_or_default()
@@ -160,7 +160,8 @@ fn decode_form(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(decoded.into_owned()))
 }
 
-/// The request has no query. A parameter that is ignored (`?ttl_ms=1000`) would be an outage later.
+/// Extractor that refuses every query. If a parameter such as `?ttl_ms=1000` were ignored, its caller would
+/// find out in an outage.
 pub(in crate::http) type NoQuery = ApiQuery<()>;
 
 impl Query for () {
@@ -184,7 +185,7 @@ mod tests {
         const N: "n" => Form::whole(|_| (0, u64::MAX));
     }
 
-    /// What is made of a query, and what is wrong with it.
+    /// Reads a query. Returns the value and the problem, if any.
     fn read<T>(query: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> (T, Option<Problem>) {
         let request = Request::get(format!("/?{query}")).body(()).unwrap();
         let (parts, ()) = request.into_parts();

@@ -34,28 +34,31 @@ use super::{
 /// body takes all defaults, with any content type: `curl -X POST localhost:7420/locks/deploy` works
 /// as it stands.
 ///
-/// `"mode": "shared"` asks for the lock beside others that share it: readers beside readers, a writer
-/// (`exclusive`) alone. `"limit": 3` is for at most three. All stand in one queue, in order.
+/// `"mode": "shared"` shares the lock with other shared leases: readers beside readers, while a writer
+/// (`exclusive`) is alone. `"limit": 3` allows at most three holders. All requests stand in one queue, in
+/// order.
 ///
-/// With `wait_ms` (or `Prefer: wait=N`) a request for a held lock stands in the queue of that lock, and is answered when
-/// it is served or when its wait is over. All gateways on a store share the queue; it is served in
-/// order, and nobody passes it. The connection must last as long. Whoever waited is answered at least half of the TTL, unless the store is so slow, or `max_hold_ms` so short, that there is less.
+/// With `wait_ms` (or `Prefer: wait=N`) a request for a held lock joins the queue of that lock. The answer
+/// comes when the lock is granted or when the wait is over. All gateways on a store share the queue and serve
+/// it in order; no request overtakes another. The connection must stay open during the wait. A lease that is
+/// granted after a wait has at least half of its TTL left when it is answered, unless the store is so slow,
+/// or `max_hold_ms` so short, that there is less.
 ///
-/// If the connection breaks before the answer has been sent, the request leaves the queue, and a
-/// lease that it was granted is released. With an `Idempotency-Key` the place and the lease are
-/// kept for a few seconds: the same request, sent again in time, goes on where the broken one was.
-/// So does a request that comes after a 423: a chain of short waits with one key keeps its place
-/// in the queue. To give the place up, ask once more with the key and without `wait_ms`: the answer
-/// is 423, or the lease if it was granted meanwhile, which is then yours to release. A request that
-/// still waits there is answered 409 `superseded`.
+/// If the connection breaks before the answer has been sent, the request leaves the queue, and a lease that
+/// it was granted is released. With an `Idempotency-Key` the position and the lease are kept for a few
+/// seconds: the same request, sent again in time, continues where the broken request was. The same holds
+/// after a 423: a chain of short waits with one key keeps its position in the queue. To give the position up,
+/// ask once more with the key and without `wait_ms`: the answer is 423, or the lease if it was granted
+/// meanwhile, which you must then release. A request that still waits at that position is answered 409
+/// `superseded`.
 ///
-/// Of two requests with one key the one that reaches the store last has the place; the other is
-/// answered 409 `superseded`. A request that was given up, and held up on its way, can come after the one
-/// that was sent in its stead: if you are told `superseded` and sent no newer request, ask again.
+/// Of two requests with one key, the request that reaches the store last has the position; the other is
+/// answered 409 `superseded`. A request that was given up and delayed on its way can come after the request
+/// that replaced it: if you are told `superseded` and sent no newer request, ask again.
 ///
-/// A lease that is answered again under its `Idempotency-Key` (200) is not released when that
-/// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL. A
-/// stream that held it (`/locks/{name}/hold`) ends without releasing it.
+/// If an answer that repeats a lease under its `Idempotency-Key` (200) is lost, the lease is not released:
+/// the first answer may have arrived. The lease ends when it is released, or with its TTL. A stream that held
+/// the lease (`/locks/{name}/hold`) ends without releasing it.
 #[utoipa::path(
     post,
     path = "/locks/{name}",
@@ -87,7 +90,8 @@ pub(in crate::http) async fn acquire(
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(mut body): ApiJson<AcquireBody>,
 ) -> Annotated<Acquired> {
-    // A caller that hangs up from here on: the engine leaves the queue and gives the lease back.
+    // If the caller hangs up from here on, the engine removes the attempt from the queue and releases an
+    // undelivered lease.
     let sees_holder = caller.views(&name);
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = body.prefer(preferred, &gateway.config.limits);
@@ -118,20 +122,23 @@ pub(in crate::http) async fn acquire(
 
 // === Waiter count ===
 //
-// What a request that may wait counts as among the limits of its API key.
+// How a request that may wait counts against the limits of its API key.
 
-/// A request that may wait. Dropped, it counts no more, but for one with an idempotency key that was
-/// not granted the lock: its place is kept for a while, and counts for that long.
+/// Count of one request that may wait, against the limits of its API key. Dropping it ends the count, unless
+/// the request has an idempotency key and was not granted the lock: its position is kept for a while, and
+/// counts for that long.
 pub(super) struct WaiterCount {
     slot: Option<LimitSlot>,
-    /// In a box: most have no key, and no room for it.
+    /// Engine and key for which a position is kept on drop. Boxed, because most requests have no key and
+    /// should not pay for its room.
     keeps: Option<Box<(Engine, IdempotencyHash)>>,
 }
 
 // === impl WaiterCount ===
 
 impl WaiterCount {
-    /// Counts a request, in the place of an earlier one under its key.
+    /// Counts a request. If a position was kept under its idempotency key, the request replaces the count of
+    /// that position.
     pub(super) fn of(
         engine: &Engine,
         caller: &Access,
@@ -149,7 +156,7 @@ impl WaiterCount {
         Ok(count)
     }
 
-    /// Counts a request for which no position is kept, whatever its key.
+    /// Counts a request for which no position is kept, even if it has an idempotency key.
     pub(super) fn without_position(
         engine: &Engine,
         caller: &Access,
@@ -166,7 +173,7 @@ impl WaiterCount {
         Ok(Self { slot, keeps: None })
     }
 
-    /// It was granted the lock, or nothing is kept for it.
+    /// Ends the count without keeping a position: the request was granted the lock, or failed.
     pub(super) fn finish(&mut self) {
         self.slot = None;
         self.keeps = None;
@@ -182,7 +189,7 @@ impl Drop for WaiterCount {
     }
 }
 
-/// What is asked for, as it was sent.
+/// Body of an acquire or hold request, with checked fields.
 #[derive(Clone)]
 pub(in crate::http) struct AcquireBody {
     ttl: Ttl,
@@ -194,48 +201,49 @@ pub(in crate::http) struct AcquireBody {
     metadata: Metadata,
 }
 
-/// The body in the OpenAPI document.
+/// Body of an acquire or hold request in the OpenAPI document.
 pub(in crate::http) type AcquireJson = ApiJson<AcquireBody>;
 
 declare_fields! {
-    /// What is asked for. Every field may be left out; null is the same as leaving it out.
+    /// Terms of the requested lease. Every field may be left out; null is the same as leaving it out.
     const ACQUIRE: "AcquireBody" => Form::TEXT.example(r#"{
         "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7", "metadata": {"job": "4711"}
     }"#);
-    /// For how long the lease is granted, in milliseconds. It ends by itself then, unless it is
-    /// renewed before: there is no lock without an expiry.
+    /// For how long the lease is granted, in milliseconds. Without a renewal the lease ends then: there is no
+    /// lock without an expiry.
     const TTL: "ttl_ms" => TTL_MS.or_else(|limits| limits.default_ttl_ms.0);
-    /// How long to wait for a lock that is held, in milliseconds. 0, or left out: not at all. Your own
-    /// time-out must be longer, and so must that of every proxy on the way.
+    /// How long to wait for a lock that is held, in milliseconds. 0, or left out: no wait. Your own timeout
+    /// must be longer, and so must that of every proxy on the way.
     const WAIT: "wait_ms" => Form::millis(|limits| (0, limits.max_wait_ms.0));
-    /// The longest time that the lease may be kept with renewals, in milliseconds from its grant.
-    /// Not less than `ttl_ms`. Left out: renewals may go on for ever.
+    /// The longest time that the lease may be kept with renewals, in milliseconds from its grant. Not less
+    /// than `ttl_ms`. Left out: the lease can be renewed without end.
     const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
-    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `exclusive`, or with a `limit` `shared`.
+    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
+    /// `exclusive`.
     const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
-    /// With `shared`: the lock is granted while fewer than so many hold it, and the lease has a `slot`. It binds
-    /// at this grant only, so use one limit per name.
+    /// With `shared`: the lock is granted while fewer leases than this limit hold it, and the lease has a
+    /// `slot`. The limit binds at this grant only, so use one limit per name.
     const LIMIT: "limit" => Form::whole(|limits| (1, limits.max_holders));
-    /// Who asks, for people to read: shown to those who find the lock held, never trusted. No
-    /// control characters.
+    /// Owner text, for people to read: shown to callers that find the lock held, never trusted. No control
+    /// characters.
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
     /// Small facts to attach to the lease, shown like the owner: at most 16 texts, names and values
     /// together at most 2048 bytes. No empty names, no control characters.
     const METADATA: "metadata" => Form::texts(Metadata::MAX_ENTRIES, Metadata::MAX_BYTES);
 }
 
-/// A TTL that the limits allow.
+/// Form of a field with a TTL, between `limits.min_ttl_ms` and `limits.max_ttl_ms`.
 pub(super) const TTL_MS: Form = Form::millis(|limits| (limits.min_ttl_ms.0, limits.max_ttl_ms.0));
 
-/// The hold limit of a lock that is held by a stream, if none is asked for: a client that is frozen
-/// and a proxy that buffers cannot be told from a client that listens.
+/// Hold limit of a lease that a stream holds, if the request has none. Without a limit, a frozen client
+/// behind a buffering proxy would keep the lock for ever: the gateway cannot tell it from a client that
+/// listens.
 const DEFAULT_HOLD_LIMIT: Duration = Duration::from_hours(24);
 
 // === impl AcquireBody ===
 
 impl AcquireBody {
-    /// Lets the request wait for as long as its header prefers, if the body does not say. Answers for how long
-    /// that is.
+    /// Sets the wait from the header `Prefer` if the body has no `wait_ms`. Returns the wait that was set.
     pub(super) fn prefer(
         &mut self,
         preferred: PreferredWait,
@@ -249,7 +257,7 @@ impl AcquireBody {
         Some(applied)
     }
 
-    /// What a stream asks for: the same, but never without a hold limit.
+    /// Makes the acquire request of a hold stream. Unlike a plain acquire, it always has a hold limit.
     pub(super) fn into_hold_request(
         mut self,
         name: LockName,
@@ -274,7 +282,8 @@ impl AcquireBody {
         idempotency_key: Option<IdempotencyKey>,
         caller: &Access,
     ) -> Result<AcquireRequest, Problem> {
-        // One that was not asked for is no longer than that.
+        // Only a TTL from the body can be too long: the default was capped for the API key when the body was
+        // read.
         Problem::check_ttl(self.ttl, caller)?;
         Ok(AcquireRequest {
             ttl: self.ttl,
@@ -324,7 +333,7 @@ impl RequestBody for AcquireBody {
     }
 }
 
-/// A field with a TTL.
+/// Reads a field with a TTL. `None`: the field was left out or refused.
 pub(super) fn ttl(fields: &mut Fields<'_>, field: &'static Field) -> Option<Ttl> {
     let ms = fields.whole(field)?;
     fields.check(field, Ttl::from_millis(ms))

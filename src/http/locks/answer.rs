@@ -1,5 +1,5 @@
-//! Answers to those who ask for locks: with notes on how the request was understood, and with a lease on its way through the
-//! socket.
+//! Answers to requests that acquire locks: headers with notes on how the request was understood, and a body
+//! that hands the lease over to the connection for delivery.
 
 use std::{
     convert::Infallible,
@@ -24,23 +24,23 @@ use crate::{
 
 use super::lease_view::{GroupLeaseBody, LeaseBody};
 
-/// What came of a request, with notes on how it was understood.
+/// The answer to an acquire or hold request, with notes on how the gateway understood the request.
 pub(in crate::http) struct Annotated<T> {
     pub(super) answer: Result<T, Problem>,
     pub(super) notes: Notes,
 }
 
-/// What a caller is told of its request.
+/// Notes on how the gateway understood a request, for headers of the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Notes {
-    /// That it waits because it preferred to.
+    /// The wait that the gateway took from the header `Prefer`.
     pub(super) wait: Option<Duration>,
-    /// That its `Idempotency-Key` may be guessed.
+    /// Whether the `Idempotency-Key` is so short that it may be guessed.
     pub(super) has_short_key: bool,
 }
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-/// In a header, so that the body stays the same: nobody has to handle it, and it is seen with `curl -i`.
+/// A warning in a header leaves the body unchanged: no client has to handle it, and `curl -i` shows it.
 const LATCHGATE_WARNING: HeaderName = HeaderName::from_static("latchgate-warning");
 const SHORT_KEY: HeaderValue = HeaderValue::from_static(
     "Idempotency-Key has fewer than 22 characters; who guesses it gets the lease. Use a random UUID.",
@@ -56,8 +56,8 @@ impl Notes {
         }
     }
 
-    /// What was preferred is applied where the request was let wait: with a grant, and with the refusal after the
-    /// wait.
+    /// Writes the notes into the headers. `Preference-Applied` is sent only where the preferred wait had an
+    /// effect: with a grant, and with the 423 after the wait.
     fn insert(self, response: &mut Response) {
         let status = response.status();
         if let Some(wait) = self.wait
@@ -81,19 +81,21 @@ impl<T: IntoResponse> IntoResponse for Annotated<T> {
     }
 }
 
-/// The answer to an acquire: 201 for a new lease, 200 for one that was asked for again.
+/// The answer to an acquire: 201 for a new lease, 200 for a lease that was granted before under the same
+/// `Idempotency-Key`.
 pub(in crate::http) struct Acquired {
     body: Bytes,
-    /// Where one lock can be inspected; `None` for several.
+    /// Path where the lock can be inspected; `None` for a group of locks.
     location: Option<HeaderValue>,
     delivery: Delivery,
     connection: Connection,
 }
 
-/// A body that leaves the delivery of a lease to the connection when HTTP has taken it.
+/// Response body that hands the delivery of a lease over to the connection once the HTTP library has taken
+/// the data.
 ///
-/// Dropped before that (the caller hung up, the connection broke, the edge failed) the lease is
-/// given back.
+/// If the body is dropped before that (the caller hung up, the connection broke, the edge failed), the
+/// undelivered lease is released.
 struct Delivered {
     pending: Option<(Bytes, Delivery)>,
     connection: Connection,
@@ -118,7 +120,7 @@ impl Acquired {
         }
     }
 
-    /// The answer to who has acquired several locks.
+    /// The answer to a request that has acquired several locks.
     pub(super) fn all(granted: GrantedGroup, connection: Connection, gateway: &AppState) -> Self {
         Self {
             location: None,

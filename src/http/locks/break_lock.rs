@@ -1,4 +1,4 @@
-//! `POST /locks/{name}/break`: take a lock away from whoever holds it, at once or after asking for it.
+//! `POST /locks/{name}/break`: take a lock away from its holder, at once or after a release request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,46 +25,48 @@ use crate::{
 
 use super::{lease_view::millis, look::HeldLockBody};
 
-/// A break, as it is written down.
+/// What the audit log and the ordinary log record about a break.
 struct BreakRecord {
     audit: Audit,
     key: Option<Arc<str>>,
     provenance: Provenance,
     name: LockName,
-    /// The lease that was meant, if one was.
+    /// Fencing token of the lease to break, if the request names one.
     fence: Option<FencingToken>,
     reason: Reason,
 }
 
 /// Break a lock
 ///
-/// Takes the lock away from whoever holds it, and passes it on to the first who waits for it. Nobody
-/// can stop the old holder from working on: for a minute its renew and release answer 410
-/// `lease-lost` and say that the lease was broken, and its hold stream ends with `lost` (`broken`).
-/// Only what checks the fencing token is safe from it at once.
+/// Takes the lock away from its holder, and passes it on to the first waiter. Nobody can stop the old holder
+/// from working on: for a minute its renew and release answer 410 `lease-lost` and say that the lease was
+/// broken, and its hold stream ends with `lost` (`broken`). Only a resource that checks the fencing token is
+/// safe from the old holder at once.
 ///
-/// Send the `fencing_token` of the lease that is meant, as inspect or list shows it. If something else
-/// holds the lock by then the answer is 409 `holder-changed`; if nobody does, 409 `not-held`. So a
-/// repetition of a break that was not answered breaks nothing else: either of these answers says that
-/// the lease is gone. Without it the current lease is broken, and a repetition breaks the next one.
+/// Send the `fencing_token` of the lease to break, as inspect or list shows it. If another holder has the
+/// lock by then, the answer is 409 `holder-changed`; if the lock is free, 409 `not-held`. So a break that is
+/// repeated because its answer was lost breaks nothing else: either of these answers says that the lease is
+/// gone. Without `fencing_token` the current lease is broken, and a repetition breaks the next lease.
 ///
-/// Of a shared lock the `fencing_token` names one lease, and the others go on. `"all": true` breaks all that hold it
-/// now; sent again, those that have come since. With neither the answer is 400.
+/// For a shared lock, `fencing_token` names one lease, and the other leases go on. `"all": true` breaks all
+/// leases that hold the lock now; sent again, the leases granted since. With neither the answer is 400.
 ///
 /// A foreign client has no fencing token. Send its `foreign_mark` instead, with the same answers. Most
-/// clients write something new each time, and so have another mark each time; one that always writes the
-/// same always has the same mark, so look before you repeat such a break.
+/// clients write a new value each time, and so have a new mark each time; a client that always writes the
+/// same value always has the same mark, so look before you repeat such a break.
 ///
-/// An API key without `view` on the lock does not see the owner and the metadata of what it broke.
+/// An API key without `view` on the lock does not see the owner and the metadata of the broken lease.
 ///
-/// With `grace_ms` the holder is asked first, and the answer is 202 with who was asked. Its next renewal, and its hold
-/// stream at once, tell it `release_requested`: by whom, why, and how much time is left. Nothing renews the lease beyond
-/// that. What has not been released then is broken as above; if this gateway has stopped by then, the store ends it a second
-/// later. Of several requests the one that ends first counts, and a break without `grace_ms` ends the lease now. A holder
-/// that renews more seldom than `grace_ms` may not hear of it in time. A foreign client cannot be asked: the answer is 400.
+/// With `grace_ms` the holder is asked to release the lock first, and the answer is 202 with that holder. The
+/// holder learns of the release request (`release_requested`: by whom, why, and how much time is left) with
+/// its next renewal, and on its hold stream at once. Nothing renews the lease beyond that time. If the lease
+/// is not released by then, it is broken as above; if this gateway has stopped meanwhile, the store ends the
+/// lease a second later. Of several release requests the one that ends first counts, and a break without
+/// `grace_ms` ends the lease now. A holder that renews more seldom than `grace_ms` may not hear of the
+/// request in time. A foreign client cannot be asked: the answer is 400.
 ///
-/// Once begun it is carried out even if the caller hangs up. If the store does not answer, nothing is tried again later.
-/// Works while the gateway drains.
+/// Once begun, the break is carried out even if the caller hangs up. If the store does not answer, the break
+/// is not tried again later. Works while the gateway drains.
 #[utoipa::path(
     post,
     path = "/locks/{name}/break",
@@ -100,7 +102,7 @@ pub(in crate::http) async fn break_lock(
         },
         reason: reason.clone(),
     };
-    // A caller that hangs up from here on still wants it: the engine sees the command through.
+    // If the caller hangs up from here on, the engine still completes the command.
     let (status, mut holder) = match body.grace {
         None => {
             let write_record = async move |outcome| record.write(&outcome, BROKEN).await;
@@ -134,14 +136,15 @@ pub(in crate::http) async fn break_lock(
     Ok((status, JsonResponse(body)))
 }
 
-/// What is written down of a lease that was broken, and of one whose holder was asked.
+/// Outcome word in the audit log: the lease was broken.
 const BROKEN: &str = "broken";
+/// Outcome word in the audit log: the holder was asked to release the lease.
 const REQUESTED: &str = "requested";
 
 // === impl BreakRecord ===
 
 impl BreakRecord {
-    /// Writes down what became of a request to release, and of each lease that was broken after it.
+    /// Records the outcome of a release request, or a lease that was broken after the request.
     async fn write_request(self: Arc<Self>, written: ReleaseRecord) {
         match written {
             ReleaseRecord::Requested(outcome) => self.write(&outcome, REQUESTED).await,
@@ -149,19 +152,21 @@ impl BreakRecord {
         }
     }
 
-    /// Writes down what became of it, before it is answered. `done`: what it is if it was carried out.
+    /// Records the outcome of the break before the caller is answered. `done` is the outcome word for
+    /// success.
     async fn write(&self, outcome: &Result<Holder, BreakError>, done: &str) {
         let (holder, outcome) = match outcome {
             Ok(holder) => (Some(holder), done),
             Err(error) => (None, Problem::from(error.clone()).code.as_str()),
         };
-        // Each lease that was broken or asked for; else what was meant, a foreign client perhaps.
+        // One entry for each lease that was broken or asked to end. If there is none (an error, or a foreign
+        // client), one entry with the fencing token of the request, if any.
         let broken = holder.map_or(&[][..], Holder::leases).iter();
         let mut fences: Vec<_> = broken.map(|lease| Some(lease.fence)).collect();
         if fences.is_empty() {
             fences.push(self.fence);
         }
-        // Also where no audit log is kept.
+        // The ordinary log records the break too, because an audit log may not be configured.
         let (name, reason) = (&self.name, &self.reason);
         let (id, key) = (self.provenance.request_id.as_str(), self.key.as_deref());
         for fence in &fences {
@@ -181,36 +186,37 @@ impl BreakRecord {
 
 // === Break body ===
 //
-// What break takes.
+// Body of a break request.
 
 pub(in crate::http) struct BreakBody {
-    /// `None`: it is wrong.
+    /// `None`: the field is missing or invalid, and the request is refused.
     reason: Option<Reason>,
-    /// `None`: whatever holds the lock.
+    /// `None`: the current holder.
     target: Option<BreakTarget>,
     grace: Option<Duration>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a break request in the OpenAPI document.
 pub(in crate::http) type BreakJson = ApiJson<BreakBody>;
 
 declare_fields! {
-    /// Why a lock is broken, and from whom it is taken.
+    /// Why a lock is broken, and which holder loses it.
     const BREAK: "BreakBody" => Form::TEXT.example(
         r#"{"reason": "runner 7 is gone, asked in #ops", "fencing_token": 1795170000000042}"#
     );
-    /// Why, for people to read: it goes to the audit log. No control characters.
+    /// The reason of the break, for people to read, in the audit log. No control characters.
     const REASON: "reason" => Form::prose(Reason::MAX_CHARS).required();
-    /// The lease that is meant: if something else holds the lock by now, nothing is broken. Left out,
-    /// and the other two as well: whoever holds it, a foreign client included, unless it is shared.
+    /// The lease to break: if another holder has the lock by now, nothing is broken. Without this field,
+    /// `foreign_mark` and `all`: the current holder, a foreign client included, unless the lock is shared.
     const FENCE: "fencing_token" => Form::whole(|_| (1, FencingToken::MAX.get()));
-    /// The foreign client that is meant, by the `foreign_mark` that inspect and list show: if something
-    /// else holds the lock by now, nothing is broken. Not together with `fencing_token`.
+    /// The foreign client to break, by the `foreign_mark` that inspect and list show: if another holder has
+    /// the lock by now, nothing is broken. Not together with `fencing_token`.
     const MARK: "foreign_mark" =>
         Form::text(ForeignMark::DIGITS, ForeignMark::DIGITS, "^[0-9a-f]{40}$");
-    /// Whether all are meant that hold the lock. Not together with `fencing_token` or `foreign_mark`.
+    /// Whether to break all holders of the lock. Not together with `fencing_token` or `foreign_mark`.
     const ALL: "all" => Form::FLAG;
-    /// How much time the holder has to release the lock by itself, in milliseconds. 0, or left out: none, it is broken now.
+    /// How much time the holder has to release the lock itself, in milliseconds. 0, or left out: none, the
+    /// lock is broken now.
     const GRACE: "grace_ms" => Form::millis(|_| (0, millis(ReleaseRequest::LONGEST)));
 }
 

@@ -11,7 +11,8 @@ use super::{
     lease::{ReleaseBody, RenewBody},
 };
 
-/// What each route makes of a body. Fails if one takes what is no JSON object, or more than one.
+/// Outcome of reading bytes as the body of each route. Panics if a route accepts bytes that are neither empty
+/// nor one JSON object.
 pub(crate) fn fuzzed_body(bytes: &[u8]) -> String {
     let is_object = bytes.is_empty()
         || serde_json::from_slice(bytes).is_ok_and(|value: serde_json::Value| value.is_object());
@@ -40,7 +41,7 @@ fn read<T: RequestBody>(bytes: &[u8]) -> Result<(), String> {
     let refused = |problem: crate::http::problem::Problem| problem.detail.into_owned();
     let limits = LimitsConfig::default();
     let mut fields = Fields::parse(bytes, &limits).map_err(refused)?;
-    // What is read from fields that are wrong is never used.
+    // The value is not used: `finish` reports wrong fields, and a body with wrong fields is refused.
     let _body = T::read(&mut fields);
     fields.finish().map_err(refused)
 }

@@ -1,4 +1,4 @@
-//! `POST`, `PUT` and `DELETE /locks`: several locks as one.
+//! `POST`, `PUT` and `DELETE /locks`: acquire, renew and release several locks with one request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,22 +35,23 @@ use super::{
 
 /// Acquire several locks
 ///
-/// Grants a lease of each of these locks, or of none. All have one token; each is an ordinary lease besides, which
-/// can be inspected, renewed, released and broken by itself. If a lock is held the answer is 423, and `name` says which
-/// one.
+/// Grants a lease of each of these locks, or none. All leases have one token; each is otherwise an ordinary
+/// lease, which can be inspected, renewed, released and broken alone. If a lock is held the answer is 423,
+/// and `name` says which lock.
 ///
-/// The locks are taken in the order of their names, so requests for several locks never wait for each other in a circle. With
-/// `wait_ms` the request waits in the queue of one lock at a time while it holds those before it; the wait is for all
-/// together. What it has taken is given back if the rest cannot be had, and if the caller hangs up.
+/// The locks are taken in the order of their names, so requests for several locks never wait for each other
+/// in a circle. With `wait_ms` the request waits in the queue of one lock at a time while it holds the locks
+/// before it; the wait is for all together. The locks it has taken are released if the rest cannot be had,
+/// and if the caller hangs up.
 ///
-/// Others see the locks taken one after the other. While they are taken each lease lasts at most 10 s and is renewed; all get
-/// their whole TTL just before the answer. So if the gateway is killed meanwhile, what it had taken is free after
-/// 10 s at most.
+/// Other callers see the locks taken one after the other. While they are taken each lease lasts at most 10 s
+/// and is renewed; all get their whole TTL just before the answer. So if the gateway is killed meanwhile, the
+/// locks it had taken are free after 10 s at most.
 ///
-/// With an `Idempotency-Key` the request can be repeated as that for one lock: the key covers all of the names. (With other
-/// names it is 409 `idempotency-mismatch` if the last in sorted order is the same, and else another request.) No place in a
-/// queue is kept for who comes back: a request that is repeated before it was answered goes on with locks that were all
-/// taken, or begins anew.
+/// With an `Idempotency-Key` the request can be repeated like a request for one lock: the key covers all of
+/// the names. (With other names the answer is 409 `idempotency-mismatch` if the last name in sorted order is
+/// the same; otherwise it is another request.) No position in a queue is kept: a request that is repeated
+/// before it was answered continues with the locks if all were taken, or begins again.
 #[utoipa::path(
     post,
     path = "/locks",
@@ -76,13 +77,14 @@ pub(in crate::http) async fn acquire_group(
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(AcquireGroupBody { names, mut terms }): ApiJson<AcquireGroupBody>,
 ) -> Annotated<Acquired> {
-    // A caller that hangs up from here on: the engine gives back what it has taken.
+    // If the caller hangs up from here on, the engine releases the locks it has taken.
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = terms.prefer(preferred, &gateway.config.limits);
     let begun = || {
         let names = names.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
-        // Each name counts; that there was room for one was found when the caller was admitted.
+        // Each name counts as a request. The first was counted, and had to fit the rate, when the caller was
+        // admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
             terms
@@ -91,7 +93,7 @@ pub(in crate::http) async fn acquire_group(
         })?;
         let waits = !request.keyed().wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
-        // It waits for one lock at a time, and no position is kept for it.
+        // The request waits for one lock at a time, and no position is kept for it.
         let waiter = WaiterCount::without_position(&gateway.engine, &caller, request.keyed())?;
         let granted = gateway.engine.acquire_group(request, || context.wait());
         Ok::<_, Problem>((permit, waiter, granted))
@@ -111,20 +113,21 @@ pub(in crate::http) async fn acquire_group(
 
 // === Acquire group body ===
 //
-// What it takes.
+// Body of a request for several locks.
 
-/// Which locks, and what is asked for.
+/// The names of the locks, and the terms of each lease.
 pub(in crate::http) struct AcquireGroupBody {
-    /// `None`: they are wrong.
+    /// `None`: the names are missing or invalid, and the request is refused.
     names: Option<GroupNames>,
     terms: AcquireBody,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a request for several locks in the OpenAPI document.
 pub(in crate::http) type AcquireGroupJson = ApiJson<AcquireGroupBody>;
 
 declare_fields! {
-    /// Which locks are asked for, and how: every field but `names` is as for one lock, and counts for each of them.
+    /// The locks and the terms of their leases: every field but `names` is as for one lock, and applies to
+    /// each of them.
     const ACQUIRE: "AcquireGroupBody" => Form::TEXT.example(r#"{
         "names": ["database", "cluster:eu"], "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7"
     }"#);
@@ -145,11 +148,12 @@ impl RequestBody for AcquireGroupBody {
 
 /// Release several leases
 ///
-/// Ends the living leases of this token, each as if it were released by itself. It is carried out even if the caller hangs
-/// up. The answer is 200 if one of them was released at least: look at `results`, where a lost one has the `code`
-/// `lease-lost`. It is 410 if the token holds none of these locks. Of a group that was acquired with an
-/// `Idempotency-Key` only the release of the last name is remembered: repeated, that one is done again, and the others
-/// are `lease-lost`. What has the `code` `store-unavailable` or `outcome-unknown` can be released once more.
+/// Ends the living leases of this token, each as if it were released alone. The release is carried out even
+/// if the caller hangs up. The answer is 200 if at least one lease was released: look at `results`, where a
+/// lost lease has the `code` `lease-lost`. It is 410 if the token holds none of these locks. For a group that
+/// was acquired with an `Idempotency-Key` only the release of the last name is remembered: repeated, that
+/// release succeeds again, and the others are `lease-lost`. A lease with the `code` `store-unavailable` or
+/// `outcome-unknown` can be released once more.
 ///
 /// The token is sent in the header `Lock-Token`: there is no body, because proxies drop that of a DELETE.
 #[utoipa::path(
@@ -171,11 +175,12 @@ pub(in crate::http) async fn release_group(
 ) -> Result<ReleaseAnswer<JsonResponse<ReleasedGroupBody>>, Problem> {
     let names = query.names()?;
     let token = token.required()?.hash();
-    // One that was granted here can always be released.
+    // If this gateway knows one of the leases, `charge` refuses nothing: a lease granted here can always be
+    // released.
     let mut known = names.iter();
     let known = known.find(|name| gateway.engine.has_lease(name, &token));
     let charge = who.charge(&gateway, known.unwrap_or(&names.as_slice()[0]), &token)?;
-    // A caller that hangs up from here on still wants it: the engine sees the commands through.
+    // If the caller hangs up from here on, the engine still completes the commands.
     let commands = names
         .iter()
         .map(|name| gateway.engine.release(name.clone(), token));
@@ -206,20 +211,20 @@ pub(in crate::http) async fn release_group(
     Ok((unanswered.extension(), answer))
 }
 
-/// What came of the release of several leases.
+/// The answer to a release of several leases.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReleasedGroup)]
 pub(in crate::http) struct ReleasedGroupBody {
-    /// What came of each, in the order of the names.
+    /// The outcome for each lock, in the order of the names.
     #[schema(min_items = 2, max_items = 16)]
     results: Vec<PartResult>,
 }
 
 /// Renew several leases
 ///
-/// Makes the living leases of this token last longer, each as if it were renewed by itself. The answer is 200 if one of them
-/// was renewed at least: look at `results`, where a lost one has the `code` `lease-lost`. It is 410 if the token
-/// holds none of these locks.
+/// Makes the living leases of this token last longer, each as if it were renewed alone. The answer is 200 if
+/// at least one lease was renewed: look at `results`, where a lost lease has the `code` `lease-lost`. It is
+/// 410 if the token holds none of these locks.
 #[utoipa::path(
     put,
     path = "/locks",
@@ -274,25 +279,25 @@ pub(in crate::http) async fn renew_group(
     }))
 }
 
-/// What came of the renewal of several leases.
+/// The answer to a renewal of several leases.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RenewedGroup)]
 pub(in crate::http) struct RenewedGroupBody {
-    /// What came of each, in the order of the names.
+    /// The outcome for each lock, in the order of the names.
     #[schema(min_items = 2, max_items = 16)]
     results: Vec<PartResult>,
-    /// What is left of the renewed lease that ends first.
+    /// Time left of the renewed lease that ends first.
     expires_in_ms: u64,
-    /// After how long to renew them again: a third of what is left.
+    /// After how long to renew the leases again: a third of what is left.
     renew_after_ms: u64,
 }
 
-/// What came of each of several leases.
+/// Outcomes of a command for each of several leases.
 #[derive(Default)]
 struct Outcomes {
     results: Vec<PartResult>,
     is_any_done: bool,
-    /// Why one was not done that may not be lost.
+    /// The last failure other than a lost lease.
     failure: Option<Problem>,
 }
 
@@ -311,7 +316,7 @@ impl Outcomes {
         }
     }
 
-    /// What is told of them. If none was done, the request has failed.
+    /// Returns the outcomes for the answer. If the command succeeded for no lease, the whole request fails.
     fn results(self) -> Result<Vec<PartResult>, Problem> {
         match (self.is_any_done, self.failure) {
             (true, _) => Ok(self.results),
@@ -325,11 +330,11 @@ impl Outcomes {
     }
 }
 
-/// The locks that a query names.
+/// Query of a command on several leases: the names of the locks. `None`: they are missing or invalid.
 pub(in crate::http) struct GroupQuery(pub(super) Option<GroupNames>);
 
 declare_fields! {
-    /// The locks, with a comma between: 2 to 16, each once, in any order.
+    /// The names of the locks, with commas between: 2 to 16, each once, in any order.
     const IN_QUERY: "names" => Form::text(
         0,
         GroupNames::MAX * (LockName::MAX_LEN + 1) - 1,
@@ -337,7 +342,8 @@ declare_fields! {
     )
     .required()
     .example("cluster:eu,database");
-    /// The locks: 2 to 16, each once, in any order. They are taken in the order of their names.
+    /// The names of the locks: 2 to 16, each once, in any order. The locks are taken in the order of their
+    /// names.
     const NAMES: "names" => NAME.list(GroupNames::MIN, GroupNames::MAX).required();
 }
 
@@ -358,10 +364,10 @@ impl Query for GroupQuery {
     }
 }
 
-/// The field `names`.
+/// Reads the field `names`.
 pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     let texts = fields.list(&NAMES)?;
-    // Which one is wrong is said by its place.
+    // The refusal names the index of the invalid name.
     for (at, text) in texts.iter().enumerate().take(GroupNames::MAX) {
         if let Err(error) = LockName::new(text) {
             fields.refuse_at(format!("{}[{at}]", NAMES.name), error.to_string());
@@ -369,7 +375,7 @@ pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     }
     match GroupNames::parse(texts.iter().map(AsRef::as_ref)) {
         Ok(names) => Some(names),
-        // It was said above.
+        // The loop above has refused the invalid name.
         Err(GroupNamesError::Name(..)) => None,
         Err(error @ (GroupNamesError::Count(_) | GroupNamesError::Repeated(_))) => {
             fields.refuse(&NAMES, error.to_string());
@@ -378,7 +384,7 @@ pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     }
 }
 
-/// Whether the caller may acquire each of them.
+/// Refuses the request unless the caller may acquire each of the locks.
 pub(super) fn check_permission(caller: &Access, names: &GroupNames) -> Result<(), Problem> {
     let permission = Permission::Acquire;
     let refused = names
@@ -389,7 +395,7 @@ pub(super) fn check_permission(caller: &Access, names: &GroupNames) -> Result<()
     })
 }
 
-/// A body without names.
+/// The problem of a body without `names`.
 pub(super) fn missing_names() -> Problem {
     Problem::invalid_field(NAMES.name, "is missing; it has 2 to 16 names of locks")
 }

@@ -37,8 +37,8 @@ use super::{
     lease_view::{LeaseBody, ReleaseRequestBody, millis},
 };
 
-/// For how long a client that is queued may be silent at least: it holds nothing, and a short pause of its
-/// own must not cost it its place.
+/// For how long a queued client may be silent at least. The client holds nothing yet, and a short pause must
+/// not cost it its position.
 const QUEUED: Duration = Duration::from_secs(30);
 
 /// Hold a lock
@@ -52,40 +52,39 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// * `queued` `{position, waiters}`: the request stands in the queue; position 1 is served next. Sent
 ///   again when the position has changed, within a few seconds and not for every step.
 /// * `granted` with the lease: the lock is held from here on. The only event with a token.
-/// * `renewed` `{expires_in_ms}`: it goes on being held, for so long from when you receive this. What passed since the
-///   gateway asked the store is subtracted.
-/// * `release-requested` `{by, reason, within_ms}`: somebody has asked for the lock: finish, and close the connection in
-///   time. Comes at once, and again if less time is left than was said. What is left of the lease then is broken.
-/// * Lines that begin with a colon say nothing, and keep the connection open.
+/// * `renewed` `{expires_in_ms}`: the lock is still held, for so long from when you receive this event. The
+///   time since the gateway asked the store is subtracted.
+/// * `release-requested` `{by, reason, within_ms}`: a caller has asked for the lock: finish, and close the
+///   connection in time. Comes at once, and again if less time is left than was said. If the lease has not
+///   ended by then, it is broken.
+/// * Lines that begin with a colon carry no event, and keep the connection open.
 ///
-/// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock
-/// for lost. A stream that is silent may have been cut as well: if no
-/// `granted` or `renewed` has come for the last `expires_in_ms`, counted from when
-/// you received that event and less the time that it may have travelled, take the lock for lost.
+/// Exactly one of the following events is the last. A stream that ends without it has been cut: take the lock for
+/// lost. A silent stream may have been cut as well: if no `granted` or `renewed` has come for the last
+/// `expires_in_ms`, counted from when you received that event and less the time that it may have travelled,
+/// take the lock for lost.
 ///
-/// * `released` `{}`: the lease was released with its token, at this gateway. If it was released at
-///   another one, the stream ends with `lost` (`ended`) when it would have renewed it.
-/// * `lost` `{reason}`: stop the work that the lock protects. `expired`: it could not be renewed in
-///   time; `hold-limit`: `max_hold_ms` is over; `broken`: an operator broke it; `ended`: it ended in
-///   another way; `revoked`: the API key is gone or may no longer acquire the lock, and the lease
-///   ends within its TTL; `adopted`: another stream goes on with the lease; `unread`: the events of
-///   this stream were not read; `failed`: the gateway failed, and the lease ends
-///   within its TTL.
-/// * `refused` with a problem: the lock was not acquired, because the wait is over or for another
-///   reason.
+/// * `released` `{}`: the lease was released with its token, at this gateway. After a release at another
+///   gateway, the stream ends with `lost` (`ended`) at its next renewal.
+/// * `lost` `{reason}`: stop the work that the lock protects. `expired`: the lease could not be renewed in
+///   time; `hold-limit`: `max_hold_ms` is over; `broken`: an operator broke the lease; `ended`: the lease
+///   ended in another way; `revoked`: the API key is gone or may no longer acquire the lock, and the lease
+///   ends within its TTL; `adopted`: another stream now keeps the lease; `unread`: the events of this stream
+///   were not read; `failed`: the gateway failed, and the lease ends within its TTL.
+/// * `refused` with a problem: the lock was not acquired, because the wait is over or for another reason.
 /// * `draining` `{expires_in_ms}`: this gateway is about to stop. The lease is **not** released: it
 ///   lasts for that long, so adopt it at another gateway. With null there is no lease, because the
 ///   request was still queued.
 ///
-/// With the header `Lock-Token` the stream adopts the lease with this token, with the same fencing
-/// token. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes anything
-/// about the lease; a TTL above that of the API key becomes that of the key. From then on this stream keeps the lease, and the last one that adopted it if
-/// there are several: an older stream, at this gateway or another, ends with `lost` (`adopted`) at
-/// the latest when it would have renewed, and does not release the lease however late it closes. So
-/// does a stream whose lease was answered again under its `Idempotency-Key`.
+/// With the header `Lock-Token` the stream adopts the lease with this token, and the fencing token stays the
+/// same. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes the lease; a TTL
+/// above that of the API key becomes that of the key. From then on this stream keeps the lease; if several
+/// streams adopt a lease, the last keeps it. An older stream, at this gateway or another, ends with `lost`
+/// (`adopted`) at its next renewal at the latest, and does not release the lease however late it closes. The
+/// same holds for a stream whose lease was answered again under its `Idempotency-Key`.
 ///
-/// Every caller with the token may also renew the lease. The `ttl_ms` of such a renewal becomes the TTL of the lease. The
-/// stream learns the TTL with its next renewal, and uses it from then on.
+/// Every caller with the token may also renew the lease. The `ttl_ms` of such a renewal becomes the TTL of
+/// the lease. The stream learns the TTL with its next renewal, and uses it from then on.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
 /// `max_hold_ms` is 86400000 (24 h) if it is left out. If the gateway dies, the lease ends within
@@ -123,13 +122,14 @@ pub(in crate::http) async fn hold(
     IdempotencyKeyHeader(key): IdempotencyKeyHeader,
     ApiJson(mut body): ApiJson<AcquireBody>,
 ) -> Annotated<HoldStream> {
-    // A caller that hangs up from here on drops the hold, or the attempt to get one, and with it the
-    // place in the queue or the lease. One that was to be adopted is left as it was.
+    // If the caller hangs up from here on, the hold or its attempt is dropped: the attempt leaves the queue,
+    // or the lease is released. A lease that was to be adopted stays as it was.
     let sees_holder = caller.views(&name);
     let mut notes = Notes::default();
     let answer = async {
         let (hold, counted, waiter) = if let Some(token) = token.0 {
-            // It is not refused: nobody loses a lock to a limit.
+            // The stream limit of the API key does not refuse an adoption: no caller may lose a lock to a
+            // limit.
             let counted = caller.stream().unwrap_or_default();
             let authorization = caller.authorization(&name);
             let charge = caller.charge();
@@ -143,7 +143,8 @@ pub(in crate::http) async fn hold(
             let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
             let counted = caller.stream()?;
             let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
-            // Nothing is held yet. From the grant on it is the TTL.
+            // The client is queued and holds nothing yet. From the grant on, the timeout is the TTL of the
+            // lease.
             stream.set_user_timeout(request.ttl.duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
             let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
@@ -162,18 +163,20 @@ pub(in crate::http) async fn hold(
     Annotated { answer, notes }
 }
 
-/// A hold on its way to whoever listens. Dropped, the lock is released.
+/// Source of the events of a hold stream. Dropping it releases the lease that the stream still keeps.
 pub(in crate::http) struct HoldEvents {
     hold: Hold,
-    /// What it counts as among the limits of its API key, and until it is granted perhaps as a waiter.
+    /// Count of the stream against the limits of its API key.
     _counted: Option<LimitSlot>,
+    /// Count of the request as a waiter, until the lock is granted.
     waiter: Option<WaiterCount>,
     gateway: Arc<AppState>,
     /// Whether a refusal may say who holds the lock.
     sees_holder: bool,
 }
 
-/// The answer to a hold: a stream of events that ends with the lease, or the lease with it.
+/// The answer to a hold: a stream of events that ends with the lease. If its caller closes it first, the
+/// lease is released.
 pub(in crate::http) type HoldStream = EventAnswer<HoldEvents>;
 
 // === impl HoldEvents ===
@@ -211,8 +214,8 @@ impl HoldEvents {
         Continue(bytes)
     }
 
-    /// The last event, which the log is told of too: why, in one word, if there is more to say than the name of the
-    /// event does, and what an operator must know of a refusal.
+    /// Encodes the last event and logs the end of the hold. The log gets a `reason` if the name of the event
+    /// does not say enough, and the `cause` of a refusal, which only operators may see.
     fn write_end(&self, end: HoldEnd, id: &str) -> Bytes {
         let (mut reason, mut cause) = (None, None);
         let (end, data) = match end {
@@ -248,16 +251,16 @@ impl EventSource for HoldEvents {
 
 // === Hold event ===
 //
-// What happens to a hold, as server-sent events.
+// Schema of the events, for the OpenAPI document.
 
-/// One event of the stream, as a parser of server-sent events gives it.
+/// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = HoldEvent)]
 #[expect(dead_code, reason = "it only describes what is written as text")]
 pub(in crate::http) struct EventSchema {
-    /// What has happened.
+    /// What has happened to the hold.
     event: EventName,
-    /// More about it, as a JSON object.
+    /// More about the event, as a JSON object.
     #[schema(content_media_type = "application/json")]
     data: String,
 }
@@ -267,13 +270,13 @@ pub(in crate::http) struct EventSchema {
 #[schema(as = HoldEventName, rename_all = "lowercase")]
 #[expect(dead_code, reason = "it only describes what is written as text")]
 pub(in crate::http) enum EventName {
-    /// It stands in the queue, or has moved there.
+    /// The request stands in the queue, or its position has changed.
     Queued,
-    /// It holds the lock.
+    /// The lock is held.
     Granted,
-    /// It goes on holding the lock.
+    /// The lease was renewed.
     Renewed,
-    /// Somebody wants the lock: it is to be released in time.
+    /// A caller wants the lock: the holder should release it in time.
     #[schema(rename = "release-requested")]
     ReleaseRequested,
     /// The lease was released with its token.
@@ -286,7 +289,7 @@ pub(in crate::http) enum EventName {
     Draining,
 }
 
-/// The data of an event that says how much is left of a lease.
+/// The data of an event that says how much time is left of a lease.
 fn remaining(left: Option<Duration>) -> Bytes {
     to_json(&json!({ "expires_in_ms": left.map(millis) }))
 }

@@ -1,4 +1,5 @@
-//! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`: keep a lock, and give it back.
+//! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`: renew a lease, and
+//! release it.
 
 use std::sync::Arc;
 
@@ -29,12 +30,13 @@ use super::{
 
 /// Renew a lease
 ///
-/// Makes a living lease last for its TTL from now, and never shorter: with a `ttl_ms` that ends before the lease does,
-/// the lease keeps its end, and has that TTL at its next renewal. An ended lease is not brought back, and no renewal
-/// goes past the `max_hold_ms` of the lease. A `ttl_ms` above what the API key may ask for is 403 `limit-exceeded`.
-/// Without `ttl_ms`, a lease with a longer TTL than the key may ask for gets the key's longest TTL. Renewing twice does
-/// no harm. With `release_requested` in the answer somebody has asked for the lock: finish, and release it in time. Works while the gateway drains. If the answer of the store took
-/// longer than the lease lasts, this is 504 `outcome-unknown`.
+/// Makes a living lease last for its TTL from now, and never shorter: with a `ttl_ms` that ends before the
+/// lease does, the lease keeps its end, and has that TTL at its next renewal. An ended lease stays ended, and
+/// no renewal goes past the `max_hold_ms` of the lease. A `ttl_ms` above what the API key may ask for is 403
+/// `limit-exceeded`. Without `ttl_ms`, a lease with a longer TTL than the key may ask for gets the key's
+/// longest TTL. Renewing twice does no harm. With `release_requested` in the answer a caller has asked for
+/// the lock: finish, and release it in time. Works while the gateway drains. If the store took longer to
+/// answer than the lease lasts, this is 504 `outcome-unknown`.
 #[utoipa::path(
     put,
     path = "/locks/{name}/renew",
@@ -60,40 +62,41 @@ pub(in crate::http) async fn renew(
 ) -> Result<LeaseBody, Problem> {
     let ttl = body.renewal_ttl(&caller);
     let (token, ttl) = (token.or(body.token)?, ttl?);
-    // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
+    // If the caller hangs up from here on, the lease is renewed or not; in both cases it ends with its TTL.
     let charge = caller.charge();
     let renewed = gateway.engine.renew(name, token, ttl).await;
-    // Whoever renews only lost leases pays for it.
+    // A renewal of a lost lease is charged to the caller: its token may be a guess.
     charge.settle(matches!(renewed, Err(RenewError::Lost(_))));
     Ok(LeaseBody::new(renewed?, gateway.clock.wall()))
 }
 
 // === Renew body ===
 //
-// What renew takes.
+// Body of a renew request.
 
 pub(in crate::http) struct RenewBody {
     pub(super) token: Option<Token>,
     ttl: Option<Ttl>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a renew request in the OpenAPI document.
 pub(in crate::http) type RenewJson = ApiJson<RenewBody>;
 
 declare_fields! {
     /// How the lease is renewed. Every field may be left out; null is the same as leaving it out.
     const RENEW: "RenewBody" => Form::TEXT.example(r#"{"ttl_ms": 30000}"#);
-    /// The token of the lease, for those who cannot send the header `Lock-Token`.
+    /// The token of the lease, for callers that cannot send the header `Lock-Token`.
     const RENEWED_TOKEN: "token" => TOKEN.write_only();
-    /// For how long the lease lasts from now, in milliseconds; it becomes the lease's own TTL. Left
-    /// out: the lease's own TTL again, or the longest of the API key if that is shorter.
+    /// For how long the lease lasts from now, in milliseconds; this becomes the lease's own TTL. Left out:
+    /// the lease's own TTL again, or the longest of the API key if that is shorter.
     const TTL: "ttl_ms" => TTL_MS;
 }
 
 // === impl RenewBody ===
 
 impl RenewBody {
-    /// The TTL that the caller asks for, if it may, and the longest one that it may have.
+    /// The TTL that the body asks for and the longest TTL that the caller may have. Fails if the body asks
+    /// for more.
     pub(super) fn renewal_ttl(&self, caller: &Access) -> Result<RenewalTtl, Problem> {
         let (asked, max) = (self.ttl, caller.max_ttl());
         asked.map_or(Ok(()), |ttl| Problem::check_ttl(ttl, caller))?;
@@ -112,20 +115,21 @@ impl RequestBody for RenewBody {
     }
 }
 
-/// What a caller is told of releases, with those that go on if the caller has gone.
+/// The answer to a release, with the releases that the gateway repeats if the caller has hung up.
 pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Result<T, Problem>);
 
 /// Release a lease
 ///
-/// Ends a living lease. It is carried out even if the caller hangs up, as soon as the whole request has
-/// come (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases have
-/// hung up at once that the gateway keeps its room for those who wait. If the store does not answer and the caller
-/// has hung up, the gateway tries again until the store answers, or until it answers the lease again under its
-/// `Idempotency-Key`. A caller that is told 503 knows that nothing follows. Works while the gateway drains.
+/// Ends a living lease. The release is carried out even if the caller hangs up, as soon as the whole request
+/// has arrived (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases
+/// have hung up at once that the gateway keeps its room for connected callers. If the store does not answer
+/// and the caller has hung up, the gateway tries again until the store answers, or until the lease is
+/// answered again under its `Idempotency-Key`. After an answer of 503 the gateway does not try again. Works
+/// while the gateway drains.
 ///
-/// Repeated after a release of a lease that was acquired with an `Idempotency-Key`, the answer is 204 again
-/// for a minute. Of any other lease that has ended nothing is remembered: the answer is 410, whether an
-/// earlier copy of this release ended it or it was lost before.
+/// If the lease was acquired with an `Idempotency-Key`, a repeated release is answered 204 again for a
+/// minute. Any other ended lease is not remembered: the answer is 410, whether an earlier copy of this
+/// release ended the lease or it was lost before.
 #[utoipa::path(
     delete,
     path = "/locks/{name}",
@@ -149,8 +153,8 @@ pub(in crate::http) async fn release(
 
 /// Release a lease by POST
 ///
-/// The same as `DELETE /locks/{name}`, for those who can only send POST: webhook senders and
-/// browsers that leave a page.
+/// The same as `DELETE /locks/{name}`, for callers that can only send POST: webhook senders and browsers that
+/// leave a page.
 #[utoipa::path(
     post,
     path = "/locks/{name}/release",
@@ -184,7 +188,7 @@ async fn end(
     token: TokenHash,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
-    // A caller that hangs up from here on still wants it: the engine sees the command through.
+    // If the caller hangs up from here on, the engine still completes the command.
     let released = gateway.engine.release(name.clone(), token).await;
     charge.settle(released.as_ref().is_err_and(is_guessed));
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
@@ -199,7 +203,7 @@ async fn end(
     Ok((unanswered.extension(), answer))
 }
 
-/// Whether a token may have been guessed, as far as its release shows. One that was a lease's once is no guess.
+/// Whether the token of a failed release may have been guessed. A token whose lease was broken was not.
 pub(super) fn is_guessed(error: &ReleaseError) -> bool {
     match error {
         ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => true,
@@ -207,7 +211,7 @@ pub(super) fn is_guessed(error: &ReleaseError) -> bool {
     }
 }
 
-/// Why a lease was not released, for somebody who may have no API key.
+/// The problem of a failed release, for a caller that may have no API key.
 pub(super) fn explain(gateway: &AppState, error: ReleaseError) -> Problem {
     if gateway.gate.is_open() {
         error.into()
@@ -218,17 +222,17 @@ pub(super) fn explain(gateway: &AppState, error: ReleaseError) -> Problem {
 
 // === Release body ===
 //
-// What release takes.
+// Body of a release request.
 
 pub(in crate::http) struct ReleaseBody {
     token: Option<Token>,
 }
 
-/// The body in the OpenAPI document.
+/// Body of a release request in the OpenAPI document.
 pub(in crate::http) type ReleaseJson = ApiJson<ReleaseBody>;
 
 declare_fields! {
-    /// Which lease is released.
+    /// The lease to release.
     const RELEASE: "ReleaseBody" =>
         Form::TEXT.example(r#"{"token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"}"#);
     /// The token of the lease.

@@ -1,5 +1,5 @@
-//! A lease as it is told outside: to its holder, alone or with others, to others who want the lock, and to those who view
-//! it.
+//! Views of a lease for its holder (alone or in a group), for callers that want the lock, and for callers
+//! that may view it.
 
 use std::{
     borrow::Cow,
@@ -29,14 +29,14 @@ use crate::{
     store::contract::{Holder, SHOWN_HOLDERS},
 };
 
-/// Everything that is ever told of a lease, or of a foreign client that holds a lock. An answer has those fields that
-/// its audience is told ([`Told`]).
+/// All fields that any answer shows of a lease, or of a foreign client that holds a lock. An answer has only
+/// the fields that its audience may see ([`Told`]).
 #[derive(Debug, Clone, Default, ToSchema)]
 pub(in crate::http) struct LeaseView {
-    /// The lock that is held.
+    /// The name of the lock.
     #[schema(value_type = Option<String>, required = true)]
     name: Option<LockName>,
-    /// The secret that renews and releases the lease. Whoever has it may do both.
+    /// The secret that renews and releases the lease. Every caller that has the token may do both.
     #[schema(value_type = Option<String>, required = true, min_length = 43, max_length = 43)]
     token: Option<Token>,
     /// A number that is larger for each new grant of the lock; null for a foreign client.
@@ -48,13 +48,13 @@ pub(in crate::http) struct LeaseView {
     /// With a `limit`: the smallest number from 0 that no other lease of the lock has. Else null.
     #[schema(required = true)]
     slot: Option<u16>,
-    /// For how long the lease was last granted; null for a foreign client.
+    /// The TTL of the lease at its last grant or renewal; null for a foreign client.
     #[schema(required = true)]
     ttl_ms: Option<u64>,
-    /// What is left of the lease, at least; null if a foreign client holds the lock without an expiry.
+    /// Time left of the lease, at least; null if a foreign client holds the lock without an expiry.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When the lease ends, by the clock of the gateway; null if it has no expiry.
+    /// When the lease ends, by the clock of the gateway; null if the lock has no expiry.
     #[schema(value_type = Option<String>, format = DateTime, required = true)]
     expires_at: Option<Timestamp>,
     /// When the lease was granted, by the clock of the gateway; null for a foreign client.
@@ -63,104 +63,106 @@ pub(in crate::http) struct LeaseView {
     /// After how long to renew the lease: a third of what is left.
     #[schema(required = true)]
     renew_after_ms: Option<u64>,
-    /// What is left until `max_hold_ms`, past which no renewal goes; null if it was not given.
+    /// Time left until `max_hold_ms`, past which no renewal goes; null if it was not given.
     #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
-    /// Who asked for the lease; null if nobody was named, or the API key may not view the lock.
+    /// Owner text of the lease; null if none was given, or the API key may not view the lock.
     #[schema(value_type = Option<String>, required = true)]
     owner: Option<Owner>,
     /// What the holder attached to the lease; empty if the API key may not view the lock.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     metadata: MetadataBody,
-    /// How long the request waited for the lock, with the earlier requests under its `Idempotency-Key` whose place it went
-    /// on with.
+    /// How long the request waited for the lock, including earlier requests with its `Idempotency-Key` whose
+    /// position it continued.
     #[schema(required = true)]
     waited_ms: Option<u64>,
     /// Whether a client that does not use the gateway took the lock in the store itself.
     foreign: bool,
-    /// What distinguishes one foreign holder from another, for a break: a hash of what it has written. Null for
-    /// a lease, and for what no client writes into a lock.
+    /// The mark of a foreign holder, for a break: a hash of the value that it has written. Null for a lease,
+    /// and for a value that no lock client writes.
     #[schema(value_type = Option<String>, required = true, min_length = 40, max_length = 40, pattern = "^[0-9a-f]{40}$")]
     foreign_mark: Option<ForeignMark>,
-    /// The request for several locks that the lease is a part of; else null.
+    /// The request for several locks that the lease is a part of; null for a single lock.
     #[schema(required = true)]
     group: Option<GroupBody>,
     /// A lease of each lock, in the order of the names.
     #[schema(min_items = 2, max_items = 16)]
     leases: Vec<GroupPartBody>,
-    /// Only if the holder was asked to release the lock, and the API key may know.
+    /// The release request for the lease. Only if there is one, and the API key may see it.
     #[schema(value_type = ReleaseRequestBody, required = false)]
     release_requested: Option<Box<ReleaseRequest>>,
 }
 
-/// A lease as an audience is told of it.
+/// A lease as one audience sees it.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Told<const AUDIENCE: u8>(LeaseView);
 
-/// The holder of a lease, as the answer to its request.
+/// Audience: the holder of a lease, in the answer to its request.
 const HOLDER: u8 = 1;
-/// The holder of several leases, as one of them.
+/// Audience: the holder of several leases, for one of the leases.
 const PART: u8 = 2;
-/// Those who may view the lock.
+/// Audience: callers that may view the lock.
 const VIEWER: u8 = 4;
-/// Those who asked for the lock and did not get it.
+/// Audience: callers that asked for the lock and did not get it.
 const REFUSED: u8 = 8;
-/// The holder of several leases, of all together.
+/// Audience: the holder of several leases, for all of them together.
 const GROUP: u8 = 16;
-/// Those who have a token.
+/// Audiences that see a token.
 const OWN: u8 = HOLDER | GROUP;
-/// Those who are told of one lease.
+/// Audiences that see the fields of a single lease.
 const ONE: u8 = HOLDER | PART | VIEWER | REFUSED;
 
-// The names are for the OpenAPI document, whose types have no parameters.
+// The OpenAPI document needs a named type for each audience: its types have no parameters.
 pub(in crate::http) type LeaseBody = Told<HOLDER>;
 pub(in crate::http) type GroupPartBody = Told<PART>;
 pub(in crate::http) type HolderBody = Told<VIEWER>;
 pub(in crate::http) type CurrentHolder = Told<REFUSED>;
 pub(in crate::http) type GroupLeaseBody = Told<GROUP>;
 
-/// Several locks that were acquired as one.
+/// Several locks that were acquired with one request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Group)]
 pub(in crate::http) struct GroupBody {
-    /// The first of their names; null if the API key may not view that lock.
+    /// The first name of the group; null if the API key may not view that lock.
     #[schema(required = true)]
     first: Option<String>,
-    /// How many they were.
+    /// The number of locks in the group.
     #[schema(minimum = 2, maximum = 16)]
     count: u8,
 }
 
-/// Somebody wants the lock: its holder is asked to release it in time. What is left of the lease then is broken.
+/// A caller wants the lock: its holder is asked to release it in time. If the lease has not ended by then, it
+/// is broken.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = ReleaseRequest)]
 pub(in crate::http) struct ReleaseRequestBody {
-    /// The name of the API key that asked; null if the gateway has none.
+    /// The name of the API key that asked; null if the gateway has no keys.
     #[schema(required = true)]
     by: Option<String>,
-    /// Why, as whoever asked has said it.
+    /// The reason that the caller gave.
     reason: String,
-    /// How much time is left, rounded down. Release the lock before it is over.
+    /// Time left to release the lock, rounded down.
     within_ms: u64,
 }
 
-/// Metadata as a JSON object; an empty one if there is none.
+/// Metadata as a JSON object, empty if the lease has no metadata.
 #[derive(Debug, Clone, Default)]
 pub(in crate::http) struct MetadataBody(Metadata);
 
-/// RFC 3339 in UTC.
+/// A time as RFC 3339 text in UTC.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Timestamp(Rfc3339Timestamp);
 
 declare_fields! {
-    /// A lease, as only its holder gets to see it: it has the token.
+    /// A lease as its holder sees it, with the token. No other caller sees the token.
     ///
-    /// Hand the fencing token to whatever the lock protects, and let that refuse any number smaller than the largest it has
-    /// seen. The fencing token of a shared lease orders grants, and does not exclude the other holders.
+    /// Hand the fencing token to the resource that the lock protects, and let the resource refuse any number
+    /// smaller than the largest it has seen. The fencing token of a shared lease orders grants, and does not
+    /// exclude the other holders.
     ///
-    /// The gateway has subtracted the time since it asked the store from `expires_in_ms`. Count it from when you *received*
-    /// the answer, and leave the time that the answer may have travelled. To be certain, count from when you sent the
-    /// request, and renew first if it waited.
+    /// The gateway has subtracted the time since it asked the store from `expires_in_ms`. Count from when you
+    /// *received* the answer, and subtract the time that the answer may have travelled. To be certain, count
+    /// from when you sent the request, and renew first if the request waited.
     const TO_HOLDER: "Lease" => Form::TEXT.example(r#"{
         "name": "deploy:prod",
         "token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
@@ -172,14 +174,14 @@ declare_fields! {
         "owner": "ci-runner-7", "metadata": {"job": "4711"},
         "waited_ms": 0
     }"#);
-    /// One of the leases.
+    /// One lease of a group.
     const TO_HOLDER_OF_PART: "GroupPart" => Form::TEXT;
-    /// Leases of several locks, as only their holder gets to see them: the token renews and releases all of them, together
-    /// or one by one.
+    /// Leases of several locks as their holder sees them. Their one token renews and releases all of them,
+    /// together or one by one.
     ///
-    /// `ttl_ms`, `expires_in_ms` and `expires_at` are those of the lease that ends first; count them as those of one lease.
-    /// `hold_expires_in_ms` is that of the first `max_hold_ms` that is over. It counts from the grant of each lock, so the wait
-    /// for the others is a part of it.
+    /// `ttl_ms`, `expires_in_ms` and `expires_at` are those of the lease that ends first; count them like
+    /// those of one lease. `hold_expires_in_ms` is the time until the first `max_hold_ms` is over. It counts
+    /// from the grant of each lock, so the wait for the other locks is a part of it.
     const TO_HOLDER_OF_GROUP: "GroupLease" => Form::TEXT.example(r#"{
         "leases": [{
             "name": "cluster:eu", "fencing_token": 1795170000000042, "mode": "exclusive",
@@ -195,16 +197,17 @@ declare_fields! {
         "renew_after_ms": 10000, "hold_expires_in_ms": null,
         "owner": "ci-runner-7", "metadata": {"job": "4711"}, "waited_ms": 0
     }"#);
-    /// Who holds a lock. Of a foreign client only its expiry and its mark are known.
+    /// The holder of a lock. Of a foreign client only its expiry and its mark are known.
     const TO_VIEWER: "Holder" => Form::TEXT;
-    /// Who holds the lock that was asked for.
+    /// The holder of the requested lock.
     const TO_REFUSED: "CurrentHolder" => Form::TEXT;
 }
 
 // === impl LeaseView ===
 
 impl LeaseView {
-    /// A lease as it is now, of which so much is left. `now` is the wall time of the gateway, for the timestamps.
+    /// View of a lease with `left` as its remaining time. `now` is the wall time of the gateway, for the
+    /// timestamps.
     fn new(held: HeldLease, left: Duration, now: SystemTime) -> Self {
         Self {
             fencing_token: Some(held.fence.get()),
@@ -223,7 +226,7 @@ impl LeaseView {
         }
     }
 
-    /// A lease that its holder is told of.
+    /// View of a lease for its holder.
     pub(super) fn of_own(lease: Lease, now: SystemTime) -> Self {
         // Here, and not where the store has answered: the gateway may have stood still since.
         let held = lease.held.at(Instant::now());
@@ -236,7 +239,7 @@ impl LeaseView {
         }
     }
 
-    /// Leases of several locks that their holder is told of.
+    /// View of the leases of several locks for their holder.
     fn of_group(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
         let leases = leases.into_iter().map(|lease| Self::of_own(lease, now));
         let leases: Vec<_> = leases.collect();
@@ -252,7 +255,8 @@ impl LeaseView {
         Self { leases, ..group }
     }
 
-    /// Who holds a lock, as many as are shown of them. `group` says what is told of the locks that a lease was acquired with.
+    /// Views of the holders of a lock, at most `SHOWN_HOLDERS`. `group` finds the group of a lease in its
+    /// metadata.
     pub(in crate::http) fn of_holders(
         holder: Holder,
         now: SystemTime,
@@ -283,10 +287,10 @@ impl LeaseView {
         }
     }
 
-    /// What an audience is told, as JSON. Written field by field, since most answers are leases: a serializer takes 2.7
-    /// times as many instructions.
+    /// Writes the fields that `audience` sees, as JSON. The fields are written by hand, since most answers
+    /// are leases: a serializer takes 2.7 times as many instructions.
     ///
-    /// Each field names those who are told of it, so that no other is shown a new one by mistake.
+    /// Each field names its audiences, so that a new field is not shown to another audience by mistake.
     fn tell(&self, audience: u8, json: &mut Vec<u8>) {
         let mut token = [0; Token::TEXT_LEN];
         let token = self.token.as_ref().map(|it| it.expose_into(&mut token));
@@ -356,7 +360,7 @@ impl GroupLeaseBody {
 }
 
 impl HolderBody {
-    /// Who holds a lock. `now` is the wall time of the gateway, for the timestamps.
+    /// Views of the holders of a lock. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn all_of(holder: Holder, now: SystemTime, viewer: &Access) -> Vec<Self> {
         let group = |metadata: &Metadata| {
             metadata.group().map(|group| GroupBody {
@@ -373,7 +377,7 @@ impl HolderBody {
 
 impl CurrentHolder {
     pub(in crate::http) fn all_of(holder: Holder) -> Vec<Self> {
-        // No timestamp is told.
+        // A refused caller sees no timestamp, so any time will do.
         let views = LeaseView::of_holders(holder, SystemTime::UNIX_EPOCH, |_| None);
         views.into_iter().map(Self).collect()
     }
@@ -402,14 +406,14 @@ impl<const AUDIENCE: u8> ToSchema for Told<AUDIENCE> {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        // A part has what the whole group has, and would name itself among it.
+        // `LeaseView` contains parts, so collecting its schemas from a part would never end.
         if AUDIENCE != PART {
             LeaseView::schemas(schemas);
         }
     }
 }
 
-/// The part of the schema of all fields that this audience is told.
+/// The schema of all fields, reduced to the fields that this audience sees.
 impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
     fn schema() -> RefOr<Schema> {
         let told = serde_json::to_value(Self(LeaseView::default()));
@@ -424,7 +428,7 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
         object.properties.retain(|name, _| is_told(name));
         object.required.retain(is_told);
         for (name, property) in &mut object.properties {
-            // What is always there for the holder of a lease is not known of a foreign client.
+            // For the holder of a lease these fields are never null: null is for foreign clients.
             let is_of_lease = AUDIENCE & (OWN | PART) != 0;
             let may_be_null = matches!(&**name, "slot" | "hold_expires_in_ms" | "owner");
             if let RefOr::T(Schema::Object(property)) = property
@@ -457,7 +461,7 @@ impl ReleaseRequestBody {
         }
     }
 
-    /// What was asked of the holder of a lease, if anything.
+    /// The release request for a lease, if there is one.
     pub(in crate::http) fn of_lease(lease: &HeldLease) -> Option<Self> {
         lease.release_requested.as_deref().map(Self::of)
     }
@@ -485,13 +489,13 @@ impl Serialize for Timestamp {
     }
 }
 
-/// Whole milliseconds, rounded down: what is left of a lease is never told too long.
+/// Whole milliseconds, rounded down, so that the time left of a lease is never shown too long.
 pub(in crate::http) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// RFC 3339 in UTC. A gateway whose clock is not within the years that can be written shows the
-/// beginning of 1970: the timestamp is for display only and no reason to fail.
+/// Time as RFC 3339 text in UTC. If the clock of the gateway is outside the years that can be written, the
+/// text is the beginning of 1970: the timestamp is for display only and no reason to fail.
 pub(in crate::http) fn timestamp(time: Option<SystemTime>) -> String {
     displayed(time).to_string()
 }

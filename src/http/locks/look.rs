@@ -1,4 +1,4 @@
-//! `GET /locks/{name}` and `GET /locks`: look at a lock, and at those that are held, a page at a time.
+//! `GET /locks/{name}` and `GET /locks`: inspect a lock, and list the held locks page by page.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -29,9 +29,9 @@ use super::lease_view::{HolderBody, millis};
 
 /// Inspect a lock
 ///
-/// Shows whether somebody holds the lock, and who, and who waits for it, in the order in which they
-/// are served. A lock that was never taken is free. A client that took the lock in the store itself
-/// shows as `foreign`, with what is known of it.
+/// Shows whether the lock is held, its holders, and its waiters in the order in which they are served. A lock
+/// that was never taken is free. A client that took the lock in the store itself shows as `foreign`, with
+/// what is known of it.
 #[utoipa::path(
     get,
     path = "/locks/{name}",
@@ -79,55 +79,56 @@ pub(in crate::http) async fn inspect(
     "waiter_count": 1,
 }))]
 pub(in crate::http) struct LockBody {
-    /// The lock.
+    /// The name of the lock.
     name: String,
-    /// Whether somebody holds it.
+    /// Whether the lock is held.
     state: LockState,
-    /// Who holds it: nobody if it is free; of several who share it 100 at most, those that end soonest.
+    /// The holders: none if the lock is free; of a shared lock at most the 100 leases that end soonest.
     #[schema(max_items = 100)]
     holders: Vec<HolderBody>,
-    /// How many hold it in all.
+    /// The number of all holders.
     holder_count: u64,
-    /// Who waits for it, in the order in which they are served: the first 100 of them.
+    /// The first 100 waiters, in the order in which they are served.
     #[schema(max_items = 100)]
     waiters: Vec<WaiterBody>,
-    /// How many wait for it in all. In a Redis up to a quarter of them may have left a queue of more than 512.
+    /// The number of all waiters. In Redis, up to a quarter of a queue of more than 512 may have left
+    /// already.
     waiter_count: u64,
 }
 
-/// Whether somebody holds a lock.
+/// Whether a lock is held.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::http) enum LockState {
-    /// Somebody holds it.
+    /// The lock has a holder.
     Held,
-    /// Nobody holds it. With waiters: it is just passing to the first of them.
+    /// The lock has no holder. With waiters: the lock is just passing to the first of them.
     Free,
 }
 
-/// Somebody who waits for a lock.
+/// A request that waits for a lock.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Waiter)]
 pub(in crate::http) struct WaiterBody {
-    /// The place in the queue: 1 is the next to be served.
+    /// The position in the queue: 1 is served next.
     #[schema(minimum = 1, maximum = 100)]
     position: u64,
-    /// Who asked, for people to read.
+    /// Owner text of the waiter, for people to read.
     #[schema(required = true)]
     owner: Option<String>,
-    /// `exclusive` or `shared`, as it was asked for.
+    /// The requested mode, `exclusive` or `shared`.
     mode: &'static str,
-    /// The limit that was asked for; null without one.
+    /// The requested limit; null without one.
     #[schema(required = true)]
     limit: Option<u16>,
-    /// How long it has waited so far.
+    /// How long the request has waited so far.
     waited_ms: u64,
 }
 
 // === impl LockBody ===
 
 impl LockBody {
-    /// `now` is the wall time of the gateway, for the timestamps.
+    /// Body for a lock. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(
         name: &LockName,
         inspection: Inspection,
@@ -174,16 +175,15 @@ impl WaiterBody {
 
 /// List the locks that are held
 ///
-/// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
-/// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
-/// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
-/// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
-/// known of it.
+/// Shows a part of the held locks, in no order. Ask again with `next_cursor` until it is null. The work for
+/// one page is bounded, so a page may be short, or empty, although there are more locks. A lock that is held
+/// throughout such a walk is on one page at least, and may be on two; an ended lease is on none. A client
+/// that took a lock in the store itself shows as `foreign`, with what is known of it.
 ///
-/// A search costs the gateway as much as the whole list does, whatever it finds: expect pages that are
-/// empty before the one with what you search for.
+/// A search costs the gateway as much as the whole list, even if it finds nothing: expect empty pages before
+/// the page with a match.
 ///
-/// With an API key name a `prefix` all of which it may view; else the answer is 403.
+/// With an API key, send a `prefix` whose locks the key may all view; otherwise the answer is 403.
 #[utoipa::path(
     get,
     path = "/locks",
@@ -208,7 +208,7 @@ pub(in crate::http) async fn list(
         );
         return Err(Problem::new(ProblemCode::Forbidden, detail));
     }
-    // A caller that hangs up from here on ends the walk; nothing is left behind.
+    // If the caller hangs up from here on, the walk ends and leaves nothing behind.
     let views = |name: &LockName| caller.views(name);
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
@@ -218,19 +218,19 @@ pub(in crate::http) async fn list(
 
 // === List query ===
 //
-// What list takes.
+// Query of a list request.
 
-/// Which locks are to be shown.
+/// Query of a list request: which locks to show.
 pub(in crate::http) struct ApiListQuery(ListQuery);
 
-/// How many locks are shown if nothing is said: a screen or two.
+/// Number of locks on a page if the query has no `limit`: a screen or two.
 const DEFAULT_LIMIT: usize = 100;
 
 declare_fields! {
-    /// The owner of a lease, exactly. A foreign client has none. Of those who share a lock, it may not be found behind
-    /// the 100 whose leases end first.
+    /// The owner of a lease, exactly. A foreign client has no owner. In a shared lock, an owner may not be
+    /// found behind the 100 leases that end first.
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
-    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    /// A part of the name, the owner or a metadata value; upper and lower case match.
     const SEARCH: "search" => Form::text(1, SearchText::MAX_CHARS, "").example("runner-7");
     /// How many locks on one page, with Redis a few more if it is below 20; left out: 100.
     const LIMIT: "limit" => Form::whole(|_| (1, LONGEST_PAGE as u64));
@@ -247,7 +247,7 @@ impl Query for ApiListQuery {
             owner: fields.parsed(&OWNER, Owner::new),
             search: fields.parsed(&SEARCH, SearchText::new),
         };
-        // A cursor belongs to a filter, which must be right first.
+        // A cursor belongs to a filter, so it is checked only if the filter is valid.
         let is_right = fields.are_right();
         let limit = fields
             .whole(&LIMIT)
@@ -270,41 +270,41 @@ impl Query for ApiListQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Page)]
 pub(in crate::http) struct PageBody {
-    /// Locks that somebody holds, in no order.
+    /// Held locks, in no order.
     locks: Vec<ListedLockBody>,
-    /// The `cursor` of the next page; null: this was the last.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(required = true, min_length = 24, max_length = 24)]
     next_cursor: Option<String>,
 }
 
-/// A lock that somebody holds, or held until now.
+/// A lock that is held, or was held until now.
 #[derive(Serialize, ToSchema)]
 #[schema(as = HeldLock)]
 pub(in crate::http) struct HeldLockBody {
-    /// The lock.
+    /// The name of the lock.
     name: String,
-    /// Who holds it, or held it until now: of several 100 at most.
+    /// The holders, or the holders until now: 100 at most.
     #[schema(min_items = 1, max_items = 100)]
     holders: Vec<HolderBody>,
-    /// How many hold it in all.
+    /// The number of all holders.
     holder_count: u64,
 }
 
-/// A lock on a page.
+/// A held lock on a page of the list.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ListedLock)]
 struct ListedLockBody {
     #[serde(flatten)]
     held: HeldLockBody,
-    /// How many wait for it: at all gateways, or on a quorum at the one that answers. Those who are just
-    /// leaving may count.
+    /// The number of waiters: at all gateways, or on a quorum at the gateway that answers. Waiters that are
+    /// just leaving may count.
     waiter_count: u64,
 }
 
 // === impl PageBody ===
 
 impl PageBody {
-    /// `now` is the wall time of the gateway, for the timestamps.
+    /// Body for a page. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime, viewer: &Access) -> Self {
         let listed = |lock: HeldLock| ListedLockBody {
             held: HeldLockBody::new(&lock.name, lock.holder, now, viewer),
@@ -320,7 +320,7 @@ impl PageBody {
 // === impl HeldLockBody ===
 
 impl HeldLockBody {
-    /// `now` is the wall time of the gateway, for the timestamps.
+    /// Body for a held lock. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime, viewer: &Access) -> Self {
         Self {
             name: name.as_str().to_owned(),

@@ -66,7 +66,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waited_ms: Option<u64>,
-    /// With `locked`: how many requests wait for the lock.
+    /// With `locked`: the number of requests that wait for the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waiters: Option<u64>,

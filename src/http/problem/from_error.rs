@@ -1,6 +1,6 @@
-//! The one table from what engine and auth say to what the caller is told.
+//! The one table from errors of the engine and of authentication to problems for the caller.
 //!
-//! No match on an error has a wildcard arm: a new one breaks the build until it has a code.
+//! No match on an error has a wildcard arm, so a new error breaks the build until it has a code.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -18,12 +18,14 @@ use crate::{
 
 use super::{Extra, FieldError, Problem, ProblemCode as Code, report::Locked};
 
-/// After how long to ask again when the queue is full, at least and at most, in milliseconds: a
-/// queue that long does not get short within a second.
+/// Milliseconds after which to ask again when too many requests wait for the store.
 const OVERLOADED: u64 = 1_000;
+/// Milliseconds after which to ask again when the queue is full, at least and at most: a long queue does not
+/// get short within a second.
 const FULL_QUEUE: (u64, u64) = (2_000, 5_000);
 
-/// What is said to a release of a token that does not hold the lock: it may be a second copy.
+/// Hint for a release whose token does not hold the lock: the request may be a second copy of a release that
+/// succeeded.
 const MAY_BE_REPEATED: &str = " If this repeats a release whose answer was lost, that one may have \
                                           ended the lease, and nothing is left to do.";
 
@@ -52,7 +54,8 @@ impl From<AcquireError> for Problem {
             AcquireError::IdempotencyMismatch => Self::general(Code::IdempotencyMismatch),
             AcquireError::IdempotencyExpired => Self::general(Code::IdempotencyExpired),
             AcquireError::CannotShare => Self::general(Code::UnsupportedByStore),
-            // Only a key can be taken back.
+            // A wait ends like this only if the caller's API key was revoked; the answer is that for an
+            // unknown key.
             AcquireError::Revoked => Refusal::Unknown.into(),
             AcquireError::Draining => draining(),
             AcquireError::Store(error) => error.into(),
@@ -86,7 +89,7 @@ impl From<ReleaseError> for Problem {
                 let mut problem = Self::from(loss);
                 match loss {
                     Loss::HeldByAnother | Loss::Free => problem.detail += MAY_BE_REPEATED,
-                    // That was no release.
+                    // An operator broke the lease, so no earlier copy of the release can have ended it.
                     Loss::Broken { .. } => {}
                 }
                 problem
@@ -120,7 +123,7 @@ impl From<BreakError> for Problem {
     }
 }
 
-/// A break that does not say which of those is meant that share the lock.
+/// The problem of a break that does not say which of several shared leases to break.
 fn ambiguous(holders: &SharedHolders) -> Problem {
     let shared = format!("the lock is shared ({} now hold it)", holders.count);
     let fence = format!("is missing, and {shared}: send that of the lease that is meant");
@@ -131,7 +134,7 @@ fn ambiguous(holders: &SharedHolders) -> Problem {
     ])
 }
 
-/// Why the lock was not granted, to one who wanted to share it in this way.
+/// Why the lock was not granted. `sharing` is how the caller wanted to share the lock, if at all.
 fn why_held(
     holder: Option<&Holder>,
     sharing: Option<Sharing>,
@@ -256,7 +259,8 @@ fn unavailable(reason: &Unavailability) -> Problem {
     Problem::new(Code::StoreUnavailable, detail)
 }
 
-/// Only varies when callers come back: without random bytes they come back in step.
+/// Random number that varies when callers come back. If no random bytes can be had the number is 0, and
+/// callers may come back all at once.
 fn jitter() -> u32 {
     getrandom::u32().unwrap_or_default()
 }
@@ -268,19 +272,19 @@ fn draining() -> Problem {
     )
 }
 
-/// What a request without a key is told to send (RFC 6750).
+/// Challenge to a request without an API key (RFC 6750).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgate\"");
-/// The same for a request with a key that is of no use.
+/// Challenge to a request with an API key or a session that is not valid.
 const INVALID: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"latchgate\", error=\"invalid_token\"");
 
-/// After how long to ask again for what may be free any moment.
+/// After how long to ask again for a stream or a position that may become free at any moment.
 const SOON: Duration = Duration::from_secs(2);
 
 // === impl Problem ===
 
 impl Problem {
-    /// 403: the same whether the lock exists or not.
+    /// 403: the answer is the same whether the lock exists or not.
     pub(in crate::http) fn forbidden(permission: Permission, lock: Option<&LockName>) -> Self {
         let permission = permission.row().name;
         let detail = match lock {
@@ -292,21 +296,21 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
-    /// Why a lease was not released, for a caller without an API key: it is not told whether the lock is held
-    /// by another.
+    /// The problem of a failed release, for a caller without an API key. It does not say whether another
+    /// caller holds the lock.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => Self::new(
                 Code::LeaseLost,
                 format!("This token does not hold the lock.{MAY_BE_REPEATED}"),
             ),
-            // It was the token of a lease once.
+            // The token was that of a lease once, so its caller may know whether the lock is held.
             ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
             ReleaseError::Store(error) => error.into(),
         }
     }
 
-    /// Why a lock was not acquired, for one who may know who holds it or may not.
+    /// The problem of a failed acquire. Without `sees_holder` it hides the details of the holder.
     pub(in crate::http) fn for_acquire(mut error: AcquireError, sees_holder: bool) -> Self {
         if let (AcquireError::Held { contention, .. }, false) = (&mut error, sees_holder)
             && let Some(holder) = &mut contention.holder
@@ -319,8 +323,8 @@ impl Problem {
         error.into()
     }
 
-    /// Why several locks were not acquired: which of them is in the way. `sees_holder` says of it whether the caller
-    /// may know who holds it.
+    /// The problem of a failed acquire of several locks: it names the lock that is in the way. `sees_holder`
+    /// says whether the caller may know the holder of that lock.
     pub(in crate::http) fn for_group(
         GroupAcquireError { name, error }: GroupAcquireError,
         sees_holder: impl FnOnce(&LockName) -> bool,
@@ -343,7 +347,7 @@ impl Problem {
         Self::new(code, detail).with(Extra::RetryAfter(ms))
     }
 
-    /// 403 if a caller may not ask for so long a TTL.
+    /// 403 if the TTL is longer than the caller may ask for.
     pub(in crate::http) fn check_ttl(ttl: Ttl, caller: &Access) -> Result<(), Self> {
         match caller.max_ttl() {
             Some(cap) if ttl > cap => {

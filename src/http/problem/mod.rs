@@ -1,4 +1,4 @@
-//! Everything that is not success: RFC 9457 problem documents.
+//! Problems: the answers to all requests that fail, as RFC 9457 documents.
 
 mod code;
 mod document;

@@ -1,5 +1,5 @@
-//! A problem on its way to the edge, where it becomes a document, with all that it may carry: the fields that are wrong, who
-//! holds the lock, and what came of each of several leases.
+//! A problem on its way to the edge, where it becomes a document, with all that it may carry: the fields that
+//! are wrong, the holders of the lock, and the outcome for each of several leases.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -20,39 +20,40 @@ use crate::{
 
 use super::ProblemCode;
 
-/// What a handler answers instead of success.
+/// The answer of a handler to a request that fails.
 ///
-/// It becomes a response without a side effect: the edge renders it, because only the edge knows the
-/// request id, and logs it there, once.
+/// Converting a problem to a response has no side effect: the edge renders the problem, because only the edge
+/// knows the request id, and logs it there, once.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Problem {
     pub(in crate::http) code: ProblemCode,
-    /// What happened here, in whole sentences.
+    /// What happened to this request, in whole sentences.
     pub(in crate::http) detail: Cow<'static, str>,
     pub(in crate::http) extra: Extra,
-    /// For the log only: what an operator needs and a caller must not see.
+    /// Cause for the log only: an operator needs it, and a caller must not see it.
     pub(in crate::http) cause: Option<String>,
     /// Whether the cause is an outage of the store, which the store logs itself, once.
     pub(in crate::http) is_outage: bool,
 }
 
-/// What a problem carries besides the fields that all have.
+/// What a problem carries besides the fields that all problems have.
 #[derive(Debug, Clone)]
 pub(in crate::http) enum Extra {
-    /// Nothing.
+    /// No further field.
     None,
-    /// `errors`.
+    /// The field `errors`.
     Fields(Vec<FieldError>),
-    /// `holders`, `holder_count`, `waited_ms`, `waiters`, `retry_after_ms`, and the header `Retry-After`.
+    /// The fields `holders`, `holder_count`, `waited_ms`, `waiters`, `retry_after_ms`, and the header
+    /// `Retry-After`.
     Locked(Box<Locked>),
-    /// `retry_after_ms` in milliseconds, and the header `Retry-After`.
+    /// The field `retry_after_ms` (the value, in milliseconds), and the header `Retry-After`.
     RetryAfter(u64),
-    /// `held`.
+    /// The field `held`.
     Lost {
-        /// Whether somebody else holds the lock now.
+        /// Whether another caller holds the lock now.
         held: bool,
     },
-    /// `results`.
+    /// The field `results`.
     Parts(Vec<PartResult>),
     /// The header `Allow`.
     Allow(HeaderValue),
@@ -73,12 +74,12 @@ impl Problem {
         }
     }
 
-    /// A problem of which no more can be said than its code does.
+    /// A problem whose detail is the general meaning of its code.
     pub(super) fn general(code: ProblemCode) -> Self {
         Self::new(code, code.meaning())
     }
 
-    /// 400: everything that is wrong with the request. There is at least one error.
+    /// 400: all errors in the request. There is at least one error.
     pub(in crate::http) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [FieldError { field, reason }] => format!("`{field}` {reason}."),
@@ -87,7 +88,7 @@ impl Problem {
         Self::new(ProblemCode::InvalidRequest, detail).with(Extra::Fields(errors))
     }
 
-    /// 400: one thing that is wrong with the request.
+    /// 400: one error in the request.
     pub(in crate::http) fn invalid_field(
         field: impl Into<Cow<'static, str>>,
         reason: impl Into<String>,
@@ -100,7 +101,7 @@ impl Problem {
         self
     }
 
-    /// The problem as that of one of several leases.
+    /// The problem as the outcome for one of several leases.
     pub(in crate::http) fn of_part(&self, name: &LockName) -> PartResult {
         let held = match self.extra {
             Extra::Lost { held } => Some(held),
@@ -114,7 +115,7 @@ impl Problem {
         }
     }
 
-    /// After how long to ask again, if the problem says so.
+    /// Milliseconds after which to ask again, if the problem has such a time.
     pub(super) fn retry_after_ms(&self) -> Option<u64> {
         match &self.extra {
             Extra::Locked(locked) => Some(locked.retry_after_ms),
@@ -141,8 +142,8 @@ impl IntoResponse for Problem {
 /// A field, header or parameter of a request that is refused, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(in crate::http) struct FieldError {
-    /// Where: a field of the body (`ttl_ms`, `metadata.team`), a header (`Lock-Token`), `name` for
-    /// the lock name in the path, `query.X` for a query parameter, or `body` for the body as such.
+    /// The field that is wrong: a field of the body (`ttl_ms`, `metadata.team`), a header (`Lock-Token`),
+    /// `name` for the lock name in the path, `query.X` for a query parameter, or `body` for the body as such.
     #[schema(value_type = String, example = "ttl_ms")]
     pub(in crate::http) field: Cow<'static, str>,
     /// What is wrong with the field and what is expected, to be read after the name of the field.
@@ -158,7 +159,8 @@ impl FieldError {
         reason: impl Into<String>,
     ) -> Self {
         let mut field = field.into();
-        // Whoever reads it on a terminal chose the name of a field that is not known, or was led to it.
+        // An unknown field name may come from an attacker. Without the escape, its control characters would
+        // reach the terminal of the person who reads the answer.
         if field.contains(char::is_control) {
             field = Cow::Owned(field.escape_debug().to_string());
         }
@@ -169,33 +171,34 @@ impl FieldError {
     }
 }
 
-/// What came of one of several leases.
+/// The outcome of a command for one of several leases.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(in crate::http) struct PartResult {
-    /// The lock.
+    /// The name of the lock.
     #[schema(value_type = String)]
     name: String,
-    /// Why it was not done: `lease-lost`, or a code of the store. Null: it was done.
+    /// Why the command failed for this lease: `lease-lost`, or a code of the store. Null: it succeeded.
     #[schema(required = true)]
     code: Option<ProblemCode>,
-    /// What happened to one that was not done, in a sentence for people.
+    /// What happened if the command failed, in a sentence for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     detail: Option<Cow<'static, str>>,
-    /// With `lease-lost`: whether somebody else holds the lock now. A release without an API key is told only if the lease was broken.
+    /// With `lease-lost`: whether another caller holds the lock now. A release without an API key is told
+    /// only if the lease was broken.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
     held: Option<bool>,
-    /// The fencing token of a lease that was renewed; else null.
+    /// The fencing token of a renewed lease; else null.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
-    /// What is left of a lease that was renewed; else null.
+    /// Time left of a renewed lease; else null.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// What is left until `max_hold_ms` of a lease that was renewed; null if it has none.
+    /// Time left until `max_hold_ms` of a renewed lease; null if it has none.
     #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
-    /// Only of a lease that was renewed and is to be released: somebody has asked for the lock.
+    /// The release request, if a renewed lease has one: a caller wants the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ReleaseRequestBody, required = false)]
     release_requested: Option<ReleaseRequestBody>,
@@ -204,7 +207,7 @@ pub(in crate::http) struct PartResult {
 // === impl PartResult ===
 
 impl PartResult {
-    /// It was done. `lease`: what the lease is then, if it has not ended.
+    /// The outcome of a command that succeeded. `lease` is the renewed lease; `None` if the lease has ended.
     pub(in crate::http) fn done(name: &LockName, lease: Option<&HeldLease>) -> Self {
         Self {
             name: name.as_str().to_owned(),
@@ -218,22 +221,21 @@ impl PartResult {
         }
     }
 
-    /// Whether somebody else holds the lock of one of them now; `None`: it is not told of any.
+    /// Whether another caller holds one of the locks now. `None`: no outcome says so.
     pub(super) fn any_held(results: &[Self]) -> Option<bool> {
         results.iter().filter_map(|it| it.held).max()
     }
 }
 
-/// The longest time after which to ask again: a holder may release long before its TTL is over.
+/// The longest time after which to ask again: a holder may release the lock long before its TTL is over.
 const LONGEST: Duration = Duration::from_secs(5);
-/// After how long to ask again when the lock is just passing to somebody who waited for it: the new
-/// holder is known then.
+/// After how long to ask again while the lock is passing to a waiter: by then the new holder is known.
 const PASSING_ON: Duration = Duration::from_secs(1);
 
-/// Who holds the lock, and when to ask again.
+/// The holders of a lock, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    /// Which lock it is, if several were asked for.
+    /// The lock that is held, if several were requested.
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
@@ -245,8 +247,8 @@ pub(in crate::http) struct Locked {
 // === impl Locked ===
 
 impl Locked {
-    /// `sharing` is how the caller wanted to share the lock. `jitter` varies the time after which to ask again;
-    /// any number will do.
+    /// Fields of a refusal. `sharing` is how the caller wanted to share the lock. `jitter` varies the time
+    /// after which to ask again; any number will do.
     pub(super) fn by(
         contention: Contention,
         sharing: Option<Sharing>,
@@ -259,8 +261,8 @@ impl Locked {
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
         let left = left.clamp(Ttl::MIN.duration(), LONGEST);
-        // After the lease is over for a short one, so that asking again can succeed; within the
-        // last fifth of the longest time for a long one.
+        // For a lease that ends soon, the time is after its end, so that the next request can succeed. For a
+        // long lease, it is within the last fifth of the longest time.
         let spread = left / 5 * (jitter % 1000) / 1000;
         let retry_after = if left + spread > LONGEST {
             LONGEST.saturating_sub(spread)
@@ -278,8 +280,8 @@ impl Locked {
     }
 }
 
-/// After how long there is room for the caller, if nobody renews or releases: a shared lease needs as many to
-/// end as are too many for its limit, an exclusive one needs all of them to.
+/// After how long there is room for the caller, if no lease is renewed or released. A shared request needs
+/// enough leases to end to come below its limit; an exclusive request needs all leases to end.
 fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
     let left = |lease: &HeldLease| lease.left_at(Instant::now());
     match holder {
@@ -289,11 +291,12 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
         Some(Holder::Shared(holders)) => {
             let limit = sharing.map_or(1, |sharing| u64::from(sharing.limit.get()));
             let too_many = (holders.count + 1).saturating_sub(limit);
-            // With none too many it is the queue that stands before the caller, and any change may move it.
+            // If no lease is too many, the queue keeps the caller out, and any change of the lock may move
+            // the queue.
             let last = usize::try_from(too_many.saturating_sub(1)).unwrap_or(usize::MAX);
             let mut ends: Vec<_> = holders.leases.iter().map(left).collect();
             ends.sort_unstable();
-            // Those that are not seen end later than those that are.
+            // Leases that are not listed end later than the listed leases.
             ends.get(last).copied().unwrap_or(LONGEST)
         }
     }
@@ -355,7 +358,8 @@ mod tests {
         }
     }
 
-    /// Three leases that share a lock and end after one, two and four seconds, and so many more.
+    /// A lock with three shared leases that end after one, two and four seconds, and `more` leases that are
+    /// not listed.
     fn shared_by(more: u64) -> Holder {
         let lease = |seconds| HeldLease {
             fence: FencingToken::new(1).unwrap(),
@@ -370,7 +374,7 @@ mod tests {
             as_of: Instant::now() + Duration::from_hours(1),
         };
         Holder::Shared(SharedHolders {
-            // Renewed since they were put in order.
+            // The order is not that of the ends, as after renewals.
             leases: [2, 1, 4].map(lease).into(),
             count: 3 + more,
         })
@@ -385,7 +389,7 @@ mod tests {
             })
         };
         for (more, wanted, seconds) in [
-            // There is room, but somebody waits before this one.
+            // There is room, but another waiter comes first.
             (0, limit(4), 1),
             (0, limit(3), 1),
             (0, limit(2), 2),
@@ -393,7 +397,7 @@ mod tests {
             (0, None, 4),
             (1, limit(4), 1),
             (1, limit(2), 4),
-            // Whoever decides it is not seen.
+            // The lease whose end decides is not listed.
             (1, limit(1), 5),
             (1, None, 5),
         ] {

@@ -1,5 +1,5 @@
-//! Problems in the OpenAPI document: one response for each status, which all operations share, and with each
-//! operation the codes that it can answer.
+//! Problems in the OpenAPI document: one shared response for each status, and for each operation the codes
+//! that it can answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,11 +41,11 @@ const HEADERS: [(ProblemCode, &str, &str); 5] = [
     ),
 ];
 
-/// Where an operation lists the codes that it can answer.
+/// Extension in which an operation lists the codes that it can answer.
 const CODES: &str = "x-problem-codes";
 
-/// Lets an operation answer these problems: lists their codes, and refers to the shared response of each status that is
-/// no answer of the operation's own.
+/// Adds problems to an operation: lists their codes, and refers to the shared response of each status for
+/// which the operation has no response of its own.
 pub(in crate::http) fn add_problems(operation: &mut Operation, codes: BTreeSet<ProblemCode>) {
     let responses = &mut operation.responses.responses;
     for status in codes.iter().map(|code| code.status()) {
@@ -56,7 +56,7 @@ pub(in crate::http) fn add_problems(operation: &mut Operation, codes: BTreeSet<P
     operation.extensions = Some(Extensions::from_iter([(CODES, codes.collect::<Value>())]));
 }
 
-/// The responses that all operations share, by their names: one for each status that a problem has.
+/// The responses that all operations share, with their names: one for each status that a problem can have.
 pub(in crate::http) fn shared_responses() -> impl Iterator<Item = (String, Response)> {
     let mut by_status = BTreeMap::<_, BTreeSet<_>>::new();
     for code in ProblemCode::ALL {
@@ -66,19 +66,19 @@ pub(in crate::http) fn shared_responses() -> impl Iterator<Item = (String, Respo
     by_status.into_iter().map(shared)
 }
 
-/// A header that is a text.
+/// A response header whose value is a text.
 pub(in crate::http) fn text_header(description: &str) -> Header {
     let mut header = Header::new(ObjectBuilder::new().schema_type(Type::String));
     header.description = Some(description.to_owned());
     header
 }
 
-/// What the shared response with a status is called: `TooManyRequests`.
+/// Name of the shared response with a status, such as `TooManyRequests`.
 fn name(status: StatusCode) -> String {
     let reason = status.canonical_reason();
     let reason = reason.expect("every status that a problem has is registered");
     let words = reason.split(' ').map(|word| {
-        // As other names in the document: the generators make types of them.
+        // Capitalised like other names in the document, because generators make type names of them.
         let (first, rest) = word.split_at(1);
         first.to_owned() + &rest.to_ascii_lowercase()
     });
@@ -93,7 +93,7 @@ fn shared_response(codes: &BTreeSet<ProblemCode>) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n\n"))
         .content("application/problem+json", content);
-    // One with each status that says after how long to ask again.
+    // One code for each status whose responses say after how long to ask again.
     let retried = [
         ProblemCode::Locked,
         ProblemCode::RateLimited,

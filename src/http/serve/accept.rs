@@ -1,7 +1,7 @@
-//! The accept loop, and how many connections the operating system allows.
+//! The accept loop, and the number of connections that the operating system allows.
 //!
-//! Our own and not [`axum::serve`], which sets no timer: a client could then take for ever to send
-//! its request.
+//! The gateway has a loop of its own because [`axum::serve`] sets no timer: a client could then take for ever
+//! to send its request.
 
 use std::{io, net::TcpStream as StdTcpStream, sync::Arc, time::Duration};
 
@@ -31,37 +31,39 @@ use super::{
 /// Serves accepted connections, up to a limit.
 struct Server {
     protocol: Arc<Protocol>,
-    /// Serves the connections for which there is no room: each request is answered 503.
+    /// Serves the connections beyond the limit: each request is answered 503.
     refusing: Arc<Protocol>,
     lifecycle: Lifecycle,
     connections: Arc<Semaphore>,
-    /// Connections that are being told that there is no room.
+    /// Room for connections beyond the limit while they are answered 503.
     refusals: Arc<Semaphore>,
     refused: RefusalCount,
 }
 
-/// How long the loop rests when the process has no file descriptor left: accepting again at once
-/// would only burn what the connections need to end.
+/// How long the loop rests when the process has no file descriptor left. If it accepted again at once, it
+/// would take the CPU time that open connections need to end.
 const REST: Duration = Duration::from_millis(100);
 
-/// As many connections as the kernel may have taken for us that we have not, when we take no more: dropped
-/// with the listener they would be reset, and clients that have sent a request could not tell whether it was
-/// received.
+/// How many connections are still accepted from the queue of the kernel after the lifecycle has closed. If
+/// they were dropped with the listener they would be reset, and clients that have sent a request could not
+/// tell whether it was received.
 const BACKLOG: usize = 1024;
 
-/// How many connections beyond the limit are answered at once. More are closed without an answer, because an
-/// answer would cost resources that are exhausted.
+/// How many connections beyond the limit are answered at the same time. Further connections are closed
+/// without an answer, because an answer would cost resources that are exhausted.
 const REFUSALS: usize = 64;
-/// How long a connection beyond the limit may take for its request and its answer, and how long it may be idle.
+/// How long a connection beyond the limit may take for its request and its answer.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+/// How long a connection beyond the limit may be idle, and how long the head of its request may take.
 const REFUSED_IDLE: Millis = Millis(500);
 
-/// Serves connections until the lifecycle closes them.
+/// Serves connections until the lifecycle closes.
 ///
-/// Draining does not end it: renew and release go on working, on new connections too. When the
-/// lifecycle closes, no more connections are taken but those that are there already, idle ones end,
-/// and those with a request under way end after it. With certificates every connection begins with TLS;
-/// one that has not done so when the lifecycle closes ends without it, and has asked for nothing.
+/// Draining does not end the loop: renew and release go on working, on new connections too. When the lifecycle
+/// closes, only connections that are already in the queue of the kernel are accepted, idle connections end,
+/// and connections with a request under way end after its answer. With certificates every connection begins
+/// with TLS; a connection whose handshake is not complete when the lifecycle closes is dropped, because it
+/// has sent no request.
 pub async fn serve(
     listener: TcpListener,
     edge: EdgeService,
@@ -119,7 +121,7 @@ pub async fn serve(
             }
         }
     }
-    // Asked of the kernel: what the runtime knows of the listener may be older than they are.
+    // The kernel is asked directly: the runtime may not know yet of connections in its queue.
     let Ok(listener) = listener.into_std() else {
         return;
     };
@@ -137,8 +139,8 @@ pub async fn serve(
 // === impl Server ===
 
 impl Server {
-    /// Serves a connection in a task of its own, on the worker that has the fewest, or refuses it if there are
-    /// too many.
+    /// Serves a connection in a task of its own, on the worker that has the fewest connections. If there are
+    /// too many connections, refuses it.
     fn serve(&self, stream: StdTcpStream) {
         let Some(permit) = take(&self.connections) else {
             return self.refuse(stream);
@@ -147,7 +149,8 @@ impl Server {
         let seat = self.lifecycle.workers().seat();
         let worker = seat.as_ref().map(Seat::worker);
         self.lifecycle.spawn_on(worker, async move {
-            // Here and not before, so that this runtime is told what comes.
+            // The stream is registered here, on the worker, so that the runtime of this worker receives its
+            // events.
             if let Ok(stream) = into_tokio(stream) {
                 protocol.serve(stream).await;
             }
@@ -181,7 +184,7 @@ fn into_tokio(stream: StdTcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream)
 }
 
-/// Whether only this one connection failed.
+/// Whether the error concerns only the connection that was to be accepted.
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -191,12 +194,12 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Descriptors that are no callers': the store's connections and files, the logs, the runtime, and
+/// File descriptors that are not for callers: the store's connections and files, the logs, the runtime, and
 /// connections that are just being closed.
 const OTHERS: usize = 384;
 
-/// How many connections there can be of those that are wanted. Raises the limit of the process as
-/// far as that takes and it may.
+/// How many of the wanted connections the process can have. Raises the limit of open files as far as needed
+/// and allowed.
 fn possible_connections(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let needed = u64::try_from(wanted + OTHERS).unwrap_or(u64::MAX);
@@ -228,7 +231,7 @@ fn possible_connections(wanted: usize) -> usize {
     possible
 }
 
-/// How many of the descriptors are for callers. Where there are few, half of them.
+/// How many of the descriptors are for connections of callers. If there are few descriptors, half of them.
 fn possible(descriptors: usize, wanted: usize) -> usize {
     let left = descriptors.saturating_sub(OTHERS).max(descriptors / 2);
     left.clamp(1, wanted.max(1))

@@ -1,4 +1,4 @@
-//! What a connection is at, and what the handlers of its requests may know of it.
+//! State of a connection, and the part of it that handlers of its requests may use.
 
 use std::{
     convert::Infallible,
@@ -25,80 +25,82 @@ use super::{peer_end::LookBudget, unsettled::UnsettledGrants};
 /// The state of one connection. Its tasks change it, and every request carries it as its extension.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    /// The other end: the caller, or the last proxy on its way. Unknown only if it has gone already.
+    /// Address of the other end: the caller, or the last proxy on its way. `None` only if the other end has
+    /// gone already.
     pub(super) peer: Option<SocketAddr>,
     pub(super) opened: Instant,
-    /// For how long data may stay unacknowledged while no request says otherwise.
+    /// For how long data may stay unacknowledged unless a request sets another limit.
     default_user_timeout: Duration,
-    /// For how long data may stay unacknowledged now, in milliseconds. The socket obeys it with its next
-    /// write.
+    /// For how long data may stay unacknowledged now, in milliseconds. The socket applies a change with its
+    /// next write.
     user_timeout_ms: AtomicU32,
     long_requests: LongRequests,
     lifecycle: Lifecycle,
-    /// Grants that were answered on it, until it is known that their answers have left.
+    /// Grants that were answered on this connection, until it is known whether their answers have left.
     pub(super) grants: UnsettledGrants,
     pub(super) looks: LookBudget,
-    /// Requests from their heads to the last byte of their answers that was handed to HTTP.
+    /// Number of open requests: each from its head until hyper has taken the last byte of its answer.
     requests: AtomicU32,
-    /// Releases that came on it and are carried out although their callers have hung up.
+    /// Number of releases from this connection that are carried out although their callers have hung up.
     detached: AtomicU32,
     has_received_request: AtomicBool,
-    /// Whether bytes that come between requests begin a head.
+    /// Whether bytes that arrive between requests begin the head of a request, as over HTTP/1.1.
     reads_heads: AtomicBool,
     has_begun_head: AtomicBool,
     /// When the connection became idle or the head began, in milliseconds after `opened`.
     since_ms: AtomicU64,
     /// How often the connection was polled.
     poll_count: AtomicU64,
-    /// Whether HTTP waits for bytes, and so is told of the end.
+    /// Whether hyper waits for bytes, and so would notice the end of the connection.
     awaits_bytes: AtomicBool,
-    /// Whether the socket is to look for its end with the next flush.
+    /// Whether the socket should check with its next flush whether the other end has hung up.
     is_look_due: AtomicBool,
 }
 
 /// How long a client may keep a connection waiting.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// Between two requests.
+    /// Longest idle time between two requests.
     pub(super) idle: Duration,
-    /// From the first byte of a request to the end of its head.
+    /// Longest time from the first byte of a request to the end of its head.
     pub(super) head: Duration,
 }
 
-/// A release that is carried out without its caller, until this is dropped.
+/// Guard that counts a release which is carried out without its caller.
 #[derive(Debug)]
 pub(super) struct DetachedRelease(Arc<ConnectionState>);
 
-/// A request on a connection, until this is dropped.
+/// Guard that counts an open request of a connection.
 #[derive(Debug)]
 pub(super) struct OpenRequest(Arc<ConnectionState>);
 
-/// The connection on which a request is answered, as its handler sees it. A request that came through none has no
-/// limits of a connection.
+/// The connection on which a request is answered, as its handler sees it. `None`: the request came through no
+/// connection, and the limits of a connection do not apply.
 #[derive(Debug)]
 pub(in crate::http) struct Connection(Option<Arc<ConnectionState>>);
 
-/// The connections that requests which last may take: waits and streams. Cheap to clone.
+/// Bound for the connections that long requests (waits and streams) may take. Cheap to clone.
 ///
-/// They must leave some to others: a holder whose renewal finds no connection loses its lock.
+/// Long requests must leave some connections to other callers: a holder whose renewal finds no connection
+/// loses its lock.
 #[derive(Debug, Clone)]
 pub(super) struct LongRequests {
     most: usize,
     taken: Arc<AtomicUsize>,
 }
 
-/// A connection that is taken for long, until this is dropped.
+/// Permit of a long request for its connection, until the permit is dropped.
 #[derive(Debug)]
 pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
-/// Which part of all connections is kept for requests that are answered at once: one of them serves
-/// hundreds of renewals a second.
+/// One in this many connections is kept for requests that are answered at once: one connection serves hundreds
+/// of renewals a second.
 const KEPT: usize = 8;
-/// Which part is kept even from requests that go on with a lease. They come all together when another
-/// gateway drains, and must find room; those that do not can still renew.
+/// One in this many connections is kept even from long requests that continue a lease. These requests come all
+/// together when another gateway drains, and must find room; a holder that finds none can still renew.
 const KEPT_FROM_ALL: usize = 16;
 
-/// After how long to ask again, in milliseconds: waits end all the time.
+/// After how long to ask again, in milliseconds. Waits end all the time, so a connection is soon free.
 const RETRY_AFTER_MS: u64 = 2_000;
 
 /// The address of the caller, or of the last proxy on its way. `None` for a request that came through no
@@ -139,7 +141,7 @@ impl ConnectionState {
         }
     }
 
-    /// The connection of a test, which nobody else has.
+    /// State of a connection for a test.
     #[cfg(test)]
     pub(super) fn of_test() -> Arc<Self> {
         let idle = Duration::from_secs(75);
@@ -148,31 +150,31 @@ impl ConnectionState {
         Arc::new(state)
     }
 
-    /// HTTP/1.1 is spoken from now on: what comes between two requests begins a head.
+    /// Marks the connection as HTTP/1.1: bytes that arrive between two requests begin a head.
     pub(super) fn read_heads(&self) {
         self.reads_heads.store(true, Ordering::Relaxed);
         self.restart_idle_time();
     }
 
-    /// HTTP has asked for bytes, and waits for them or has been given some.
+    /// Records that hyper has asked for bytes. `awaits_bytes` says whether it must wait for them.
     pub(super) fn on_read(&self, awaits_bytes: bool) {
         self.awaits_bytes.store(awaits_bytes, Ordering::Relaxed);
     }
 
-    /// Whether a request is under way and HTTP would not notice that its caller has gone: it has bytes already that
-    /// come behind the request, and reads no more until that is answered.
+    /// Whether hyper would not notice that the caller of a request under way has gone: if hyper has bytes
+    /// from behind the request already, it reads no more until the request is answered.
     pub(super) fn misses_end(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0 && !self.awaits_bytes.load(Ordering::Relaxed)
     }
 
-    /// Lets the socket look for its end with the next flush, which every poll of HTTP/1.1 has.
+    /// Makes the socket check for its end with the next flush, which is part of every poll of HTTP/1.1.
     pub(super) fn look_for_end(&self) {
         self.is_look_due.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the socket is to look for its end now. It is asked to once.
+    /// Whether the socket should check for its end now. A check that is due is reported once.
     pub(super) fn take_due_look(&self) -> bool {
-        // Only the task that polls the connection writes it.
+        // Only the task that polls the connection writes this flag, so load and store need not be one step.
         let is_due = self.is_look_due.load(Ordering::Relaxed);
         if is_due {
             self.is_look_due.store(false, Ordering::Relaxed);
@@ -180,11 +182,12 @@ impl ConnectionState {
         is_due
     }
 
-    /// Bytes have come.
+    /// Records that bytes have arrived.
     pub(super) fn on_bytes_received(&self) {
         self.grants.on_bytes_received();
-        // Bytes behind a request that is still being answered are counted as idle time: they may be its
-        // body, and a whole request among them begins as soon as the answer has left.
+        // Bytes that arrive while a request is still being answered begin no head and count as idle time:
+        // they may be the body of the request, and a whole request among them begins as soon as the answer
+        // has left.
         if self.requests.load(Ordering::Relaxed) == 0
             && self.reads_heads.load(Ordering::Relaxed)
             && !self.has_begun_head()
@@ -194,8 +197,9 @@ impl ConnectionState {
         }
     }
 
-    /// The kernel has taken so many bytes, and whether these are all that it was offered. An answer that is
-    /// handed to HTTP may take long to leave.
+    /// Records how many bytes the kernel has taken, and whether these are all that it was offered. Between
+    /// requests the idle time restarts with each write, because an answer that hyper has taken may take long
+    /// to leave.
     pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
         self.grants.on_bytes_written(bytes, are_all);
         if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {
@@ -203,9 +207,9 @@ impl ConnectionState {
         }
     }
 
-    /// The head of a request has come.
+    /// Begins a request whose head has arrived.
     pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
-        // Over HTTP/2 a request says nothing of the answers to others.
+        // Over HTTP/2 a new request does not show that earlier answers were read.
         if self.reads_heads.load(Ordering::Relaxed) {
             self.grants.on_next_request();
         }
@@ -215,31 +219,32 @@ impl ConnectionState {
         OpenRequest(Arc::clone(self))
     }
 
-    /// One more release goes on without its caller; `None` if as many do as may.
+    /// Counts one more release that goes on without its caller; `None` if `most` are counted already.
     pub(super) fn detach_release(self: &Arc<Self>, most: u32) -> Option<DetachedRelease> {
         let count = self.detached.fetch_add(1, Ordering::Relaxed);
         let release = DetachedRelease(Arc::clone(self));
         (count < most).then_some(release)
     }
 
-    /// Whether a request has ever come.
+    /// Whether any request has arrived on this connection.
     pub(super) fn has_received_request(&self) -> bool {
         self.has_received_request.load(Ordering::Relaxed)
     }
 
-    /// Whether a part of a head has come.
+    /// Whether a part of a head has arrived.
     pub(super) fn has_begun_head(&self) -> bool {
         self.has_begun_head.load(Ordering::Relaxed)
     }
 
-    /// The time of an idle connection begins anew.
+    /// Restarts the idle time of the connection, unless a head has begun.
     pub(super) fn restart_idle_time(&self) {
         if !self.has_begun_head() {
             self.mark_time();
         }
     }
 
-    /// When the client has kept the connection waiting for too long; `None` while it is answered.
+    /// When the client will have kept the connection waiting for too long; `None` while a request is
+    /// answered.
     pub(super) fn deadline(&self, timeouts: Timeouts) -> Option<Instant> {
         if self.requests.load(Ordering::Acquire) > 0 {
             return None;
@@ -258,9 +263,10 @@ impl ConnectionState {
         self.user_timeout_ms.load(Ordering::Relaxed)
     }
 
-    /// The connection is polled once more.
+    /// Counts a poll of the connection.
     pub(super) fn begin_poll(&self) {
-        // Only the task that polls the connection writes it.
+        // Only the task that polls the connection writes this counter, so load and store need not be one
+        // step.
         let next = self.poll_count.load(Ordering::Relaxed).wrapping_add(1);
         self.poll_count.store(next, Ordering::Relaxed);
     }
@@ -284,12 +290,13 @@ fn in_ms(limit: Duration) -> u32 {
 // === impl OpenRequest ===
 
 impl OpenRequest {
-    /// Tells the handlers of a request about its connection.
+    /// Adds the connection to the extensions of a request, for its handlers.
     pub(super) fn attach_to<B>(&self, request: &mut http::Request<B>) {
         request.extensions_mut().insert(Arc::clone(&self.0));
     }
 
-    /// Whether the next request should be sent elsewhere: the gateway is about to stop.
+    /// Whether the client should send its next request to another gateway, because this gateway is about to
+    /// stop.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.0.lifecycle.is_withdrawn()
     }
@@ -303,7 +310,8 @@ impl Drop for DetachedRelease {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        // Before the count, so that an idle connection is never seen with an outdated time.
+        // The time is stored before the count, so that an idle connection is never seen with an outdated
+        // time.
         self.0.mark_time();
         self.0.requests.fetch_sub(1, Ordering::Release);
     }
@@ -317,8 +325,8 @@ impl Connection {
         Self(extensions.get().cloned())
     }
 
-    /// The answer with a grant is handed to HTTP. The grant is delivered when its first byte has left, and
-    /// given back if the connection ends before.
+    /// Keeps the delivery of a grant whose answer is handed to hyper. The grant counts as delivered when the
+    /// first byte of the answer has left. If the connection ends before, the undelivered lease is released.
     pub(in crate::http) fn hand_over(&self, delivery: Delivery) {
         if let Some(connection) = &self.0 {
             connection.grants.add(delivery);
@@ -327,11 +335,12 @@ impl Connection {
         }
     }
 
-    /// For how long the other end may leave unacknowledged what it was sent before it counts as gone. `None`: for as
-    /// long as with every answer.
+    /// Sets for how long the other end may leave data unacknowledged before it counts as gone. `None`: the
+    /// default of every answer.
     ///
-    /// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out of
-    /// any other answer. Over HTTP/2, where other requests share the connection, its pings find that out.
+    /// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out
+    /// of any other answer. It has no effect over HTTP/2, where requests share the connection and pings
+    /// detect such a machine.
     pub(in crate::http) fn set_user_timeout(&self, limit: Option<Duration>) {
         if let Some(connection) = &self.0
             && connection.reads_heads.load(Ordering::Relaxed)
@@ -341,8 +350,8 @@ impl Connection {
         }
     }
 
-    /// Takes the connection for long. A request that `has_lease` goes on with a lease that somebody has, and finds
-    /// room where others do not.
+    /// Takes the connection for a long request. A request that `has_lease` continues an existing lease, and
+    /// finds room where other requests do not.
     pub(in crate::http) fn take_for_long(
         &self,
         has_lease: bool,
@@ -364,7 +373,7 @@ impl<S: Sync> FromRequestParts<S> for Connection {
 // === impl LongRequests ===
 
 impl LongRequests {
-    /// Of so many connections.
+    /// Bound for a gateway with `most` connections.
     pub(super) fn of(most: usize) -> Self {
         let taken = Arc::default();
         Self { most, taken }
@@ -373,7 +382,8 @@ impl LongRequests {
     fn take(&self, has_lease: bool) -> Result<LongRequestPermit, Problem> {
         let kept = if has_lease { KEPT_FROM_ALL } else { KEPT };
         let most = self.most - self.most.div_ceil(kept);
-        // In one step: of two that come together for the last place one must get it.
+        // The check and the count are one atomic step: of two requests that come together for the last place
+        // one must get it.
         let one_more = |taken| (taken < most).then_some(taken + 1);
         let relaxed = Ordering::Relaxed;
         if self.taken.fetch_update(relaxed, relaxed, one_more).is_ok() {

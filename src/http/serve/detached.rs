@@ -1,7 +1,7 @@
 //! Releases that are carried out although their callers have hung up.
 //!
-//! Their answers cannot be delivered and their callers cannot be slowed down, so they have bounded room of
-//! their own and do not take that of releases whose callers wait.
+//! No caller receives their answers or can be slowed down by them, so these releases have bounded room of
+//! their own, and do not take that of releases whose callers wait.
 
 use std::{
     convert::Infallible,
@@ -25,59 +25,62 @@ use crate::{
 
 use super::connection::ConnectionState;
 
-/// Releases that the store did not answer. Their answer carries them as an extension, and they go on if the caller has gone.
-/// A caller that is told 503 is told that nothing follows, so with an answer that is sent they end.
+/// Releases that the store did not answer. The answer to the caller has them as an extension: if the caller
+/// has hung up, the gateway repeats them. If the answer is sent, they end: a caller that is told 503 is told
+/// that nothing follows.
 #[derive(Clone)]
 pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
     pub(in crate::http) token: TokenHash,
     pub(in crate::http) names: Vec<LockName>,
-    /// When they came.
+    /// When the request for the releases came.
     pub(in crate::http) since: Instant,
 }
 
-/// Room for releases without callers. Cheap to clone.
+/// Room for releases whose callers have hung up. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct DetachedReleases(Arc<DetachedInner>);
 
 struct DetachedInner {
-    /// For those that are worked on.
+    /// Room for releases that are being carried out.
     working: Arc<Semaphore>,
-    /// For those that have not begun.
+    /// Room for releases that have not begun.
     waiting: Arc<Semaphore>,
     metrics: Metrics,
     lifecycle: Lifecycle,
 }
 
-/// The answer to a release, which goes on in a task of its own when it is dropped, if there is room.
+/// The answer to a release. If it is dropped before it is complete, the release goes on in a task of its own,
+/// if there is room.
 pub(super) struct Detachable<F: Future + Send + 'static> {
-    /// `None` once it is there.
+    /// `None` once the answer is complete.
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
-    /// What takes the answer if the caller has gone.
+    /// Receives the answer if the caller has hung up.
     unheard: fn(F::Output),
     room: DetachedReleases,
     connection: Arc<ConnectionState>,
 }
 
-/// The part of the room for releases that those without callers leave to the others.
+/// Releases without callers take at most one in this many of the places for releases; the rest is for connected
+/// callers.
 const KEPT: usize = 2;
-/// How many may wait: each costs no more than the head of its request. Callers that hang up while the
-/// gateway does not run are all found together when it goes on.
+/// How many releases without callers may wait for room. Each costs no more than the head of its request.
+/// After a pause of the gateway, all callers that hung up during the pause are found together.
 const MOST_WAITING: usize = 1_024;
-/// How many may be carried out that came on one connection: over HTTP/2 it bears many requests, and a client
-/// that resets them one after the other must leave room to others.
+/// How many releases without callers may go on for one connection: an HTTP/2 connection carries many
+/// requests, and a client that resets them one after the other must leave room to other clients.
 pub(super) const MOST_OF_CONNECTION: u32 = 64;
 
 // === impl UnansweredReleases ===
 
 impl UnansweredReleases {
-    /// What the answer carries: nothing if the store answered all.
+    /// The extension for the answer; `None` if the store answered all releases.
     pub(in crate::http) fn extension(self) -> Option<Extension<Self>> {
         (!self.names.is_empty()).then_some(Extension(self))
     }
 
-    /// Goes on with what an answer carries that no caller will hear.
+    /// Repeats the unanswered releases of an answer that no caller receives.
     pub(super) fn go_on<B>(unheard: Result<Response<B>, Infallible>) {
         let Ok(mut answer) = unheard;
         if let Some(unanswered) = answer.extensions_mut().remove::<Self>() {
@@ -96,7 +99,7 @@ impl UnansweredReleases {
 // === impl DetachedReleases ===
 
 impl DetachedReleases {
-    /// `reserved` releases have room of their own.
+    /// Room for releases without callers: as `KEPT` says, a part of the `reserved` places for releases.
     pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
         Self(Arc::new(DetachedInner {
             working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
@@ -106,10 +109,10 @@ impl DetachedReleases {
         }))
     }
 
-    /// Goes on with a release in a task of its own, if there is room.
+    /// Carries out a release in a task of its own, if there is room.
     ///
-    /// One that has begun is dropped if there is no room, because it may hold permits that others need. A
-    /// command that was sent to the store completes without it.
+    /// A release that has begun is dropped if there is no room, because it may hold permits that other
+    /// requests need. A command that was already sent to the store completes anyway.
     fn run_detached<F>(&self, release: F, has_begun: bool, connection_has_room: bool)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -178,7 +181,7 @@ where
 
 impl<F: Future + Send + 'static> Drop for Detachable<F> {
     fn drop(&mut self) {
-        // What panicked does not go on.
+        // A release that panicked does not go on.
         if let Some(answer) = self.answer.take()
             && !thread::panicking()
         {
@@ -207,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// Releases that all wait for the store, and how many have been carried out.
+    /// Releases that all wait for the store, with the numbers of releases begun and carried out.
     struct Rig {
         room: DetachedReleases,
         store: Arc<Semaphore>,
@@ -235,7 +238,7 @@ mod tests {
             }
         }
 
-        /// The store answers, and everything ends.
+        /// Lets the store answer, waits until all releases have ended, and returns how many were carried out.
         async fn end(&self) -> usize {
             self.store.add_permits(1_000_000);
             let quiet = self.room.0.lifecycle.quiet();

@@ -1,4 +1,4 @@
-//! Counts the requests that are under way, so that shutdown ends when nothing is left to do.
+//! Counts the requests that are under way, so that shutdown ends as soon as none is left.
 
 use std::{
     sync::{
@@ -10,14 +10,15 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-/// How long no request may have been under way before the gateway assumes that none will come: a
-/// client that still sends requests here has not noticed yet that the gateway drains.
+/// For how long no request may have been under way before the gateway assumes that none will come: a client
+/// that still sends requests here has not noticed yet that the gateway drains.
 const QUIET: Duration = Duration::from_secs(1);
-/// How often a gateway that is about to stop looks for changes. Requests notify nobody: they would share a lock.
+/// How often a stopping gateway polls for changes. Requests do not notify it, because they would all share a
+/// lock.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
-/// The requests under way on all connections that do more than look: from their heads to the heads of their
-/// answers. Cheap to clone.
+/// Counter of the requests under way on all connections, except requests that only read. A request counts
+/// from its head to the head of its answer. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct InFlightRequests(Arc<InFlightInner>);
 
@@ -26,26 +27,26 @@ struct InFlightInner {
     begun: AtomicU64,
     ended: AtomicU64,
     started: Instant,
-    /// When the last request ended, in milliseconds after `started` and plus one; 0 if there was none.
+    /// When the last request ended, in milliseconds after `started` and plus one; 0 if no request has ended.
     ended_at: AtomicU64,
 }
 
-/// A request that is counted until this is dropped.
+/// Guard that counts a request until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightRequest(Arc<InFlightInner>);
 
 // === impl InFlightRequests ===
 
 impl InFlightRequests {
-    /// Ends when nothing is under way and nothing has been for a second: at once if there was no request
-    /// within the last second.
+    /// Completes when no request is under way and the last one ended at least a second ago. If there was no
+    /// request within the last second, it completes at once.
     pub async fn quiet(&self) {
         while !self.0.is_quiet() {
             sleep(LOOK_PERIOD).await;
         }
     }
 
-    /// Ends when, from this call on, a request has come or one that is under way has ended.
+    /// Completes when a request has begun or ended since this call.
     pub fn changed(&self) -> impl Future<Output = ()> + use<'_> {
         let before = self.0.changes();
         async move {
@@ -55,7 +56,7 @@ impl InFlightRequests {
         }
     }
 
-    /// Counts one more.
+    /// Counts one more request.
     pub(super) fn begin(&self) -> InFlightRequest {
         self.0.begun.fetch_add(1, Ordering::SeqCst);
         InFlightRequest(Arc::clone(&self.0))
@@ -63,7 +64,7 @@ impl InFlightRequests {
 }
 
 impl Default for InFlightRequests {
-    /// Nothing is under way.
+    /// A counter with no request under way.
     fn default() -> Self {
         Self(Arc::new(InFlightInner {
             begun: AtomicU64::new(0),
@@ -78,7 +79,7 @@ impl Default for InFlightRequests {
 
 impl InFlightInner {
     fn count(&self) -> u64 {
-        // In this order: a request that ends in between is still counted.
+        // `ended` is read first, so that a request that ends between both reads is still counted.
         let ended = self.ended.load(Ordering::SeqCst);
         self.begun.load(Ordering::SeqCst) - ended
     }

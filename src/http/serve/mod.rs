@@ -1,13 +1,15 @@
 //! Sockets: accepts connections, bounds what each may cost, and speaks HTTP on them.
 //!
-//! **In.** A semaphore bounds the connections; one more is refused. hyper speaks HTTP, after TLS if that is on. One timer per
-//! connection bounds its idle time and the time for a head. `TCP_USER_TIMEOUT` ends a connection whose peer acknowledges nothing;
-//! HTTP/2 pings do so within ten seconds.
+//! **In.** A semaphore bounds the connections; connections beyond the limit are refused. hyper speaks HTTP,
+//! after TLS if that is on. One timer per connection bounds its idle time and the time for a head.
+//! `TCP_USER_TIMEOUT` ends a connection whose peer acknowledges nothing; HTTP/2 pings do so within ten
+//! seconds.
 //!
-//! **Out.** The body of a grant carries a `Delivery` guard, which the connection takes over with the last frame. The guard is disarmed
-//! once some of the answer has left: the next request on the connection shows that, or `TCP_INFO` when the connection ends or has
-//! many such answers. Right before the first byte of a grant is written, the socket looks whether its caller has hung up; if so, the
-//! write fails and the connection ends. A guard that is dropped hands the lease to the reaper.
+//! **Out.** The body of a grant carries a `Delivery` guard, which the connection takes over with the last
+//! frame. The guard is disarmed once some of the answer has left: the next request on the connection shows
+//! that, or `TCP_INFO` when the connection ends or has many such answers. Right before the first byte of a
+//! grant is written, the socket checks whether its caller has hung up; if so, the write fails and the
+//! connection ends. A guard that is dropped hands the lease to the reaper.
 
 mod accept;
 mod connection;

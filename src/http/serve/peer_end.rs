@@ -1,4 +1,4 @@
-//! Whether the other end of a connection has hung up, and what had left before it did.
+//! Checks whether the other end of a connection has hung up, and how many bytes had left before.
 
 use std::sync::{
     Arc,
@@ -12,63 +12,66 @@ use tokio::{
     time::Instant,
 };
 
-/// How many grants the kernel is asked for whether their callers are still there. Cheap to clone.
+/// Budget of checks with the kernel whether the caller of a grant is still there. Cheap to clone.
 ///
-/// It costs a system call for each, so a gateway that grants many thousands in a second leaves most of them at what its
-/// event loops have reported: they ask for all connections at once, in each of their turns.
+/// Each check costs a system call. So a gateway that grants many thousands of leases in a second relies for
+/// most of them on what its event loops have reported: an event loop asks for all connections at once, in
+/// each of its turns.
 #[derive(Debug, Clone)]
 pub(super) struct LookBudget(Arc<LookWindow>);
 
 #[derive(Debug)]
 struct LookWindow {
     started: Instant,
-    /// The number of the current window of time in the upper half, and how many grants there were in it in the
-    /// lower one.
+    /// The number of the current window of time in the upper half, and the number of grants in that window in
+    /// the lower half.
     counts: AtomicU64,
 }
 
-/// How long one window is, and how many grants in it have a look each: 3,000 in a second.
+/// Length of one window. With `MAX_LOOKS` in each, the kernel is asked at most 3,000 times in a second.
 const WINDOW_MS: u128 = 8;
+/// The number of grants in a window for which the kernel is asked.
 const MAX_LOOKS: u64 = 24;
 
-/// Whether the other end has hung up: it has closed its side, or reset the connection. What it sent before that
-/// may not have been read.
+/// Whether the other end has hung up: it has closed its side, or reset the connection. Bytes that it sent
+/// before may still be unread.
 pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
     let may_ask = looks.take();
-    // What the event loop has reported costs nothing. One that can be written, as nearly all can, is ready.
+    // Reading what the event loop has reported costs no system call. With `WRITABLE` in the interest the
+    // future is ready at once, because nearly every stream can be written.
     let interest = Interest::READABLE | Interest::WRITABLE;
     let known = stream.ready(interest).now_or_never();
     let is_end = |ready: Ready| ready.is_read_closed() || ready.is_write_closed();
     known.is_some_and(|known| known.map_or(true, is_end)) || may_ask && kernel::has_hung_up(stream)
 }
 
-/// The same by the kernel alone, which is asked seldom.
+/// Whether the other end has hung up, by the kernel alone and without a budget: for checks that are rare.
 pub(super) use kernel::has_hung_up as has_hung_up_by_kernel;
 
-/// How many bytes have left; `None` if the kernel does not tell, or it is none.
+/// How many bytes have left; `None` if the kernel does not tell, or if no byte has left.
 pub(super) fn sent(stream: &TcpStream) -> Option<u64> {
     kernel::transmission(stream).map(|it| it.sent)
 }
 
-/// How many bytes have left a connection that broke: nothing of the rest will. `None` if the kernel may send it
-/// yet, or does not tell.
+/// How many bytes have left a connection that broke, and so will send no more. `None` if the kernel may still
+/// send bytes, or does not tell.
 pub(super) fn sent_before_break(stream: &TcpStream) -> Option<u64> {
     let transmission = kernel::transmission(stream)?;
     transmission.is_over.then_some(transmission.sent)
 }
 
-/// What the kernel knows of a connection.
+/// The sending side of a connection, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Transmission {
-    /// Whether it sends nothing any more.
+    /// Whether the connection will send nothing more.
     is_over: bool,
-    /// How many bytes it has sent, each counted once.
+    /// How many bytes the connection has sent, each counted once.
     sent: u64,
 }
 
 #[cfg(target_os = "linux")]
 mod kernel {
-    //! `poll` and `TCP_INFO`.
+    //! Questions to the kernel: `poll` and `TCP_INFO`.
 
     use std::sync::LazyLock;
 
@@ -85,8 +88,8 @@ mod kernel {
 
     use super::Transmission;
 
-    /// The part of `struct tcp_info` that ends with the last field that is used. The kernel fills as much as is
-    /// asked for.
+    /// The part of `struct tcp_info` up to the last field that is used. The kernel fills as many bytes as it
+    /// is asked for.
     pub(super) type Info = [u8; BYTES_RETRANS + 8];
 
     #[derive(Debug, Clone, Copy)]
@@ -100,7 +103,7 @@ mod kernel {
         GetStruct<Info>
     );
 
-    // Where the fields are in `struct tcp_info`: the layout is part of the interface of the kernel.
+    // Offsets of the fields in `struct tcp_info`. The layout is part of the interface of the kernel.
     const STATE: usize = 0;
     const BYTES_SENT: usize = 200;
     const BYTES_RETRANS: usize = 208;
@@ -108,7 +111,7 @@ mod kernel {
     /// The state of a connection that was reset or timed out, or that both sides have closed.
     const TCP_CLOSE: u8 = 7;
 
-    /// The kernel that first told how many bytes were sent.
+    /// The first kernel version that tells how many bytes were sent.
     const FIRST: (u32, u32) = (4, 19);
 
     static TELLS: LazyLock<bool> = LazyLock::new(|| {
@@ -129,12 +132,13 @@ mod kernel {
     pub(in super::super) fn has_hung_up(stream: &TcpStream) -> bool {
         let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
         let at_once = Timespec::default();
-        // An error is none of the connection, which then fails by itself.
+        // An error of `poll` says nothing about the connection. A connection that has failed reports its own error
+        // to hyper.
         poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
     pub(super) fn transmission(stream: &TcpStream) -> Option<Transmission> {
-        // A kernel that fills less would be taken for a broken one.
+        // An older kernel fills fewer bytes, which the library would take for a broken system call.
         if !*TELLS {
             return None;
         }
@@ -142,8 +146,9 @@ mod kernel {
     }
 
     impl Transmission {
-        /// `None` if nothing was sent: gVisor calls itself 4.19 and counts nothing, nor does a kernel whose
-        /// connections go through a sockmap. A grant would be taken from a caller that was answered.
+        /// `None` if nothing was sent. gVisor calls itself 4.19 and counts nothing, nor does a kernel whose
+        /// connections go through a sockmap: with a count of 0 a lease would be released although its caller
+        /// was answered.
         pub(super) fn read(info: &Info) -> Option<Self> {
             let number = |at: usize| {
                 let bytes = info[at..].first_chunk();
@@ -158,7 +163,8 @@ mod kernel {
     }
 }
 
-/// Elsewhere the event loop alone tells of the end, and what was written counts as sent.
+/// On other systems only the event loop reports the end of a connection, and bytes that were written count as
+/// sent.
 #[cfg(not(target_os = "linux"))]
 mod kernel {
     use tokio::net::TcpStream;
@@ -184,7 +190,7 @@ impl LookBudget {
         }))
     }
 
-    /// Counts a grant, and says whether the kernel may be asked for it.
+    /// Counts a grant. Returns whether the kernel may be asked about its caller.
     fn take(&self) -> bool {
         let window = self.0.started.elapsed().as_millis() / WINDOW_MS;
         self.0.take_in(u32::try_from(window).unwrap_or(u32::MAX))
@@ -195,7 +201,7 @@ impl LookBudget {
 
 impl LookWindow {
     fn take_in(&self, window: u32) -> bool {
-        // Another worker may be a moment ahead.
+        // Another worker may already have begun a later window, whose count then applies.
         let in_window = |counts: u64| counts.max(u64::from(window) << 32);
         let one_more = |counts| Some(in_window(counts) + 1);
         let updated = self
@@ -260,7 +266,7 @@ mod tests_of_the_kernel {
         let (client, server) = pair().await;
         assert!(!kernel::has_hung_up(&server));
         assert!(!has_hung_up(&server, &LookBudget::new()));
-        // This thread is the one of the event loop, which has no turn in between.
+        // The event loop runs on the thread of this test, and has no turn in between.
         drop(client);
         assert!(has_hung_up(&server, &LookBudget::new()));
     }
@@ -273,7 +279,7 @@ mod tests_of_the_kernel {
         assert_eq!(sent(&server), Some(WRITTEN));
         assert_eq!(sent_before_break(&server), None, "more may be sent");
         client.read_exact(&mut [0; 300]).await.unwrap();
-        // As much as fits nowhere.
+        // Writes until all buffers are full.
         let mut written = WRITTEN;
         let piece = vec![0; 65_536];
         while let Some(more) = server.write(&piece).now_or_never() {

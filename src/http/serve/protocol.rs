@@ -37,7 +37,7 @@ use super::{
     socket::{Socket, TrailingEnd, close, refuse},
 };
 
-/// How connections are served.
+/// Settings and shared state for serving connections.
 pub(super) struct Protocol {
     tls: Option<Tls>,
     http1: http1::Builder,
@@ -49,50 +49,53 @@ pub(super) struct Protocol {
     lifecycle: Lifecycle,
 }
 
-/// How connections begin if the gateway speaks TLS.
+/// Settings for the TLS handshake.
 struct Tls {
     certificates: Certificates,
-    /// How long a handshake may take.
+    /// Longest time for a handshake.
     timeout: Duration,
 }
 
-/// Runs the requests of a connection over HTTP/2 as work of the gateway.
+/// Executor that runs each request of an HTTP/2 connection as a task of the gateway.
 #[derive(Clone)]
 struct Tasks(Lifecycle);
 
-/// The most that HTTP/1.1 buffers of a head, at least. Well above the limits that are answered with a
-/// problem document.
+/// The largest head that HTTP/1.1 buffers, unless the configured limits need more. It is well above the
+/// limits beyond which a head is answered with a problem document.
 const HEAD_BUFFER: usize = 128 * 1024;
-/// A client that has just connected asks for something within this time. A gateway that closes waits for it:
-/// if it were cut off, the client could not tell whether its request was received.
+/// Time within which a client that has just connected sends its request. A gateway that closes waits for that
+/// request: without the wait, the client could not tell whether the request was received.
 const FRESH: Duration = Duration::from_millis(250);
 
 /// How long a head may take, from its first byte, when the gateway closes.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// How often the kernel is asked whether the caller of a request is still there, where HTTP/1.1 does not notice.
+/// How often the kernel is asked whether the caller of an HTTP/1.1 request is still there, while hyper would
+/// not notice.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// How often a client over HTTP/2 is asked for a sign of life, and how long it may take for it: ten seconds
-/// until it is known that a waiter, or the holder of a stream, is gone. A healthy client answers by itself,
-/// without its program.
+/// Time between two pings to an HTTP/2 client. With `PING_TIMEOUT` it takes ten seconds until it is known
+/// that a waiter, or the holder of a stream, is gone. The HTTP library of a healthy client answers without
+/// its program.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a client may take to answer a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of a body, and of all bodies on a connection, may come before it is read: as much as one
-/// frame of most, and no more than a few of them.
+/// How many bytes of one HTTP/2 body may arrive before the gateway reads them.
 const STREAM_WINDOW: u32 = 64 * 1024;
+/// How many bytes of all HTTP/2 bodies on a connection may arrive before the gateway reads them: a few
+/// bodies.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
-/// The most of an answer that waits for its client in our memory.
+/// How many bytes of an HTTP/2 answer wait in the gateway's memory for a client to take them.
 const SEND_BUFFER: usize = 32 * 1024;
 
-/// How a client begins that knows, without having asked, that a server speaks HTTP/2.
+/// The first bytes of a client that speaks HTTP/2 without having negotiated it.
 const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
 const NO_HTTP_2: &str =
     "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// The first byte of whatever begins a TLS connection.
+/// The first byte of every TLS connection: the record type of a handshake.
 const TLS: u8 = 22;
-/// What a client is told that speaks plain HTTP to a gateway that speaks TLS.
+/// The answer to a client that speaks plain HTTP to a gateway that speaks TLS.
 const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\
     content-length: 53\r\nconnection: close\r\n\r\n\
     This address speaks TLS: use https:// and not http://";
@@ -107,11 +110,12 @@ impl Protocol {
         long_requests: LongRequests,
         lifecycle: &Lifecycle,
     ) -> Self {
-        // Twice what is answered with a problem document.
+        // Twice the limits beyond which a head is answered with a problem document, so that hyper does not
+        // refuse the head first.
         let head = 2 * (config.max_uri_bytes + config.max_header_bytes);
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let mut http1 = http1::Builder::new();
-        // The time-out of hyper sets a timer for each request, and counts idle time too.
+        // The time-out of hyper would set a timer for each request, and count idle time too.
         http1
             .header_read_timeout(None)
             .max_buf_size(HEAD_BUFFER.max(head));
@@ -143,10 +147,10 @@ impl Protocol {
         }
     }
 
-    /// Serves one connection until it ends, or the lifecycle closes and what is under way has been
-    /// answered.
+    /// Serves one connection until it ends, or until the lifecycle closes and the requests under way have
+    /// been answered.
     pub(super) async fn serve(&self, stream: TcpStream) {
-        // An answer is one small write that nobody should wait for.
+        // An answer is one small write. Without this, the kernel may hold it back.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
@@ -162,7 +166,8 @@ impl Protocol {
                 let socket = Socket::new(stream, Arc::clone(&state));
                 self.serve_http1(socket, &state).await;
             }
-            // In a box: a plain connection has no room for it, and there are many of those.
+            // Boxed, so that the future of a plain connection has no room for TLS: there are many plain
+            // connections.
             Some(tls) => Box::pin(self.serve_tls(tls, stream, &state)).await,
         }
     }
@@ -170,7 +175,7 @@ impl Protocol {
     async fn serve_tls(&self, tls: &Tls, stream: TcpStream, state: &Arc<ConnectionState>) {
         let shaken = tokio::select! {
             shaken = tls.handshake(stream, state) => shaken,
-            // Nothing was asked for.
+            // A connection whose handshake is not complete has sent no request.
             () = self.lifecycle.closed() => return,
         };
         let Some(stream) = shaken else { return };
@@ -195,7 +200,7 @@ impl Protocol {
         if !matches!(ended.await, Some(Err(error)) if error.is_parse()) {
             return;
         }
-        // hyper answers whatever is no HTTP/1.1, but for the preface of HTTP/2.
+        // hyper itself answers a request that is not HTTP/1.1, except the preface of HTTP/2.
         let parts = connection.into_parts();
         if parts.read_buf.starts_with(HTTP_2_PREFACE) {
             refuse(parts.io.into_inner(), NO_HTTP_2).await;
@@ -215,8 +220,9 @@ impl Protocol {
         self.run(connection, leave, state, true).await;
     }
 
-    /// Runs a connection until it ends, and returns how; `None` if its client was late. It is told to `leave` when it has been idle for too long or the
-    /// lifecycle closes, and over HTTP/2 when the gateway is withdrawn; HTTP/1.1 says that in an answer.
+    /// Runs a connection until it ends, and returns how; `None` if its client was late. The connection is
+    /// told to `leave` when it has been idle for too long or the lifecycle closes, and over HTTP/2 also when
+    /// the gateway is withdrawn. Over HTTP/1.1 the header of an answer tells the client of the withdrawal.
     async fn run<C>(
         &self,
         mut connection: Pin<&mut C>,
@@ -230,7 +236,7 @@ impl Protocol {
         let lifecycle = &self.lifecycle;
         let (mut closed, mut withdrawn) = (pin!(lifecycle.closed()), pin!(lifecycle.withdrawn()));
         let mut timer = pin!(sleep_until(state.opened + self.timeouts.idle));
-        // A client that connects to a gateway that is about to stop has nowhere else to go.
+        // A client that connects after the withdrawal has no other gateway to go to, so it is not sent away.
         let leaves_when_withdrawn = is_http2 && !lifecycle.is_withdrawn();
         let (mut timeouts, mut is_leaving) = (self.timeouts, false);
         let mut woken_by: Option<Waker> = None;
@@ -241,8 +247,8 @@ impl Protocol {
                 if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                     return Poll::Ready(Some(ended));
                 }
-                // Once for each waker, and not in every turn: each takes a lock. What they tell is asked
-                // of the lifecycle below.
+                // These futures are polled once for each waker, and not in every turn: each poll takes a
+                // lock. Their outcome is read from the lifecycle below.
                 if !woken_by.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
                     let _ = closed.as_mut().poll(cx);
                     if leaves_when_withdrawn {
@@ -273,7 +279,8 @@ impl Protocol {
                         wake_at = Some(deadline.map_or(fresh_until, |it| it.min(fresh_until)));
                     }
                 }
-                // The timer is set anew when it is too late or has fired, and not for every request.
+                // The timer is set again only when it would fire too late or has fired, and not for every
+                // request.
                 if timer.is_elapsed() || wake_at.is_some_and(|at| at < timer.deadline()) {
                     let now = Instant::now();
                     if deadline.is_some_and(|at| at <= now) {
@@ -293,7 +300,7 @@ impl Protocol {
                     return Poll::Pending;
                 }
                 is_leaving = true;
-                // It may take as long as a head to close.
+                // Closing may take as long as a head.
                 timeouts.idle = timeouts.head;
                 if lifecycle.is_closing() {
                     timeouts.head = timeouts.head.min(CLOSING);
@@ -315,8 +322,8 @@ impl Protocol {
 // === impl Tls ===
 
 impl Tls {
-    /// Brings a connection to TLS; `None` if that is not to be. Nothing is done for a connection
-    /// until then, so it can be dropped at any moment.
+    /// Performs the TLS handshake of a connection; `None` if it fails. The connection can be dropped at any
+    /// moment before, because no request has been received.
     async fn handshake(
         &self,
         stream: TcpStream,
@@ -346,7 +353,8 @@ impl Tls {
             debug!("a connection ended before it began");
             return Ok(None);
         }
-        // So does a method; what begins in no way that is known is left to TLS to refuse.
+        // A method begins with a letter, so this is plain HTTP. Any other first byte is left to TLS to
+        // refuse.
         if first[0] != TLS && first[0].is_ascii_alphabetic() {
             refuse(stream, PLAIN_HTTP).await;
             return Ok(None);
@@ -356,7 +364,9 @@ impl Tls {
         match accepted.await {
             Ok(stream) => Ok(Some(stream)),
             Err((error, mut socket)) => {
-                // A client of TLS 1.3 may have written a request by now: the alert says that nobody has read it.
+                // Closed with unread bytes, the connection would be reset and the alert lost. The alert tells
+                // a client of TLS 1.3, which may have written a request already, that the gateway has not
+                // read it.
                 close(&mut socket).await;
                 Err(error)
             }

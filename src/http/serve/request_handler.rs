@@ -1,4 +1,4 @@
-//! Answers the requests of one connection, through the service around all routes.
+//! Answers the requests of one connection, through the edge service around all routes.
 
 use std::{
     convert::Infallible,
@@ -27,38 +27,40 @@ use super::{
     in_flight::InFlightRequests,
 };
 
-/// What all requests have in common.
+/// Handler for the requests of all connections.
 #[derive(Clone)]
 pub(super) struct RequestHandler {
     edge: EdgeService,
     in_flight: InFlightRequests,
-    /// How many more requests may be open over HTTP/2 on all connections together, until their answers have been
-    /// taken: a client can open many on one connection, and leave their answers in our memory.
+    /// Room for open HTTP/2 requests on all connections together, until their answers have been taken.
+    /// Without this bound, a client could open many requests on one connection and leave their answers in the
+    /// gateway's memory.
     streams: Arc<Semaphore>,
-    /// Whether the gateway has no room for the connection: each request is refused.
+    /// Whether every request is refused, because the gateway has no room for the connection.
     refuses: bool,
     detached: DetachedReleases,
 }
 
-/// The body of an answer. Until it is dropped, the connection is not idle.
+/// The body of an answer. The connection is not idle until this body is dropped.
 pub(super) struct AnswerBody {
     body: Body,
     _request: OpenRequest,
     _stream: Option<OwnedSemaphorePermit>,
 }
 
-/// The answer to a request, which is of use to its caller alone or, if it ends a lease, to others too.
+/// Future of an answer. The future of a release is detachable, because a release matters to other callers even if
+/// its own has hung up.
 pub(super) type ResponseFuture<F> = Either<F, Detachable<F>>;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-/// How much of the body of a refused request is read. A connection that is closed on unread bytes is
+/// How many bytes of the body of a refused request are read. A connection that is closed on unread bytes is
 /// reset, and its client may lose the answer.
 const MAX_REFUSED_BODY: usize = 64 * 1024;
 
 // === impl RequestHandler ===
 
 impl RequestHandler {
-    /// `most` requests may be under way over HTTP/2.
+    /// `most` is the number of requests that may be open over HTTP/2 at the same time.
     pub(super) fn new(
         edge: EdgeService,
         in_flight: InFlightRequests,
@@ -74,7 +76,7 @@ impl RequestHandler {
         }
     }
 
-    /// The handler of connections for which there is no room.
+    /// The handler of connections for which there is no room: it refuses every request.
     pub(super) fn refusing(&self) -> Self {
         Self {
             refuses: true,
@@ -82,8 +84,8 @@ impl RequestHandler {
         }
     }
 
-    /// Answers one request. It counts from this call on, and what ends a lease is carried out even if
-    /// the answer is never polled: HTTP looks for the end of a connection before it does.
+    /// Answers one request. The request counts as open from this call on. A release is carried out even if
+    /// the answer is never polled: hyper checks for the end of the connection before it polls the answer.
     pub(super) fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -97,21 +99,23 @@ impl RequestHandler {
         let refuses = self.refuses;
         let target = self.edge.find(&request);
         let class = target.class;
-        // For what keeps or ends a lease there is always room.
+        // Renewals and releases always have room: otherwise a holder would lose its lock to a full gateway.
         let keeps_lease = matches!(class, Class::Renews | Class::Releases);
         let is_full = refuses || is_http2 && stream.is_none() && !keeps_lease;
-        // What only looks loses nothing when the gateway stops: a health check must not keep it.
+        // A request that only reads loses nothing when the gateway stops, so it is not counted: a health
+        // check must not delay the stop.
         let counted = (!request.method().is_safe()).then(|| self.in_flight.begin());
-        // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
-        // another end of this request, so nothing that comes behind it is trusted.
+        // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have seen
+        // another end of this request, so bytes behind the request are not trusted, and the connection
+        // closes.
         let closes = refuses || request.headers().contains_key(TRANSFER_ENCODING);
         open.attach_to(&mut request);
         let edge = self.edge.clone();
         let answer = async move {
-            // Called here and not before: a release that waits for its turn without a caller must neither
-            // hold the room that a request takes nor count that time as work.
+            // The edge is called inside this future: a release that waits for its turn without a caller must
+            // neither hold the room of a request nor count that time as work.
             if refuses {
-                // Only the answer is of use, whether the body arrives or not.
+                // Only the answer matters here, whether or not the body arrives.
                 drop(
                     Limited::new(request.body_mut(), MAX_REFUSED_BODY)
                         .collect()
@@ -120,8 +124,9 @@ impl RequestHandler {
             }
             let mut answer = edge.answer(request, target, is_full).await?;
             drop(counted);
-            // The next request may be sent elsewhere then, and none is under way on this connection
-            // when the gateway closes it. Over HTTP/2 the header does not exist, and hyper removes it.
+            // With this header, the client may send its next request to another gateway, and no request is
+            // under way on the connection when this gateway closes it. Over HTTP/2 the header does not exist,
+            // and hyper removes it.
             if closes || open.is_withdrawn() {
                 answer.headers_mut().insert(CONNECTION, CLOSE);
             }

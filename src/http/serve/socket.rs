@@ -1,4 +1,5 @@
-//! The socket of a connection, which obeys the limits of its state, and a stream over HTTP/2 whose end is seen last.
+//! The socket of a connection, which applies the limits of its state, and a stream for HTTP/2 that reports
+//! its end late.
 
 use std::{
     io::{self, IoSlice},
@@ -19,33 +20,34 @@ use super::{
     peer_end::{has_hung_up, has_hung_up_by_kernel, sent, sent_before_break},
 };
 
-/// A TCP stream that tells its [`ConnectionState`] what comes and goes. It takes no grant for a caller that has
-/// hung up: the write fails, and HTTP drops the connection. The kernel breaks it when what was sent
-/// stays unacknowledged, or the other end takes nothing, for as long as the state says.
+/// A TCP stream that tells its [`ConnectionState`] how many bytes arrive and leave. If a grant is to be
+/// written and its caller has hung up, the write fails, and hyper drops the connection. The kernel breaks the
+/// connection when sent bytes stay unacknowledged, or the other end takes nothing, for as long as the state
+/// says.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
     state: Arc<ConnectionState>,
-    /// The limit that the kernel was told last, in milliseconds.
+    /// The user timeout that the kernel was told last, in milliseconds.
     applied_ms: u32,
 }
 
-/// How long it may take to refuse a connection.
+/// How long the refusal of a connection may take.
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Tells a client one thing and closes the connection.
+/// Sends one answer to a client and closes the connection.
 pub(super) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &str) {
     let telling = async {
         if stream.write_all(answer.as_bytes()).await.is_ok() {
             close(&mut stream).await;
         }
     };
-    // A client that is gone, or takes too long, does not want to know.
+    // A client that is gone, or takes too long, does not need the answer.
     drop(timeout(REFUSED_WITHIN, telling).await);
 }
 
-/// Closes a connection so that the client can read what was written last. Closed on unread bytes, the connection
-/// would be reset, and that may be lost.
+/// Closes a connection so that the client can read the last bytes that were written. If a connection is
+/// closed on unread bytes, it is reset, and the last bytes may be lost.
 pub(super) async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let closing = async {
         stream.shutdown().await?;
@@ -108,7 +110,8 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// Before the descriptor is closed, because the kernel then tells nothing any more.
+    /// Settles the grants before the descriptor is closed, because afterwards the kernel tells nothing about
+    /// the connection.
     fn drop(&mut self) {
         self.state.grants.on_end(|| sent_before_break(&self.stream));
     }
@@ -121,7 +124,7 @@ fn set_user_timeout(stream: &TcpStream, ms: u32) {
     }
 }
 
-/// Elsewhere a silent peer is found out by the operating system alone.
+/// On other systems only the operating system's own limit ends a connection with a silent peer.
 #[cfg(not(target_os = "linux"))]
 fn set_user_timeout(_: &TcpStream, _: u32) {}
 
@@ -181,14 +184,14 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A stream that keeps its end for the next turn of its connection.
+/// A stream that reports its end only in the next poll of its connection.
 ///
-/// h2 reads all that is there before it hands out the first request of it. If the end is there as well,
-/// it hands out none, and a release that came in one piece with the end would be lost.
+/// h2 reads all bytes that are there before it returns the first request among them. If the end is there as
+/// well, h2 returns no request, and a release that arrived in one piece with the end would be lost.
 pub(super) struct TrailingEnd<S> {
     stream: S,
     state: Arc<ConnectionState>,
-    /// In which turn the end was read.
+    /// The number of the poll in which the end was read.
     ended_in: Option<u64>,
 }
 
@@ -218,7 +221,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrailingEnd<S> {
             if !is_end || self.ended_in.is_some() {
                 return Poll::Ready(read);
             }
-            // Read again in the next turn: a stream that has ended ends again.
+            // In the next poll the stream is read again: a stream that has ended reports its end again.
             self.ended_in = Some(poll_count);
         }
         cx.waker().wake_by_ref();
@@ -226,7 +229,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrailingEnd<S> {
     }
 }
 
-/// Writes one buffer at a time: h2 then copies small bodies behind their heads, which makes one write as well.
+/// Writes one buffer at a time: h2 then copies a small body behind its head, so that both still leave in one
+/// write.
 impl<S: AsyncWrite + Unpin> AsyncWrite for TrailingEnd<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,

@@ -1,9 +1,9 @@
 //! Grants that were answered on a connection, until it is known whether their answers have left.
 //!
-//! A grant that was handed to HTTP may never leave: the caller hangs up before it is written, or resets the
-//! connection while it stands in the kernel behind answers that were not read. An answer counts as undelivered
-//! only if nothing of it was sent. What the caller has acknowledged says nothing: one that reads its answer and
-//! then resets has not acknowledged it, and one that is killed before it reads has.
+//! A grant that was handed to hyper may never leave: the caller hangs up before the answer is written, or
+//! resets the connection while the answer stands in the kernel behind answers that were not read. An answer
+//! counts as undelivered only if no byte of it was sent. Acknowledgements say nothing: a caller that reads
+//! its answer and then resets has not acknowledged it, and a caller that is killed before it reads has.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -12,44 +12,46 @@ use tracing::debug;
 
 use crate::engine::Delivery;
 
-/// What is kept of a grant. Dropped, it is given back.
+/// The delivery of a grant. Dropping it releases the lease.
 pub(super) trait Deliverable {
-    /// Its answer has left, or may yet.
+    /// Marks the grant as delivered: its answer has left, or may yet leave.
     fn delivered(self);
 }
 
-/// The grants of one connection. They all have been handed to HTTP; those that are dropped with it never left.
+/// The grants of one connection whose answers were handed to hyper. A grant that is dropped with the
+/// connection never left.
 #[derive(Debug)]
 pub(super) struct UnsettledGrants<G = Delivery> {
     grants: Mutex<Vec<UnsettledGrant<G>>>,
-    /// How many there are, so that the usual connection takes no lock to find none.
+    /// Number of grants, so that a connection without grants takes no lock to find none.
     count: AtomicUsize,
     /// How many bytes the kernel has taken.
     written: AtomicU64,
-    /// Whether bytes have come since the kernel took some last.
+    /// Whether bytes have arrived since the kernel last took some.
     has_read_since_write: AtomicBool,
-    /// Whether the request that is answered came when the answers before it had been written.
+    /// Whether the request that is being answered arrived after the answers before it had been written.
     is_answered_alone: AtomicBool,
-    /// Whether the first bytes of a grant have not been written.
+    /// Whether the first bytes of a grant have yet to be written.
     is_write_due: AtomicBool,
-    /// Whether the connection is over. Written under the lock of the grants.
+    /// Whether the connection is over. Written under the lock of `grants`.
     is_over: AtomicBool,
 }
 
 #[derive(Debug)]
 struct UnsettledGrant<G> {
     grant: G,
-    /// How many bytes had been written when it was handed to HTTP: it begins there, or behind other bytes
-    /// that HTTP or TLS had not written yet.
+    /// How many bytes had been written when the grant was handed to hyper: the answer begins there, or behind
+    /// other bytes that hyper or TLS had not written yet.
     begins_at: u64,
-    /// Whether the next request that comes shows that the answer was read.
+    /// Whether the next request on the connection shows that the answer was read.
     next_request_settles: bool,
 }
 
-/// From how many on the kernel is asked which of them have left: callers that send their requests without
-/// waiting for answers, and those over HTTP/2, do not show it.
+/// From this number of grants on, the kernel is asked which of them have left: callers that send requests
+/// without waiting for answers, and callers over HTTP/2, do not show it.
 const ASKED_FROM: usize = 16;
-/// How many are kept at most. Beyond it the oldest counts as delivered, so its lease is left to its TTL.
+/// The largest number of grants that are kept. Beyond it the oldest grant counts as delivered, so its lease
+/// is left to its TTL.
 const MOST: usize = 64;
 
 // === impl Deliverable ===
@@ -63,16 +65,17 @@ impl Deliverable for Delivery {
 // === impl UnsettledGrants ===
 
 impl<G: Deliverable> UnsettledGrants<G> {
-    /// Keeps a grant whose answer is handed to HTTP now.
+    /// Keeps a grant whose answer is handed to hyper now.
     pub(super) fn add(&self, grant: G) {
         let mut grants = self.grants.lock();
         if self.is_over.load(Ordering::Relaxed) {
-            // Nobody can take it any more. It is given back when the lock is not held.
+            // No caller can receive the grant any more. The drop that releases the lease comes after the lock
+            // is free.
             drop(grants);
             return;
         }
         if grants.is_empty() {
-            // Most connections never have a second one.
+            // Most connections never have a second grant.
             grants.reserve_exact(1);
         }
         grants.push(UnsettledGrant {
@@ -89,14 +92,14 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// Bytes have come.
+    /// Records that bytes have arrived.
     pub(super) fn on_bytes_received(&self) {
         self.has_read_since_write.store(true, Ordering::Relaxed);
     }
 
-    /// The kernel has taken so many bytes, and whether these are all that it was offered.
+    /// Records how many bytes the kernel has taken, and whether these are all that it was offered.
     pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
-        // Only the task of the connection writes it.
+        // Only the task of the connection writes this counter, so load and store need not be one step.
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let written = self.written.load(Ordering::Relaxed).saturating_add(bytes);
         self.written.store(written, Ordering::Release);
@@ -106,11 +109,12 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// The head of a request has come on a connection that bears one request after the other.
+    /// Records the head of a request, on a connection that carries one request after the other.
     ///
-    /// A caller that sends the next request when the answer has been written has read it, unless it does not
-    /// wait for answers. That shows in the request of the grant: it came before the answers ahead of it. Does
-    /// it not show, because the caller reads nothing and yet sends one after the other, the TTL ends the lease.
+    /// A caller that sends its next request after an answer was written has read that answer, unless it does
+    /// not wait for answers. Such a caller shows in the request of the grant: that request arrived before the
+    /// answers ahead of it were written. If it does not show, because the caller reads nothing and yet sends
+    /// its requests one by one, the TTL ends the lease.
     pub(super) fn on_next_request(&self) {
         let is_new = self.has_read_since_write.load(Ordering::Relaxed);
         self.is_answered_alone.store(is_new, Ordering::Relaxed);
@@ -124,17 +128,18 @@ impl<G: Deliverable> UnsettledGrants<G> {
         self.is_write_due.load(Ordering::Acquire)
     }
 
-    /// Whether there are so many that the kernel is to be asked which have left.
+    /// Whether there are so many grants that the kernel should be asked which of them have left.
     pub(super) fn are_many(&self) -> bool {
         self.count() >= ASKED_FROM
     }
 
-    /// So many bytes have left.
+    /// Marks the grants as delivered of which a byte is among the first `sent` bytes of the connection.
     pub(super) fn on_bytes_sent(&self, sent: u64) {
         self.deliver(|grant| sent > grant.begins_at);
     }
 
-    /// The connection is over. `sent` is asked how many bytes have left, if no more can.
+    /// Settles all grants when the connection is over. `sent` returns how many bytes have left, if no more
+    /// can leave.
     pub(super) fn on_end(&self, sent: impl FnOnce() -> Option<u64>) {
         let grants = self.grants.lock();
         self.is_over.store(true, Ordering::Relaxed);
@@ -143,7 +148,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
         if is_settled {
             return;
         }
-        // What nobody can take any more never left. What the kernel has taken may yet leave, unless the
+        // Bytes that the kernel has not taken never left. Bytes that it has taken may still leave, unless the
         // connection broke.
         let written = self.written.load(Ordering::Acquire);
         let gone = sent().unwrap_or(u64::MAX).min(written);
@@ -156,7 +161,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// Takes out those that have left.
+    /// Removes the grants whose answers have left, and marks them as delivered.
     fn deliver(&self, mut has_left: impl FnMut(&UnsettledGrant<G>) -> bool) {
         loop {
             let mut grants = self.grants.lock();
@@ -165,7 +170,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
             };
             let grant = grants.remove(at).grant;
             self.count.store(grants.len(), Ordering::Release);
-            // The lock is not held while the engine is told.
+            // The engine is told without the lock, so that no other task waits for it.
             drop(grants);
             grant.delivered();
         }
@@ -196,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what became of a grant.
+    /// Records whether a grant was delivered or released.
     struct Witness(u32, Arc<Mutex<Outcomes>>);
 
     #[derive(Debug, Default, PartialEq, Eq)]
@@ -227,7 +232,7 @@ mod tests {
     }
 
     impl Rig {
-        /// A request comes, alone or behind others that have been read with it.
+        /// A request arrives: alone, or in the same read as the requests before it.
         fn request(&self, is_alone: bool) {
             if is_alone {
                 self.grants.on_bytes_received();
@@ -252,7 +257,7 @@ mod tests {
         let rig = Rig::default();
         rig.request(true);
         rig.grant(1);
-        // Behind others, which fill what there is room for.
+        // The answer stands behind other bytes, which fill the room in the kernel.
         rig.grants.on_bytes_written(200, false);
         assert!(rig.grants.is_write_due());
         rig.grants.on_bytes_written(300, true);
@@ -269,13 +274,13 @@ mod tests {
         let rig = Rig::default();
         rig.request(true);
         rig.grants.on_bytes_written(100_000, true);
-        // Both had come with the first.
+        // Both requests arrived together with the first request.
         rig.request(false);
         rig.grant(1);
         rig.grants.on_bytes_written(300, true);
         rig.request(false);
         rig.grants.on_bytes_written(100, true);
-        // This one did not, but its sender does not wait for answers.
+        // This request arrived later, but its sender does not wait for answers.
         rig.request(true);
         rig.check(&[], &[]);
         rig.grants.on_end(|| Some(64_000));
@@ -292,11 +297,11 @@ mod tests {
             rig.grant(number);
             rig.grants.on_bytes_written(300, true);
         }
-        // One byte of the first left, and none of the second.
+        // One byte of the first answer left, and none of the second.
         rig.grants.on_bytes_sent(1_001);
         rig.grants.on_bytes_sent(1_300);
         rig.check(&[1], &[]);
-        // The first byte of the second is the last one that left.
+        // The first byte of the second answer is the last byte that left.
         rig.grants.on_end(|| Some(1_301));
         rig.check(&[1, 2], &[3]);
     }
@@ -320,7 +325,7 @@ mod tests {
         rig.request(false);
         rig.grant(2);
         rig.grants.on_end(|| None);
-        // The second was never written.
+        // The second answer was never written.
         rig.check(&[1], &[2]);
     }
 
