@@ -34,9 +34,9 @@ struct Buckets {
 }
 
 /// How many addresses have their own bucket, about a megabyte. All further addresses share a bucket.
-const MOST: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 /// The address that stands for all further addresses.
-const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+const SHARED_ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 /// How long an empty bucket takes to fill up.
 const FILLS_IN: Duration = Duration::from_mins(1);
 
@@ -83,9 +83,9 @@ impl AddressLimiter {
             by_address.retain(|_, bucket| now < bucket.at + FILLS_IN);
             *sweep_at = now + FILLS_IN;
         }
-        let mut from = from.map_or(OTHERS, network);
-        if by_address.len() >= MOST && !by_address.contains_key(&from) {
-            from = OTHERS;
+        let mut from = from.map_or(SHARED_ADDRESS, network);
+        if by_address.len() >= MAX_ADDRESSES && !by_address.contains_key(&from) {
+            from = SHARED_ADDRESS;
         }
         let bucket = by_address.entry(from);
         let bucket = bucket.or_insert_with(|| Bucket::full(self.rate, now));
@@ -311,7 +311,7 @@ mod tests {
         assert!(now.elapsed() < Duration::from_secs(10));
         // All further addresses share one bucket.
         let known = || limiter.buckets.lock().by_address.len();
-        assert_eq!(known(), MOST + 1);
+        assert_eq!(known(), MAX_ADDRESSES + 1);
         assert!(limiter.count(address(300_000), now).is_err());
         let later = now + FILLS_IN;
         assert!(limiter.count(address(300_000), later).is_ok());

@@ -44,7 +44,7 @@ const MAX_NAME: usize = 64;
 /// forgotten.
 const MAX_SECRETS: usize = 2;
 /// The largest value of a limit: a larger number is a typing mistake.
-const MOST: u64 = 1_000_000;
+const MAX_LIMIT_VALUE: u64 = 1_000_000;
 
 // === impl KeysFile ===
 
@@ -176,13 +176,13 @@ impl<'a> Table<'a> {
 
     fn limits(&mut self) -> Result<KeyLimits, KeysFileError> {
         let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
-        let per_second = self.number("requests_per_second", 1, MOST)?;
-        let burst = self.number("burst", 1, MOST)?;
+        let per_second = self.number("requests_per_second", 1, MAX_LIMIT_VALUE)?;
+        let burst = self.number("burst", 1, MAX_LIMIT_VALUE)?;
         if per_second.is_none() && burst.is_some() {
             return Err(self.refuse("burst", "nothing without requests_per_second"));
         }
         let mut count = |field, least| {
-            let count = self.number(field, least, MOST);
+            let count = self.number(field, least, MAX_LIMIT_VALUE);
             count.map(|count| count.and_then(|count| usize::try_from(count).ok()))
         };
         Ok(KeyLimits {

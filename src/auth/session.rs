@@ -155,9 +155,9 @@ pub struct SessionSecretError {
 }
 
 /// The shortest secret, in bytes: 128 random bits in hexadecimal digits.
-const LEAST: usize = 32;
+const MIN_SECRET_BYTES: usize = 32;
 /// The longest secret, in bytes; a longer file must be another file by mistake.
-const MOST: u64 = 4_096;
+const MAX_SECRET_BYTES: u64 = 4_096;
 
 // === impl SessionSeal ===
 
@@ -178,14 +178,17 @@ impl SessionSeal {
 
 /// Reads a secret without the white space at its ends, which an editor or `kubectl` may have added.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
-        FileError::TooLong(_) => format!("is longer than {MOST} bytes, and so another file"),
+    let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
+        FileError::TooLong(_) => {
+            format!("is longer than {MAX_SECRET_BYTES} bytes, and so another file")
+        }
         error => format!("cannot be read: {error}"),
     })?;
     let secret = bytes.trim_ascii();
-    if secret.len() < LEAST {
+    if secret.len() < MIN_SECRET_BYTES {
         return Err(format!(
-            "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
+            "has fewer than {MIN_SECRET_BYTES} bytes, which somebody could guess; make one with: \
+             openssl rand -hex 32"
         ));
     }
     Ok(secret.to_vec())
@@ -266,7 +269,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             read(&path)
         };
-        let secret = "s".repeat(LEAST);
+        let secret = "s".repeat(MIN_SECRET_BYTES);
         assert_eq!(
             read_back(&format!("{secret}\n")).unwrap(),
             secret.as_bytes()

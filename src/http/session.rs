@@ -274,13 +274,13 @@ pub(in crate::http) struct SignInBody {
 pub(in crate::http) type SignInJson = ApiJson<SignInBody>;
 
 /// Characters of the longest text that is checked as an API key: no key is longer.
-const MOST: usize = 200;
+const MAX_KEY_CHARS: usize = 200;
 
 declare_fields! {
     /// The API key to sign in with.
     const SIGN_IN: "SignIn" => Form::TEXT;
     /// The API key.
-    const KEY: "key" => Form::text(0, MOST, "[!-~]").required().example("lgk_..");
+    const KEY: "key" => Form::text(0, MAX_KEY_CHARS, "[!-~]").required().example("lgk_..");
 }
 
 // === impl SignInBody ===
@@ -292,7 +292,7 @@ impl RequestBody for SignInBody {
         let text = fields.text(&KEY).unwrap_or_default();
         if !text.bytes().any(|byte| byte.is_ascii_graphic()) {
             fields.refuse(&KEY, "is needed: the API key");
-        } else if text.chars().count() > MOST {
+        } else if text.chars().count() > MAX_KEY_CHARS {
             fields.refuse(&KEY, "is longer than any API key");
         }
         // A pasted key often has a space or a line break at its end.

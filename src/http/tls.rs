@@ -211,9 +211,9 @@ pub(super) struct ExpiryWarning {
 }
 
 /// Time left at the first warning: long enough for an operator who is away to come back.
-const SOON: Duration = Duration::from_hours(14 * 24);
+const FIRST_WARNING_BEFORE_END: Duration = Duration::from_hours(14 * 24);
 /// Time between two warnings.
-const AGAIN: Duration = Duration::from_hours(24);
+const WARNING_INTERVAL: Duration = Duration::from_hours(24);
 
 // === impl ExpiryWarning ===
 
@@ -241,7 +241,7 @@ impl ExpiryWarning {
                 );
             }
             Some(left) => {
-                let days_left = left.as_secs() / AGAIN.as_secs();
+                let days_left = left.as_secs() / WARNING_INTERVAL.as_secs();
                 warn!(file, days_left, "the certificate is about to expire");
             }
         }
@@ -250,8 +250,8 @@ impl ExpiryWarning {
     /// Time left of a certificate, if a warning is due.
     fn due(&mut self, ends: SystemTime) -> Option<Duration> {
         let left = ends.duration_since(self.clock.wall()).unwrap_or_default();
-        let was_said = |at: Instant| at.elapsed() < AGAIN;
-        if left >= SOON || self.warned_at.is_some_and(was_said) {
+        let was_said = |at: Instant| at.elapsed() < WARNING_INTERVAL;
+        if left >= FIRST_WARNING_BEFORE_END || self.warned_at.is_some_and(was_said) {
             return None;
         }
         self.warned_at = Some(Instant::now());

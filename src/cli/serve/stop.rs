@@ -65,7 +65,7 @@ impl Serving {
         let signal = signals.next().await;
         // Without the manager: a notification of a reload would contradict the notification that the gateway stops.
         signals.manager = None;
-        let grace = config.grace_ms.duration().max(ShutdownConfig::SHORTEST);
+        let grace = config.grace_ms.duration().max(ShutdownConfig::MIN_GRACE);
         let deadline = Instant::now() + grace;
         self.lifecycle.withdraw();
         let end = async {

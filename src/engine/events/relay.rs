@@ -63,7 +63,7 @@ pub(super) struct Outbox {
 /// How long events are collected for one batch.
 const COLLECTED: Duration = Duration::from_millis(50);
 /// How many bytes are collected for one batch. Events beyond it are left out, and the batch ends with a gap.
-const MOST: usize = 256 * 1024;
+const MAX_BATCH_BYTES: usize = 256 * 1024;
 
 // === impl Outbox ===
 
@@ -74,7 +74,7 @@ impl Outbox {
             return;
         }
         let line = news.to_line();
-        if self.lines.len() + line.len() > MOST {
+        if self.lines.len() + line.len() > MAX_BATCH_BYTES {
             self.gap = true;
             return;
         }
@@ -118,12 +118,12 @@ mod tests {
         let mut outbox = Outbox::default();
         assert_eq!(outbox.due(), None);
         let one = news("one").to_line();
-        for _ in 0..2 * MOST / one.len() {
+        for _ in 0..2 * MAX_BATCH_BYTES / one.len() {
             outbox.put(&news("one"));
         }
         assert_eq!(outbox.due(), Some(Instant::now() + COLLECTED));
         let batch = outbox.take(SystemTime::UNIX_EPOCH);
-        assert!(batch.len() < MOST + 200, "{}", batch.len());
+        assert!(batch.len() < MAX_BATCH_BYTES + 200, "{}", batch.len());
         assert!(batch.ends_with(&format!("{}\n", news("too-many").to_line())));
         assert_eq!(outbox.due(), None);
         outbox.put(&news("one"));

@@ -210,7 +210,7 @@ const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
 
 /// How many session cookies of a request are tried. A browser has one; a second comes first if another
 /// program on the host has set it.
-const MOST: usize = 2;
+const MAX_SESSION_COOKIES: usize = 2;
 
 /// Access of the session in a request; `None` if the request brings no session.
 ///
@@ -218,7 +218,10 @@ const MOST: usize = 2;
 /// whatever page caused the request: so a session counts only for pages of this gateway.
 pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access>, Problem> {
     let names = CookieNames::of(parts, gateway);
-    let mut sealed = names.sealed(&parts.headers).take(MOST).peekable();
+    let mut sealed = names
+        .sealed(&parts.headers)
+        .take(MAX_SESSION_COOKIES)
+        .peekable();
     if sealed.peek().is_none() {
         return Ok(None);
     }

@@ -217,7 +217,7 @@ declare_fields! {
     const ALL: "all" => Form::FLAG;
     /// How much time the holder has to release the lock itself, in milliseconds. 0, or left out: none, the
     /// lock is broken now.
-    const GRACE: "grace_ms" => Form::millis(|_| (0, millis(ReleaseRequest::LONGEST)));
+    const GRACE: "grace_ms" => Form::millis(|_| (0, millis(ReleaseRequest::MAX_WITHIN)));
 }
 
 // === impl BreakBody ===

@@ -279,7 +279,7 @@ const INVALID: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"latchgate\", error=\"invalid_token\"");
 
 /// After how long to ask again for a stream or a position that may become free at any moment.
-const SOON: Duration = Duration::from_secs(2);
+const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 // === impl Problem ===
 
@@ -414,12 +414,12 @@ impl From<Excess> for Problem {
             Excess::Streams => (
                 Code::RateLimited,
                 "The API key has as many streams at this gateway as it may. Nothing happened.",
-                SOON,
+                CAPACITY_RETRY_AFTER,
             ),
             Excess::Waiters => (
                 Code::TooManyWaiters,
                 "As many requests with the API key wait at this gateway as may. Nothing happened.",
-                SOON,
+                CAPACITY_RETRY_AFTER,
             ),
             Excess::Leases { retry_after } => (
                 Code::TooManyLeases,

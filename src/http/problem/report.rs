@@ -228,7 +228,7 @@ impl PartResult {
 }
 
 /// The longest time after which to ask again: a holder may release the lock long before its TTL is over.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// After how long to ask again while the lock is passing to a waiter: by then the new holder is known.
 const PASSING_ON: Duration = Duration::from_secs(1);
 
@@ -260,12 +260,12 @@ impl Locked {
         let holders = contention
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
-        let left = left.clamp(Ttl::MIN.duration(), LONGEST);
+        let left = left.clamp(Ttl::MIN.duration(), MAX_RETRY_AFTER);
         // For a lease that ends soon, the time is after its end, so that the next request can succeed. For a
         // long lease, it is within the last fifth of the longest time.
         let spread = left / 5 * (jitter % 1000) / 1000;
-        let retry_after = if left + spread > LONGEST {
-            LONGEST.saturating_sub(spread)
+        let retry_after = if left + spread > MAX_RETRY_AFTER {
+            MAX_RETRY_AFTER.saturating_sub(spread)
         } else {
             left + spread
         };
@@ -287,7 +287,7 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
     match holder {
         None => PASSING_ON,
         Some(Holder::Lease(lease)) => left(lease),
-        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(LONGEST),
+        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(MAX_RETRY_AFTER),
         Some(Holder::Shared(holders)) => {
             let limit = sharing.map_or(1, |sharing| u64::from(sharing.limit.get()));
             let too_many = (holders.count + 1).saturating_sub(limit);
@@ -297,7 +297,7 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
             let mut ends: Vec<_> = holders.leases.iter().map(left).collect();
             ends.sort_unstable();
             // Leases that are not listed end later than the listed leases.
-            ends.get(last).copied().unwrap_or(LONGEST)
+            ends.get(last).copied().unwrap_or(MAX_RETRY_AFTER)
         }
     }
 }

@@ -95,10 +95,10 @@ pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
 /// One in this many connections is kept for requests that are answered at once: one connection serves hundreds
 /// of renewals a second.
-const KEPT: usize = 8;
+const RESERVE_DIVISOR: usize = 8;
 /// One in this many connections is kept even from long requests that continue a lease. These requests come all
 /// together when another gateway drains, and must find room; a holder that finds none can still renew.
-const KEPT_FROM_ALL: usize = 16;
+const LEASE_RESERVE_DIVISOR: usize = 16;
 
 /// After how long to ask again, in milliseconds. Waits end all the time, so a connection is soon free.
 const RETRY_AFTER_MS: u64 = 2_000;
@@ -380,7 +380,11 @@ impl LongRequests {
     }
 
     fn take(&self, has_lease: bool) -> Result<LongRequestPermit, Problem> {
-        let kept = if has_lease { KEPT_FROM_ALL } else { KEPT };
+        let kept = if has_lease {
+            LEASE_RESERVE_DIVISOR
+        } else {
+            RESERVE_DIVISOR
+        };
         let most = self.most - self.most.div_ceil(kept);
         // The check and the count are one atomic step: of two requests that come together for the last place
         // one must get it.

@@ -64,7 +64,7 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
 
 /// Releases without callers take at most one in this many of the places for releases; the rest is for connected
 /// callers.
-const KEPT: usize = 2;
+const DETACHED_RELEASE_DIVISOR: usize = 2;
 /// How many releases without callers may wait for room. Each costs no more than the head of its request.
 /// After a pause of the gateway, all callers that hung up during the pause are found together.
 const MOST_WAITING: usize = 1_024;
@@ -99,10 +99,11 @@ impl UnansweredReleases {
 // === impl DetachedReleases ===
 
 impl DetachedReleases {
-    /// Room for releases without callers: as `KEPT` says, a part of the `reserved` places for releases.
+    /// Room for releases without callers: the part of the `reserved` places for releases that
+    /// `DETACHED_RELEASE_DIVISOR` allows.
     pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
         Self(Arc::new(DetachedInner {
-            working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
+            working: Arc::new(Semaphore::new((reserved / DETACHED_RELEASE_DIVISOR).max(1))),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             metrics,
             lifecycle: lifecycle.clone(),

@@ -112,12 +112,12 @@ mod kernel {
     const TCP_CLOSE: u8 = 7;
 
     /// The first kernel version that tells how many bytes were sent.
-    const FIRST: (u32, u32) = (4, 19);
+    const MIN_KERNEL_VERSION: (u32, u32) = (4, 19);
 
     static TELLS: LazyLock<bool> = LazyLock::new(|| {
         let name = uname();
         let release = name.release().to_string_lossy();
-        let tells = version(&release).is_some_and(|version| version >= FIRST);
+        let tells = version(&release).is_some_and(|version| version >= MIN_KERNEL_VERSION);
         if !tells {
             debug!(%release, "this kernel does not tell what of an answer was sent");
         }

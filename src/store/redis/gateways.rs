@@ -62,7 +62,7 @@ pub(crate) struct NewsWanted {
 }
 
 /// Longest time of a request, whatever a message says. A gateway repeats its request.
-const LONGEST: Duration = Duration::from_mins(1);
+const MAX_REQUEST_DURATION: Duration = Duration::from_mins(1);
 
 // === impl NewsWanted ===
 
@@ -75,7 +75,7 @@ impl NewsWanted {
         if let (Some(id), Some(Ok(ms))) = (id, lasts)
             && id != me.as_str()
         {
-            *self.lasts.lock() = Some(Duration::from_millis(ms).min(LONGEST));
+            *self.lasts.lock() = Some(Duration::from_millis(ms).min(MAX_REQUEST_DURATION));
             self.asked.notify_one();
         }
     }
@@ -89,7 +89,7 @@ impl NewsWanted {
 
     /// Records that this gateway requests news of all others for so long.
     pub(crate) fn ask(&self, lasts: Duration) {
-        let until = Instant::now() + lasts.min(LONGEST);
+        let until = Instant::now() + lasts.min(MAX_REQUEST_DURATION);
         *self.ours.lock() = Some(until);
     }
 
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(wanted.next().await, Duration::from_secs(5));
         assert_eq!(wanted.next().now_or_never(), None);
         wanted.note_request(&format!("another {}", u64::MAX), &me);
-        assert_eq!(wanted.next().await, LONGEST);
+        assert_eq!(wanted.next().await, MAX_REQUEST_DURATION);
     }
 
     #[tokio::test(start_paused = true)]

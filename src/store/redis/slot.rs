@@ -18,7 +18,7 @@ pub struct Slot(u16);
 /// The tag of every slot.
 #[derive(Debug)]
 pub struct SlotTags {
-    tags: Box<[[u8; SlotTags::LONGEST]]>,
+    tags: Box<[[u8; SlotTags::MAX_TAG_LEN]]>,
 }
 
 // === impl Slot ===
@@ -54,14 +54,14 @@ impl Slot {
 impl SlotTags {
     const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     /// Length of the longest tag. A test finds a tag of at most this length for every slot.
-    const LONGEST: usize = 4;
+    const MAX_TAG_LEN: usize = 4;
 
     /// Finds the tags of all slots by trying strings in the order of the rule, which takes a few milliseconds.
     pub fn compute() -> Self {
-        let mut tags = vec![[0; Self::LONGEST]; Slot::COUNT].into_boxed_slice();
+        let mut tags = vec![[0; Self::MAX_TAG_LEN]; Slot::COUNT].into_boxed_slice();
         let mut missing = Slot::COUNT;
-        let mut prefixes = vec![([0; Self::LONGEST], 0)];
-        for at in 0..Self::LONGEST {
+        let mut prefixes = vec![([0; Self::MAX_TAG_LEN], 0)];
+        for at in 0..Self::MAX_TAG_LEN {
             let mut longer = Vec::new();
             for (prefix, crc) in prefixes {
                 for &byte in Self::ALPHABET {
@@ -75,7 +75,7 @@ impl SlotTags {
                     if missing == 0 {
                         return Self { tags };
                     }
-                    if at + 1 < Self::LONGEST {
+                    if at + 1 < Self::MAX_TAG_LEN {
                         longer.push((tag, crc));
                     }
                 }

@@ -417,7 +417,7 @@ pub(crate) struct Driver<S> {
 /// Free space of the input buffer before each read, in bytes.
 const READ: usize = 16 * 1_024;
 /// Maximum capacity that an empty buffer keeps, in bytes. Only a full script or a page of a list needs more.
-const KEPT: usize = 64 * 1_024;
+const MAX_KEPT_BUFFER_BYTES: usize = 64 * 1_024;
 
 /// Error text of a connection that the gateway itself closed.
 const CLOSED: &str = "the server is not used any more";
@@ -471,7 +471,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
             self.input.reserve(READ);
-            if self.input.is_empty() && self.input.capacity() > KEPT {
+            if self.input.is_empty() && self.input.capacity() > MAX_KEPT_BUFFER_BYTES {
                 self.input = BytesMut::with_capacity(READ);
             }
             let read = pin!(self.stream.read_buf(&mut self.input)).poll(context);
@@ -507,7 +507,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 self.is_flushed = false;
             }
             self.output.clear();
-            self.output.shrink_to(KEPT);
+            self.output.shrink_to(MAX_KEPT_BUFFER_BYTES);
             self.sent = 0;
             let mut state = self.shared.state();
             std::mem::swap(&mut self.output, &mut state.unsent);
