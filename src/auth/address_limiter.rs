@@ -199,7 +199,7 @@ impl Tally {
 
     /// How much of a rate is left now.
     pub(super) fn rate_reading(&self, rate: Rate) -> RateReading {
-        RateReading::of(rate, self.left(rate, Instant::now()))
+        RateReading::new(rate, self.left(rate, Instant::now()))
     }
 
     fn left(&self, rate: Rate, now: Instant) -> f64 {
@@ -248,7 +248,7 @@ impl RateReading {
         clippy::cast_sign_loss,
         reason = "a float that is too large or below zero becomes the nearest number"
     )]
-    fn of(rate: Rate, left: f64) -> Self {
+    fn new(rate: Rate, left: f64) -> Self {
         let seconds = |requests: f64| (requests / rate.per_second).ceil() as u64;
         Self {
             quota: rate.burst.floor() as u64,
@@ -399,7 +399,7 @@ mod tests {
             burst: 10.0,
         };
         let read = |left| {
-            let it = RateReading::of(rate, left);
+            let it = RateReading::new(rate, left);
             (it.quota, it.window, it.left, it.reset)
         };
         assert_eq!(read(10.0), (10, 20, 10, 0));

@@ -36,7 +36,7 @@ impl KeysWatch {
     /// Reads a keys file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
         // Before the file is read, so that a change in between is noticed.
-        let read = FileStamp::of(file.path());
+        let read = FileStamp::read(file.path());
         let ring = read_file(&file)?;
         let watch = Self {
             file,
@@ -100,7 +100,7 @@ impl KeysWatch {
 
     /// Checks the file. Returns its keys if the file has changed, or if a reload was asked for.
     fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
-        let now = FileStamp::of(self.file.path());
+        let now = FileStamp::read(self.file.path());
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {
             return None;

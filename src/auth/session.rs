@@ -84,11 +84,11 @@ const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
 impl SessionSeal {
     /// A seal with a random key, which no other gateway has and which is lost with the process.
     pub fn random() -> Self {
-        Self::of(&random::<32>())
+        Self::from_secret(&random::<32>())
     }
 
     /// The seal of all gateways that have this secret.
-    pub(super) fn of(secret: &[u8]) -> Self {
+    pub(super) fn from_secret(secret: &[u8]) -> Self {
         // The key is derived from the secret and the purpose, so that another use of the secret cannot open sessions.
         let mut mac =
             Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
@@ -172,7 +172,7 @@ impl SessionSeal {
             path: path.to_owned(),
             reason,
         })?;
-        Ok(Self::of(&secret))
+        Ok(Self::from_secret(&secret))
     }
 }
 
@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn comes_back_from_its_own_text_wherever_the_secret_is_the_same() {
-        let sealed = SessionSeal::of(b"one").seal(&session());
+        let sealed = SessionSeal::from_secret(b"one").seal(&session());
         assert_eq!(
-            SessionSeal::of(b"one").open(sealed.expose()),
+            SessionSeal::from_secret(b"one").open(sealed.expose()),
             Some(session())
         );
-        assert_eq!(SessionSeal::of(b"two").open(sealed.expose()), None);
+        assert_eq!(SessionSeal::from_secret(b"two").open(sealed.expose()), None);
         assert_eq!(SessionSeal::random().open(sealed.expose()), None);
     }
 

@@ -57,7 +57,7 @@ pub(super) async fn healthcheck(
     args: &HealthcheckArgs,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    let config = args.sources.of(environment).load()?.config;
+    let config = args.sources.with_environment(environment).load()?.config;
     if config.listen.port() == 0 {
         let unknown = "is port 0, so the gateway took a free one that only it knows";
         return Err(CliError::argument("listen", unknown));

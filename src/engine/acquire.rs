@@ -315,7 +315,7 @@ impl AcquireAttempt {
         request: AcquireRequest,
         queued_sender: Option<oneshot::Sender<QueuePosition>>,
     ) -> Result<Self, AcquireError> {
-        let identity = AttemptIdentity::of(&request);
+        let identity = AttemptIdentity::for_request(&request);
         let idempotency = identity.idempotency.as_ref().map(|it| it.hash);
         let slot = request.authorization.lease_slot(idempotency)?;
         let mut attempt = Self::identified(engine, request, identity, queued_sender);
@@ -634,7 +634,7 @@ impl AcquireAttempt {
 
 impl AttemptIdentity {
     /// Makes the identity of a new attempt. Each call makes another token.
-    pub(super) fn of(request: &AcquireRequest) -> Self {
+    pub(super) fn for_request(request: &AcquireRequest) -> Self {
         let Some(key) = &request.idempotency_key else {
             return Self {
                 token: Token::random(),
@@ -642,7 +642,7 @@ impl AttemptIdentity {
             };
         };
         let salt = Salt::random();
-        let fingerprint = Fingerprint::of(
+        let fingerprint = Fingerprint::compute(
             request.explicit.ttl,
             request.explicit.hold_limit,
             request.sharing,

@@ -41,7 +41,7 @@ pub(super) enum ReplyKind {
 
 impl Delivery {
     /// Creates the guard for an answer about `lease`.
-    pub(super) fn of(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
+    pub(super) fn new(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
         Self {
             engine,
             pending: Some(lease),

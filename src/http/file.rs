@@ -31,7 +31,7 @@ pub(in crate::http) struct File {
 
 impl File {
     /// A file that is made at run time and not by the build, and may be another after the next start.
-    pub(in crate::http) fn of(media: &'static str, plain: Bytes) -> Self {
+    pub(in crate::http) fn new(media: &'static str, plain: Bytes) -> Self {
         Self {
             media,
             mark: mark(&plain),

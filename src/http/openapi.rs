@@ -139,7 +139,7 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
         document.servers = Some(vec![Server::new(base_path.as_str())]);
     }
     apply(&mut document, limits);
-    File::of("application/json", json(&document))
+    File::new("application/json", json(&document))
 }
 
 /// Describes the bodies with the limits of one gateway.
@@ -235,19 +235,19 @@ mod tests {
         };
         apply(&mut document, &limits);
         let document = serde_json::to_value(document).unwrap();
-        let of = |schema: &str, field: &str| {
+        let bounds = |schema: &str, field: &str| {
             let field = &document["components"]["schemas"][schema]["properties"][field];
             [&field["minimum"], &field["maximum"]].map(Value::as_u64)
         };
         for schema in ["AcquireBody", "AcquireGroupBody"] {
-            assert_eq!(of(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
+            assert_eq!(bounds(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
             let ttl = &document["components"]["schemas"][schema]["properties"]["ttl_ms"];
             let told = ttl["description"].as_str().unwrap();
             assert!(told.ends_with("Left out: 5000."), "{told}");
-            assert_eq!(of(schema, "wait_ms"), [Some(0), Some(25_000)]);
-            assert_eq!(of(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
-            assert_eq!(of(schema, "limit"), [Some(1), Some(20)]);
+            assert_eq!(bounds(schema, "wait_ms"), [Some(0), Some(25_000)]);
+            assert_eq!(bounds(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
+            assert_eq!(bounds(schema, "limit"), [Some(1), Some(20)]);
         }
-        assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
+        assert_eq!(bounds("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

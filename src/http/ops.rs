@@ -161,7 +161,7 @@ pub(in crate::http) async fn readyz(
 /// Whether this gateway should be sent requests now.
 pub(in crate::http) async fn readiness(gateway: &AppState) -> Readiness {
     let checks = checks(gateway).await;
-    Readiness::of(checks, gateway.engine.is_withdrawn())
+    Readiness::from_checks(checks, gateway.engine.is_withdrawn())
 }
 
 /// All checks except whether the gateway is about to stop.
@@ -208,7 +208,7 @@ fn check(name: &'static str, warning: Option<&str>) -> Check {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(checks: Vec<Check>, is_withdrawn: bool) -> Self {
+    fn from_checks(checks: Vec<Check>, is_withdrawn: bool) -> Self {
         let mut checks = checks.into_iter().map(NamedCheck::from).collect::<Vec<_>>();
         let mut draining = NamedCheck::from(check("draining", None));
         if is_withdrawn {
@@ -474,7 +474,7 @@ impl StatsBody {
             instance: engine.instance().to_owned(),
             version: release::VERSION,
             uptime_ms: millis(engine.uptime()),
-            store: StoreKind::of(&gateway.config.store),
+            store: StoreKind::from_url(&gateway.config.store),
             status: readiness.status,
             checks: readiness.checks,
             leases: figures.leases,
@@ -519,7 +519,7 @@ fn contended(
 // === impl StoreKind ===
 
 impl StoreKind {
-    fn of(url: &StoreUrl) -> Self {
+    fn from_url(url: &StoreUrl) -> Self {
         match url {
             StoreUrl::Embedded(_) => Self::Embedded,
             StoreUrl::Servers(_) => Self::Redis,

@@ -54,7 +54,7 @@ pub(in crate::http) async fn show(
     _: NoQuery,
 ) -> Result<JsonResponse<SessionBody>, Problem> {
     Ok(JsonResponse(match &caller.0 {
-        Some(access) => SessionBody::of(access, gateway.clock.wall()),
+        Some(access) => SessionBody::for_caller(access, gateway.clock.wall()),
         None => SessionBody::of_nobody(),
     }))
 }
@@ -116,7 +116,7 @@ pub(in crate::http) async fn sign_in(
     let ttl = gateway.config.auth.session_ttl_ms.duration();
     let cookies = jar.keep(&session, ttl).into_iter();
     let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
-    let body = SessionBody::of(&access, gateway.clock.wall());
+    let body = SessionBody::for_caller(&access, gateway.clock.wall());
     Ok((AppendHeaders(cookies), JsonResponse(body)).into_response())
 }
 
@@ -211,7 +211,7 @@ impl SessionBody {
     }
 
     /// Body for an admitted caller. `now` is the wall time of the gateway.
-    pub(super) fn of(access: &Access, now: SystemTime) -> Self {
+    pub(super) fn for_caller(access: &Access, now: SystemTime) -> Self {
         let Some(key) = access.key() else {
             return Self::of_anybody();
         };

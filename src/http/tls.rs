@@ -81,7 +81,7 @@ impl fmt::Debug for Certificates {
 /// Reads the certificate, its key, and the authorities for client certificates.
 fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     let identity = config.identity().read()?;
-    let validity = identity.chain.first().and_then(Validity::of);
+    let validity = identity.chain.first().and_then(Validity::from_certificate);
     let ends = validity.and_then(|it| UNIX_EPOCH.checked_add(Duration::from_secs(it.ends)));
     let callers: Arc<dyn ClientCertVerifier> = match config.client_ca() {
         None => Arc::new(NoClientAuth),
@@ -199,7 +199,7 @@ impl CertificatesWatch {
 
 fn stamps(config: &HttpTlsConfig) -> [FileStamp; 3] {
     let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
-    paths.map(|path| FileStamp::of(path.as_ref()))
+    paths.map(|path| FileStamp::read(path.as_ref()))
 }
 
 /// Warns that the certificate in use ends soon: once a day, and at once if the certificate is new.

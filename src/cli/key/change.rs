@@ -49,7 +49,7 @@ pub(super) fn change(
     let locked = File::open(directory(&path)).map_err(unwritable)?;
     // Without this lock, one of two changes at the same time would be lost.
     flock(&locked, FlockOperation::LockExclusive).map_err(|error| unwritable(error.into()))?;
-    let before = FileStamp::of(&path);
+    let before = FileStamp::read(&path);
     let old = match bounded_file::read_text(&path, KeysFile::MAX_LEN) {
         Ok(text) => Some(text),
         Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
@@ -71,7 +71,7 @@ pub(super) fn change(
         });
         taken.map_err(unwritable)?;
     }
-    if FileStamp::of(&path) != before {
+    if FileStamp::read(&path) != before {
         return Err(CliError::unexpected(format!(
             "somebody else has changed the keys file {file} meanwhile; it is as they left it"
         )));

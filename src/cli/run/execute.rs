@@ -31,7 +31,7 @@ use super::{
 /// Acquires the lock, runs the command, releases the lock, and returns the exit code.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
     args.check()?;
-    let locks = Locks::of(&args.names)?;
+    let locks = Locks::from_names(&args.names)?;
     let name = locks.first();
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);

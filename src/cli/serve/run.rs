@@ -52,7 +52,7 @@ pub(in crate::cli) struct ServeArgs {
 /// Serves until a signal ends the gateway.
 pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Result<(), CliError> {
     start(
-        args.sources.of(environment).load()?.config,
+        args.sources.with_environment(environment).load()?.config,
         None,
         environment,
     )
@@ -165,7 +165,7 @@ async fn run(
             InFlightRequests::default(),
         );
     }
-    let service_manager = ServiceManager::of(environment);
+    let service_manager = ServiceManager::from_environment(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
     signals.manager = Some(service_manager.clone());

@@ -34,7 +34,7 @@ const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 impl ServiceManager {
     /// The service manager that the environment names. Must be called within the runtime.
-    pub(super) fn of(environment: &Environment) -> Self {
+    pub(super) fn from_environment(environment: &Environment) -> Self {
         let name = environment.text("NOTIFY_SOCKET");
         let socket = name.and_then(|name| {
             let socket = connect(name);

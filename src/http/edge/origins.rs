@@ -275,7 +275,7 @@ impl<'a> Page<'a> {
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Self::Unnamed,
-            (Some(name), None) => Self::of(name),
+            (Some(name), None) => Self::from_header(name),
             (Some(_), Some(_)) => Self::Foreign,
         }
     }
@@ -289,7 +289,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn of(name: &'a HeaderValue) -> Self {
+    fn from_header(name: &'a HeaderValue) -> Self {
         let origin = name.to_str().ok().and_then(|text| text.parse().ok());
         origin.map_or(Self::Foreign, |origin| Self::At(origin, name))
     }
@@ -300,7 +300,7 @@ impl<'a> Page<'a> {
 impl RequestSource {
     /// The sender of a request. `over_https` says that the browser is known to use HTTPS: a page over plain
     /// HTTP is then of another origin.
-    pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
+    pub(in crate::http) fn from_parts(parts: &Parts, over_https: bool) -> Self {
         let headers = &parts.headers;
         let page = Page::in_headers(headers);
         // The edge has checked the host before: a request with a missing or ambiguous host does not come this

@@ -56,7 +56,7 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
             // is refused.
             must_be_json(&parts.headers)?;
         }
-        let context = RequestContext::of(&parts);
+        let context = RequestContext::from_parts(&parts);
         // Receiving holds no permit: otherwise slow senders would keep out requests that have arrived.
         let receiving = pin!(receive(body, waits, gateway));
         let bytes = context.wait_for(receiving).await??;

@@ -50,11 +50,11 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         let scope = PhantomData;
         if gateway.gate.is_open() {
             let access = Access::ANYBODY;
-            RequestContext::of(parts).take_permit()?;
+            RequestContext::from_parts(parts).take_permit()?;
             return Ok(Self { access, scope });
         }
         let access = admit(parts, gateway)?;
-        let context = RequestContext::of(parts);
+        let context = RequestContext::from_parts(parts);
         context.set_caller(&access);
         if S::IS_COUNTED {
             access.count_request()?;
@@ -188,7 +188,7 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
             session(parts, gateway).ok().flatten()
         };
         if let Some(access) = &access {
-            RequestContext::of(parts).set_caller(access);
+            RequestContext::from_parts(parts).set_caller(access);
             access.count_request()?;
         }
         Ok(Self(access))
@@ -217,7 +217,7 @@ const MAX_SESSION_COOKIES: usize = 2;
 /// An API key is in a request because its sender has put it there. A cookie is in every request of a browser,
 /// whatever page caused the request: so a session counts only for pages of this gateway.
 pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access>, Problem> {
-    let names = CookieNames::of(parts, gateway);
+    let names = CookieNames::for_request(parts, gateway);
     let mut sealed = names
         .sealed(&parts.headers)
         .take(MAX_SESSION_COOKIES)
@@ -257,7 +257,7 @@ fn is_meant(parts: &Parts, access: &Access) -> bool {
 
 fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {
     let only_looks = matches!(parts.method, Method::GET | Method::HEAD);
-    let (detail, cause) = match RequestSource::of(parts, over_https) {
+    let (detail, cause) = match RequestSource::from_parts(parts, over_https) {
         RequestSource::Ours => return Ok(()),
         RequestSource::Unknown if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
             return Ok(());

@@ -54,7 +54,7 @@ pub(in crate::http) struct CookieJar {
 
 impl CookieNames {
     /// The cookie names for a request, from what the gateway and its proxies say about HTTPS.
-    pub(in crate::http) fn of(parts: &Parts, gateway: &AppState) -> Self {
+    pub(in crate::http) fn for_request(parts: &Parts, gateway: &AppState) -> Self {
         let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
         Self {
             is_secure,
@@ -137,8 +137,8 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
         parts: &mut Parts,
         gateway: &Arc<AppState>,
     ) -> Result<Self, Problem> {
-        let names = CookieNames::of(parts, gateway);
-        if RequestSource::of(parts, names.is_secure) == RequestSource::Foreign {
+        let names = CookieNames::for_request(parts, gateway);
+        if RequestSource::from_parts(parts, names.is_secure) == RequestSource::Foreign {
             let detail = "Only a page of the gateway itself can sign somebody in or out. Nothing \
                           happened. A page elsewhere shows its API key with each request.";
             let problem = Problem::new(ProblemCode::OriginRefused, detail);

@@ -99,7 +99,7 @@ pub(in crate::http) async fn acquire(
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
-        let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
+        let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
         let granted = gateway
             .engine
             .acquire_with_queued_hook(request, || context.wait());
@@ -139,7 +139,7 @@ pub(super) struct WaiterCount {
 impl WaiterCount {
     /// Counts a request. If a position was kept under its idempotency key, the request replaces the count of
     /// that position.
-    pub(super) fn of(
+    pub(super) fn count_request(
         engine: &Engine,
         caller: &Access,
         request: &AcquireRequest,

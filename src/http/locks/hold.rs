@@ -142,7 +142,7 @@ pub(in crate::http) async fn hold(
             caller.count_request()?;
             let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
             let counted = caller.stream()?;
-            let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
+            let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
             // The client is queued and holds nothing yet. From the grant on, the timeout is the TTL of the
             // lease.
             stream.set_user_timeout(request.ttl.duration().max(QUEUED));
@@ -203,7 +203,7 @@ impl HoldEvents {
                 encode("renewed", &remaining(Some(left)))
             }
             HoldEvent::ReleaseRequested(request) => {
-                let data = ReleaseRequestBody::of(&request);
+                let data = ReleaseRequestBody::from_request(&request);
                 encode("release-requested", &to_json(&data))
             }
             HoldEvent::Ended(end) => {

@@ -83,7 +83,7 @@ pub async fn serve(
         ..config.clone()
     };
     let protocol = |config, handler| {
-        let long_requests = LongRequests::of(most);
+        let long_requests = LongRequests::new(most);
         let certificates = certificates.clone();
         Arc::new(Protocol::new(
             config,

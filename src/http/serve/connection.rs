@@ -145,7 +145,7 @@ impl ConnectionState {
     #[cfg(test)]
     pub(super) fn of_test() -> Arc<Self> {
         let idle = Duration::from_secs(75);
-        let (long_requests, looks) = (LongRequests::of(16), LookBudget::new());
+        let (long_requests, looks) = (LongRequests::new(16), LookBudget::new());
         let state = Self::new(None, idle, long_requests, looks, &Lifecycle::new());
         Arc::new(state)
     }
@@ -321,7 +321,7 @@ impl Drop for OpenRequest {
 
 impl Connection {
     /// The connection of a request.
-    pub(in crate::http) fn of(extensions: &Extensions) -> Self {
+    pub(in crate::http) fn from_extensions(extensions: &Extensions) -> Self {
         Self(extensions.get().cloned())
     }
 
@@ -366,7 +366,7 @@ impl<S: Sync> FromRequestParts<S> for Connection {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.extensions))
+        Ok(Self::from_extensions(&parts.extensions))
     }
 }
 
@@ -374,7 +374,7 @@ impl<S: Sync> FromRequestParts<S> for Connection {
 
 impl LongRequests {
     /// Bound for a gateway with `most` connections.
-    pub(super) fn of(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         let taken = Arc::default();
         Self { most, taken }
     }
@@ -452,7 +452,7 @@ mod tests {
         let connection = connection();
         let mut request = http::Request::new(());
         connection.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         assert_eq!(connection.user_timeout_ms(), 75_000);
         handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         assert_eq!(connection.user_timeout_ms(), 1_500);
@@ -460,14 +460,14 @@ mod tests {
         assert_eq!(connection.user_timeout_ms(), 75_000);
         let shared = ConnectionState::of_test();
         shared.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         handlers.set_user_timeout(Some(Duration::from_secs(1)));
         assert_eq!(shared.user_timeout_ms(), 75_000);
     }
 
     #[test]
     fn requests_that_last_leave_connections_to_others_and_some_to_those_with_a_lease() {
-        let long_requests = LongRequests::of(32);
+        let long_requests = LongRequests::new(32);
         let take = |count, has_lease| {
             let taken = (0..count).map(|_| long_requests.take(has_lease).unwrap());
             taken.collect::<Vec<_>>()
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn of_two_requests_that_come_together_for_the_last_place_one_gets_it() {
-        let (long_requests, meeting) = (LongRequests::of(2), Barrier::new(2));
+        let (long_requests, meeting) = (LongRequests::new(2), Barrier::new(2));
         let try_often = || {
             let tries = (0..1_000).map(|_| {
                 meeting.wait();

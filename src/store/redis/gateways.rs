@@ -36,7 +36,7 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// The channels of a database, by its number.
-    pub(crate) fn of(database: u16) -> Self {
+    pub(crate) fn for_database(database: u16) -> Self {
         let of_it = match database {
             0 => String::new(),
             number => format!(":{number}"),
@@ -264,12 +264,12 @@ mod tests {
 
     #[test]
     fn each_database_has_its_own() {
-        let (first, second) = (Channels::of(0), Channels::of(1));
+        let (first, second) = (Channels::for_database(0), Channels::for_database(1));
         assert_eq!((&*first.all, &*first.news), ("lg:gw:all", "lg:events"));
         assert_eq!(
             (&*second.all, &*second.news),
             ("lg:gw:all:1", "lg:events:1")
         );
-        assert_ne!(Channels::of(1), Channels::of(11));
+        assert_ne!(Channels::for_database(1), Channels::for_database(11));
     }
 }

@@ -35,7 +35,7 @@ fn a_gateway_that_nobody_vouches_for_is_not_believed() {
 fn a_certificate_for_another_host_is_not_believed() {
     let authority = Authority::new();
     let files = authority.files("other", &["locks.example.com"]);
-    let certified = Certified::of(authority, files, Setup::default());
+    let certified = Certified::start_with_files(authority, files, Setup::default());
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let refused = typed(&format!("list --url {url} --ca-file {ca}")).ends(103);
     refused.says("is not believed: certificate not valid for name \"127.0.0.1\"");
@@ -94,7 +94,7 @@ fn gateway(extensions: &[&str]) -> Certified {
         .output()
         .expect("this test needs openssl: apt-get install openssl");
     assert!(made.status.success(), "{made:?}");
-    Certified::of(authority, files, Setup::default())
+    Certified::start_with_files(authority, files, Setup::default())
 }
 
 #[test]

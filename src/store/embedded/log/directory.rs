@@ -46,13 +46,14 @@ impl Directory {
             },
         })?;
         let lock_path = path.join(LOCK);
-        let lock = open_private(&lock_path).map_err(|source| OpenError::of(&lock_path, source))?;
+        let lock =
+            open_private(&lock_path).map_err(|source| OpenError::from_io(&lock_path, source))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(OpenError::of(&lock_path, source)),
+            Err(TryLockError::Error(source)) => return Err(OpenError::from_io(&lock_path, source)),
         }
-        let handle = File::open(path).map_err(|source| OpenError::of(path, source))?;
+        let handle = File::open(path).map_err(|source| OpenError::from_io(path, source))?;
         if let Err(TryLockError::WouldBlock) = handle.try_lock() {
             return Err(OpenError::InUse(path.to_owned()));
         }
@@ -462,7 +463,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// Classifies an error of the operating system about a file or directory.
-    pub(crate) fn of(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -477,7 +478,7 @@ impl OpenError {
     pub(crate) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
         let path = directory.log_file(unreadable.generation);
         match unreadable.error {
-            LogError::Io(error) => Self::of(&path, error),
+            LogError::Io(error) => Self::from_io(&path, error),
             LogError::Layout(found) if found > LAYOUT => Self::NewerLayout {
                 path,
                 found,

@@ -200,7 +200,7 @@ impl Drop for ConnectionInner {
 
 /// Converts an error reply of the server to a failure of the command.
 pub(crate) fn answered(error: &ServerError) -> Failure {
-    Failure::of(error.code(), error.details().unwrap_or_default())
+    Failure::classify(error.code(), error.details().unwrap_or_default())
 }
 
 // === impl ConnectionShared ===

@@ -382,7 +382,7 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
         format!("the user may not choose database {database}; give it +select, or use database 0")
     } else {
         // Only the code of the error is used, because its text may repeat the password.
-        match Failure::of(error.code(), "") {
+        match Failure::classify(error.code(), "") {
             Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
                 format!("the server refuses the login: {}", error.code())
             }
@@ -429,7 +429,7 @@ fn no_tls(error: &io::Error) -> Unavailability {
 /// The reason why a subscription failed.
 fn refused(error: &RedisError) -> Unavailability {
     let code = error.code().unwrap_or_default();
-    match Failure::of(code, error.detail().unwrap_or_default()) {
+    match Failure::classify(code, error.detail().unwrap_or_default()) {
         Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
             Unavailability::Connect("the connection was lost".to_owned())
         }

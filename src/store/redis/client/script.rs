@@ -61,16 +61,16 @@ impl Script {
             !text.contains(EVERYBODY),
             "a script that publishes is made for its channels"
         );
-        Self::of(text, keys)
+        Self::from_text(text, keys)
     }
 
     /// A script that publishes messages to the gateways of its database, on the channel `everybody`.
     pub(crate) fn publishing(text: &str, keys: usize, parts: &Parts, everybody: &str) -> Self {
         let everybody = format!("'{everybody}'");
-        Self::of(compose(text, parts).replace(EVERYBODY, &everybody), keys)
+        Self::from_text(compose(text, parts).replace(EVERYBODY, &everybody), keys)
     }
 
-    fn of(text: String, keys: usize) -> Self {
+    fn from_text(text: String, keys: usize) -> Self {
         let hash = hex(&Sha1::digest(&text));
         Self {
             text,

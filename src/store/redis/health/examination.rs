@@ -248,7 +248,7 @@ impl Examiner {
     /// The readiness finding on the replicas of a server; nothing if grants do not wait for replicas.
     async fn check_replicas(&self, shard: &Arc<Shard>) -> Option<Check> {
         let slot = self.dispatch.topology.some_slot(shard);
-        let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
+        let slot = slot.unwrap_or_else(|| Slot::of_tag(Keys::MARKER.as_bytes()));
         let limit = Instant::now() + shard.replicas.longest();
         let markers = match shard.marker_connection(slot, &self.tags, limit).await {
             Ok(None) => return None,

@@ -289,7 +289,7 @@ const MIN_QUEUES_TO_SWEEP: usize = 1_024;
 
 impl LocalQueues {
     /// The queue of a lock, which exists as long as a caller has it.
-    pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
+    pub(super) fn get_or_create(&self, name: &LockName) -> Arc<LocalQueue> {
         let mut table = self.table.lock();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
             return local_queue;
@@ -371,10 +371,10 @@ mod tests {
     fn are_kept_as_long_as_somebody_is_about_the_lock() {
         let local_queues = LocalQueues::default();
         let name = |n: usize| LockName::new(&format!("lock:{n}")).unwrap();
-        let kept = local_queues.of(&name(0));
+        let kept = local_queues.get_or_create(&name(0));
         for n in 0..3 * MIN_QUEUES_TO_SWEEP {
-            assert!(Arc::ptr_eq(&local_queues.of(&name(0)), &kept));
-            drop(local_queues.of(&name(n)));
+            assert!(Arc::ptr_eq(&local_queues.get_or_create(&name(0)), &kept));
+            drop(local_queues.get_or_create(&name(n)));
         }
         assert!(local_queues.table.lock().by_name.len() <= MIN_QUEUES_TO_SWEEP);
         drop(kept);

@@ -91,7 +91,7 @@ async fn a_secret_is_replaced_and_nobody_who_holds_or_asks_notices() {
     comes_to(&new, 0).await;
     load.goes_on().await;
     load.show(&new.header);
-    let is_so = async || load.tally.of("adoptions") == u64::from(HOLDERS);
+    let is_so = async || load.tally.total("adoptions") == u64::from(HOLDERS);
     until("every stream is kept with the new secret", is_so).await;
     load.goes_on().await;
 
