@@ -144,7 +144,7 @@ export function seeHolders(name, { holders, holder_count: all }, sentAt) {
   const { state, lease, grantedAt } = mine?.value ?? {};
   if (state !== "held" || sentAt < grantedAt || all > holders.length) return;
   if (holders.some((holder) => holder.fencing_token === lease.fencingToken)) return;
-  over(mine, all === 0 ? "Nobody holds the lock any more." : "Somebody else holds the lock by now.");
+  over(mine, all === 0 ? "Nobody holds the lock any more." : "Another caller holds the lock by now.");
 }
 
 /** The client says that a lease is over. */

@@ -216,7 +216,7 @@ impl Exit {
             }
             (Self::Unexpected, _) => "something unexpected; the message says what",
             (Self::Usage, _) => "the command line or the configuration is wrong",
-            (Self::Held, _) => "somebody else holds the lock",
+            (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
             (Self::Lost, "run") => "the lease was lost, and the command was stopped",
             (Self::Lost, _) => {
@@ -227,7 +227,7 @@ impl Exit {
             (Self::OutcomeUnknown, _) => "it may have happened; inspect the lock",
             (Self::Refused, _) => "the gateway refused the request, and would again",
             (Self::NotHeld, _) => "nobody holds the lock",
-            (Self::HolderChanged, _) => "somebody else holds the lock now; nothing was broken",
+            (Self::HolderChanged, _) => "another caller holds the lock now; nothing was broken",
             (Self::CannotListen, _) => "cannot listen on the address",
             (Self::NoStore, _) => "the store cannot be opened",
             (Self::CutShort, _) => "a second signal, or the grace period, cut something short",

@@ -79,7 +79,7 @@ use super::{
     params(ApiQuery<EventsQuery>, LastEventId),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
-         description = "The stream of events; the schema is that of one event.",
+         description = "The stream of events; the schema describes one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."))),
     )
 )]
@@ -107,12 +107,12 @@ impl From<ListenError> for Problem {
         match error {
             ListenError::TooMany => Self::new(
                 Code::Overloaded,
-                "As many listen to events here as this gateway allows.",
+                "As many callers listen to events at this gateway as it allows.",
             )
             .with(Extra::RetryAfter(RETRY_AFTER)),
             ListenError::Draining => Self::new(
                 Code::Draining,
-                "The gateway is about to stop; listen at another one.",
+                "The gateway is about to stop; listen at another gateway.",
             ),
         }
     }
@@ -171,7 +171,7 @@ impl Events {
 }
 
 impl EventSource for Events {
-    const HUNG_UP: &str = "whoever listened to events has hung up, or does not read";
+    const HUNG_UP: &str = "a listener to events has hung up, or does not read";
 
     fn greeting(&self) -> Bytes {
         greeting(self.listener.instance(), self.listener.position())

@@ -137,7 +137,7 @@ class Shared(BrowserCase):
         page.get_by_role("button", name="Continue").click()
         # Both have ended, and whoever waited for that has the lock.
         self.holders = [holder(11, None, mode="exclusive", owner="writer")]
-        expect(dialog).to_contain_text("Somebody else holds the lock by now: writer", timeout=15_000)
+        expect(dialog).to_contain_text("Another caller holds the lock by now: writer", timeout=15_000)
         expect(dialog.get_by_role("button", name="Break it now")).to_have_count(0)
         dialog.get_by_role("button", name="Look at the new holder").click()
         expect(dialog).to_contain_text("Fencing token11")

@@ -185,7 +185,7 @@ function Changed({ lock, back, close }) {
   }
   return html`<div class="sure" role="alert">
       <${Icon} name="warning" />
-      <p>Somebody else holds the lock by now: <${Foreign} value=${lock.holder.owner} none="owner not said" />. Nothing was broken.</p>
+      <p>Another caller holds the lock by now: <${Foreign} value=${lock.holder.owner} none="owner not said" />. Nothing was broken.</p>
     </div>
     <footer>
       <button type="button" class="quiet" onClick=${close}>Leave it</button>

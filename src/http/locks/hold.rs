@@ -97,14 +97,14 @@ const QUEUED: Duration = Duration::from_secs(30);
     params(ApiPath<LockName>, IdempotencyKeyHeader, PreferredWait, AdoptedToken),
     request_body(
         content = AcquireJson,
-        description = "What is asked for, as for acquire. It may be left out."
+        description = "The terms of the lease, as for acquire. The body may be left out."
     ),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
-         description = "The stream of events; the schema is that of one event.",
+         description = "The stream of events; the schema describes one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."),
-                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+                 ("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
     )
 )]
 #[expect(
@@ -241,7 +241,7 @@ impl HoldEvents {
 }
 
 impl EventSource for HoldEvents {
-    const HUNG_UP: &str = "whoever held a lock has hung up, or does not read";
+    const HUNG_UP: &str = "the holder of a hold stream has hung up, or does not read";
 
     async fn next(&mut self, stream: &EventStream) -> Option<NextEvent> {
         let event = poll_fn(|cx| self.hold.poll_next(cx)).await?;

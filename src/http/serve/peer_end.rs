@@ -119,7 +119,7 @@ mod kernel {
         let release = name.release().to_string_lossy();
         let tells = version(&release).is_some_and(|version| version >= FIRST);
         if !tells {
-            debug!(%release, "this kernel does not tell what of an answer was sent");
+            debug!(%release, "this kernel does not tell how much of an answer was sent");
         }
         tells
     });

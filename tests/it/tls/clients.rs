@@ -134,7 +134,9 @@ fn a_certificate_that_is_required_must_be_shown_and_be_of_the_authority() {
         assert_ne!(refused.code, Some(0), "{refused:?}");
         assert_eq!((refused.status, refused.body.as_str()), (0, ""));
     }
-    certified.gateway.logged("a connection did not come to TLS");
+    certified
+        .gateway
+        .logged("a connection did not complete its TLS handshake");
 }
 
 #[test]
@@ -189,7 +191,8 @@ async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened
     let backup = directory.path().join("backup");
     let tries = || {
         let log = certified.gateway.log();
-        log.matches("a connection did not come to TLS").count()
+        log.matches("a connection did not complete its TLS handshake")
+            .count()
     };
     for (command, arguments) in [
         ("acquire", &["deploy"][..]),
