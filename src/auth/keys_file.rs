@@ -240,7 +240,7 @@ impl<'a> Table<'a> {
         if all.all(|secret| ids.insert(secret.id)) {
             Ok(())
         } else {
-            Err(self.refuse("secrets", "a list of ids that stand nowhere else"))
+            Err(self.refuse("secrets", "a list of ids that no other secret has"))
         }
     }
 

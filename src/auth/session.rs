@@ -179,13 +179,14 @@ impl SessionSeal {
 /// Reads a secret without the white space at its ends, which an editor or `kubectl` may have added.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
-        FileError::TooLong(_) => format!("is longer than {MOST} bytes, and so another file"),
+        FileError::TooLong(_) => format!("is longer than {MOST} bytes, so it is the wrong file"),
         error => format!("cannot be read: {error}"),
     })?;
     let secret = bytes.trim_ascii();
     if secret.len() < LEAST {
         return Err(format!(
-            "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
+            "has fewer than {LEAST} bytes, which an attacker could guess; make one with: openssl \
+             rand -hex 32"
         ));
     }
     Ok(secret.to_vec())

@@ -197,7 +197,7 @@ class Shared(BrowserCase):
         expect(panel).not_to_contain_text("To be released")
         self.holders = [holder(7, None)]
         panel.get_by_role("button", name="Renew", exact=True).click()
-        expect(panel).to_contain_text("asked for by ops, deploy")
+        expect(panel).to_contain_text("requested by ops, deploy")
 
     def test_the_mode_and_the_limit_are_sent_by_try_it(self):
         context, _ = self.faked([])

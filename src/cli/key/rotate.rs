@@ -158,7 +158,7 @@ fn ids(text: &str, secrets: &[Range<usize>]) -> String {
 /// The positions of the secrets of a key in the text of a keys file.
 fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
     // The parser's message is not shown: it may quote a key. `change` checks the file as a whole afterwards.
-    let document = DeTable::parse(text).map_err(|_error| "it is not TOML".to_owned())?;
+    let document = DeTable::parse(text).map_err(|_error| "the file is not TOML".to_owned())?;
     let tables = array(document.get_ref(), "key").into_iter().flatten();
     let mut keys = tables.filter_map(|key| match key.get_ref() {
         DeValue::Table(table) => Some(table),
@@ -240,7 +240,10 @@ mod tests {
                 with_secret(FILE, "b", "s").map(drop),
                 "the key b has two secrets: x and y; --finish removes the first",
             ),
-            (with_secret("lgk_x", "b", "s").map(drop), "it is not TOML"),
+            (
+                with_secret("lgk_x", "b", "s").map(drop),
+                "the file is not TOML",
+            ),
             (
                 with_one_secret(FILE, "a", None).map(drop),
                 "the key a has one secret",

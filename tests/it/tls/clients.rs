@@ -26,7 +26,7 @@ fn a_gateway_that_nobody_vouches_for_is_not_believed() {
     let url = certified.named_url();
     for ca in [String::new(), format!("--ca-file {}", other.file())] {
         let refused = typed(&format!("list --url {url} {ca}")).ends(103);
-        refused.says("its certificate is not believed: ");
+        refused.says("its certificate is not trusted: ");
         refused.says("--ca-file");
     }
 }
@@ -38,7 +38,7 @@ fn a_certificate_for_another_host_is_not_believed() {
     let certified = Certified::of(authority, files, Setup::default());
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let refused = typed(&format!("list --url {url} --ca-file {ca}")).ends(103);
-    refused.says("is not believed: certificate not valid for name \"127.0.0.1\"");
+    refused.says("is not trusted: certificate not valid for name \"127.0.0.1\"");
 }
 
 #[test]

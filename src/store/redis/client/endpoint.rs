@@ -411,7 +411,7 @@ fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
 fn no_tls(error: &io::Error) -> Unavailability {
     if let Some(why) = distrust(error, "redis.tls.ca_file") {
         return Unavailability::Misconfigured(format!(
-            "the certificate of the server is not believed: {why}"
+            "the certificate of the server is not trusted: {why}"
         ));
     }
     let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());

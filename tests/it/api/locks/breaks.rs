@@ -95,9 +95,11 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         {"reason":"x","force":true} => force: is not known; the fields of this body are reason,
             .. fencing_token, foreign_mark, all, grace_ms
         {"reason":"x","foreign_mark":"0123"}
-            => foreign_mark: is not the mark of a foreign holder; one is 40 hexadecimal digits in lower case
+            => foreign_mark: is not the mark of a foreign holder; a mark is 40 hexadecimal digits
+            .. in lower case
         {"reason":"x","fencing_token":1,"foreign_mark":"MARK"}
-            => foreign_mark: is of a foreign client, which has no fencing_token: send only one of the two
+            => foreign_mark: is of a foreign client, which has no fencing_token: send
+            .. only one of the two
         {"reason":"x","all":true,"fencing_token":1} => BOTH
         {"reason":"x","all":true,"foreign_mark":"MARK"} => BOTH
         {"reason":"x","all":"yes"} => all: is a text; true or false is expected
@@ -110,7 +112,8 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         {"reason":"x","grace_ms":1.5} => grace_ms: is 1.5; MILLISECONDS
         {"grace_ms":1000} => reason: is missing or empty
         {"reason":"x","grace_ms":1000,"foreign_mark":"MARK"}
-            => grace_ms: is for holders that the gateway can ask, which a foreign client is not: leave it out
+            => grace_ms: is for holders that the gateway can ask, which a foreign client is not:
+            .. leave it out
     "#;
     let both =
         "all: is true, and so no single holder is meant: leave fencing_token and foreign_mark out";

@@ -83,7 +83,7 @@ impl Named {
         .await;
     }
 
-    /// Waits until all sentinels were asked anew: what was heard before is not believed for long.
+    /// Waits until all sentinels were asked anew: what was heard before is not trusted for long.
     async fn all_were_asked(&self) {
         for sentinel in &self.sentinels {
             // One that is connected to is asked twice and said hello to.

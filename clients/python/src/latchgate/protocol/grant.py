@@ -91,7 +91,7 @@ def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
         # What was wrong is a name of ours, and no secret of the answer.
         raise _unusable(answer, f"a lease that can be used ({_field(error)})") from None
     if sorted(grant.names) != sorted(names):
-        raise _unusable(answer, "a lease of what was asked for")
+        raise _unusable(answer, "the lease that was requested")
     return grant
 
 
@@ -190,7 +190,7 @@ def results_of(answer: Answer, names: Sequence[str]) -> list[Mapping[str, Any]]:
         or not all(isinstance(result, dict) for result in results)
         or sorted(str(result.get("name")) for result in results) != sorted(names)
     ):
-        raise _unusable(answer, "what came of each lease")
+        raise _unusable(answer, "the outcome of each lease")
     return results
 
 
