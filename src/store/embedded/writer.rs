@@ -508,7 +508,8 @@ impl Writer {
         if self.writable
             && let Err(error) = self.log.close()
         {
-            warn!(%error, "cannot mark the end of the log; that is as after a crash");
+            warn!(%error, "cannot mark the end of the log; the next start recovers as after a \
+                           crash");
         }
         drop(self.directory);
         if let Some(closed) = closed {

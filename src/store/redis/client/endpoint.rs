@@ -158,8 +158,9 @@ impl Endpoint {
                     self.close_connections();
                     let node = &self.node;
                     if moved {
-                        warn!(%node, "the address leads to another server than before: all connections are \
-                                      made again, and what was locked at the one before is forgotten");
+                        warn!(%node, "the address leads to another server than before: all \
+                                      connections are made again, and this server knows no \
+                                      lock of the previous one");
                     } else {
                         info!(%node, "the server was started again, or its address leads to another one");
                     }

@@ -200,8 +200,9 @@ impl Identity {
             );
         }
         matches!(state.leads, Leads::To(None)).then_some(
-            "the server does not say its run_id (INFO server), so nobody notices if its address moves to \
-             another server, and what ended lately is not ended again at a server that takes over",
+            "the server does not say its run_id (INFO server), so no gateway notices if its \
+             address moves to another server, and what ended lately is not ended again at a server \
+             that takes over",
         )
     }
 }

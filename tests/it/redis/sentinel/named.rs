@@ -260,7 +260,7 @@ async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
     rig.servers[0].start_again().await;
     match rig.store.acquire(&attempt("c")).await {
         Err(StoreError::Unavailable(Unavailability::Connect(why))) => {
-            assert!(why.contains("started anew"), "{why}");
+            assert!(why.contains("started again"), "{why}");
         }
         other => panic!("{other:?}"),
     }
