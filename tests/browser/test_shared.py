@@ -118,7 +118,7 @@ class Shared(BrowserCase):
         self.holders = [holder(7, 0), holder(11, 2)]
         # The page looks anew every ten seconds.
         dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("What was to be broken has ended by now")
+        expect(dialog).to_contain_text("The leases to break have ended by now")
         dialog.get_by_role("button", name="Close").last.click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [])
@@ -149,10 +149,10 @@ class Shared(BrowserCase):
         page.get_by_role("button", name="Break the lease 9").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("deploy")
-        expect(dialog.get_by_label("Ask first, and break it after")).to_have_value("30000")
+        expect(dialog.get_by_label("Request a release, and break the lock after")).to_have_value("30000")
         dialog.get_by_role("button", name="Continue").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("Ask for the lock, and in 30s take it away from worker 1?")
-        dialog.get_by_role("button", name="Ask for it").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("Request a release, and in 30s take the lock away from worker 1?")
+        dialog.get_by_role("button", name="Request release").click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [{"reason": "deploy", "fencing_token": 9, "grace_ms": 30_000}])
 
