@@ -259,7 +259,7 @@ class Lost(Case):
             self.assertEqual(post.code, 1, post.raw)
             (told,) = post.commands("error")
             self.assertRegex(told, pattern)
-            self.assertIn("may have run while somebody else held it", told)
+            self.assertIn("may have run while another caller held the lock", told)
         job.inputs["on-lost"] = "warn"
         post = job.post()
         self.assertEqual((post.code, post.commands("error")), (0, []), post.raw)

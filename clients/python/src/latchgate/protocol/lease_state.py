@@ -56,7 +56,7 @@ class LeaseState:
     def lost(self) -> Optional[LeaseLost]:
         """Why it is over, as far as somebody has noticed."""
         if self._process != os.getpid():
-            return LeaseLost("the lease is that of the process that forked this one", "forked")
+            return LeaseLost("the lease belongs to the process that forked this process", "forked")
         return self._lost
 
     def start(self) -> None:
