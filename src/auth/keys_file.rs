@@ -96,7 +96,7 @@ impl KeysFile {
                 return Err(refused(
                     &self.0,
                     found.line,
-                    "what stands here".to_owned(),
+                    "this entry".to_owned(),
                     "no key".to_owned(),
                     "[[key]], a table for each key",
                 ));

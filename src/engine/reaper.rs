@@ -348,7 +348,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             vec![entry]
         }
         Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
-            warn!(%name, %error, "a lease that nobody holds is left to its TTL");
+            warn!(%name, %error, "an unclaimed lease is left to its TTL");
             entry.others()
         }
     }

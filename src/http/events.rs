@@ -224,7 +224,10 @@ impl EventSource for Events {
 /// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = LockEvent)]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) struct EventSchema {
     /// The value of `Last-Event-ID` to continue after this event; the last event has no id.
     id: Option<String>,
@@ -238,7 +241,10 @@ pub(in crate::http) struct EventSchema {
 /// What has happened to a lock. `session` and `end` are not events of a lock.
 #[derive(ToSchema)]
 #[schema(as = LockEventName, rename_all = "lowercase")]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) enum EventName {
     /// A request began to wait for the lock.
     Queued,

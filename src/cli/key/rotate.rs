@@ -75,8 +75,9 @@ impl RotateArgs {
         output::write(&answer).map_err(|error| key_not_written(&error, &remedy))?;
         if !self.json {
             output::note(&format!(
-                "added the secret {id} to the key {name} in {}; it is shown only this once. The old one, {old_id}, is \
-                 valid until `latchgate key rotate {name} --finish`. If the new one is lost, {remedy}",
+                "added the secret {id} to the key {name} in {}; it is shown only this once. The \
+                 old secret, {old_id}, is valid until `latchgate key rotate {name} --finish`. If \
+                 the new secret is lost, {remedy}",
                 file.display()
             ));
         }

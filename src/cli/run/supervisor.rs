@@ -399,7 +399,8 @@ impl Supervisor {
         self.update_guard();
         if self.stage == Stage::Ended {
             self.note(&format!(
-                "the lease is lost before what the command has left running is stopped: {}",
+                "the lease is lost before the processes that the command left running are stopped: \
+                 {}",
                 self.trouble
             ));
         } else {

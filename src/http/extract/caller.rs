@@ -237,7 +237,7 @@ pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access
 
 /// 401: the page was rendered for one API key, and the session belongs to another by now.
 fn session_changed() -> Problem {
-    let cause = "a page was sent for another key than that of the session";
+    let cause = "the page names another API key than the session";
     let mut problem = Problem::from(Refusal::NoSession).caused_by(cause.to_owned());
     problem.detail =
         "The session belongs to another API key than `Signed-In-As` names. Nothing happened. `GET \

@@ -243,7 +243,7 @@ impl RequestBody for BreakBody {
         if all && (mark.is_some() || fence.is_some()) {
             fields.refuse(
                 &ALL,
-                "is true, and so no single holder is meant: leave fencing_token and foreign_mark out",
+                "is true, which breaks all leases: leave fencing_token and foreign_mark out",
             );
         }
         let grace = fields.whole(&GRACE).filter(|&ms| ms > 0);

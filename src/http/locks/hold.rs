@@ -109,7 +109,7 @@ const QUEUED: Duration = Duration::from_secs(30);
 )]
 #[expect(
     clippy::too_many_arguments,
-    reason = "each is an extractor, and says what it takes"
+    reason = "each parameter is an extractor of a part of the request"
 )]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<AppState>>,
@@ -256,7 +256,10 @@ impl EventSource for HoldEvents {
 /// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = HoldEvent)]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) struct EventSchema {
     /// What has happened to the hold.
     event: EventName,
@@ -268,7 +271,10 @@ pub(in crate::http) struct EventSchema {
 /// What has happened to a hold. The last four end the stream.
 #[derive(ToSchema)]
 #[schema(as = HoldEventName, rename_all = "lowercase")]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) enum EventName {
     /// The request stands in the queue, or its position has changed.
     Queued,

@@ -143,9 +143,9 @@ problem_codes! {
         "Back up the store with its own tools.";
     LeaseLost = "lease-lost", GONE,
         "The token does not hold the lock",
-        "The lease has expired or was released or broken, or the token was never one of this \
-         lock. `held` says whether another caller holds the lock now, or, of several locks, at least one \
-         of them. For several locks, `results` has the outcome of each.",
+        "The lease has expired or was released or broken, or the token was never a token of this \
+         lock. `held` says whether another caller holds the lock now, or, of several locks, at \
+         least one of them. For several locks, `results` has the outcome of each.",
         "Stop the work that the lock protects: another caller may be doing it. Acquire the \
          lock again before going on. If you repeat a release whose answer was lost, this answer may \
          mean that the first copy ended the lease; then nothing is left to do. To tell this case \

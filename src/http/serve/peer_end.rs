@@ -152,7 +152,7 @@ mod kernel {
         pub(super) fn read(info: &Info) -> Option<Self> {
             let number = |at: usize| {
                 let bytes = info[at..].first_chunk();
-                u64::from_ne_bytes(*bytes.expect("the fields are within what was asked for"))
+                u64::from_ne_bytes(*bytes.expect("the fields are within the requested length"))
             };
             let sent = number(BYTES_SENT).saturating_sub(number(BYTES_RETRANS));
             (sent > 0).then_some(Self {

@@ -342,8 +342,8 @@ impl Writer {
         }
         let why = shortage.map(|kind| {
             format!(
-                "the disk of the data directory is full ({kind}): locks are renewed and released, and none is \
-                 acquired until it has room"
+                "the disk of the data directory is full ({kind}): locks are renewed and released, \
+                 and no lock is acquired until the disk has room"
             )
         });
         if let Some(why) = &why {

@@ -424,7 +424,8 @@ pub enum OpenError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "the file {path:?} has the layout version {found}, this program knows {known}; start the version of latchgate that wrote it, or a newer one"
+        "the file {path:?} has the layout version {found}, this program knows {known}; start the \
+         version of latchgate that wrote it, or a newer version"
     )]
     NewerLayout {
         /// The file.

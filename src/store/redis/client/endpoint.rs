@@ -162,7 +162,8 @@ impl Endpoint {
                                       connections are made again, and this server knows no \
                                       lock of the previous one");
                     } else {
-                        info!(%node, "the server was started again, or its address leads to another one");
+                        info!(%node, "the server was started again, or its address leads to \
+                                      another server");
                     }
                 }
             }

@@ -304,7 +304,7 @@ impl Rounds {
         let another = before.is_none() || before != self.run_id;
         // At the first call the gateway has just started, so that nothing is logged as a restart of the server.
         if another && before.is_some() {
-            info!("the server was started again, or is another one: all waiters ask again");
+            info!("the server was started again, or is another server: all waiters ask again");
         } else if another {
             debug!("the gateway now knows the run of the server");
         }

@@ -115,8 +115,7 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
             => grace_ms: is for holders that the gateway can ask, which a foreign client is not:
             .. leave it out
     "#;
-    let both =
-        "all: is true, and so no single holder is meant: leave fencing_token and foreign_mark out";
+    let both = "all: is true, which breaks all leases: leave fencing_token and foreign_mark out";
     let cases = cases
         .replace("BOTH", both)
         .replace("LONG", &"ä".repeat(201))
