@@ -278,7 +278,7 @@ class Lost(Case):
         rig("POST", "/rig/fault", {"kind": "hang", "count": 1000})
         until("it knows", lambda: list(job.temporary.glob("*/outcome")), DEADLINE)
         rig("DELETE", "/rig/fault")
-        self.lost(job, "the time of the lease is over")
+        self.lost(job, "the lease has expired")
         self.check_nothing_is_left(job)
 
     def test_a_renewing_process_that_died_fails_the_job(self):
