@@ -96,7 +96,7 @@ impl KeysFile {
                 return Err(refused(
                     &self.0,
                     found.line,
-                    "what stands here".to_owned(),
+                    "this entry".to_owned(),
                     "no key".to_owned(),
                     "[[key]], a table for each key",
                 ));
@@ -240,7 +240,7 @@ impl<'a> Table<'a> {
         if all.all(|secret| ids.insert(secret.id)) {
             Ok(())
         } else {
-            Err(self.refuse("secrets", "a list of ids that stand nowhere else"))
+            Err(self.refuse("secrets", "a list of ids that no other secret has"))
         }
     }
 

@@ -78,7 +78,7 @@ impl KeysWatch {
             });
             let Ok((watch, outcome)) = work.await else {
                 // Only the end of the runtime, or a bug, leads here: the gate keeps its keys.
-                error!("the keys file is no longer looked at");
+                error!("the keys file is no longer watched");
                 return gate.mark_outdated();
             };
             self = watch;
@@ -90,7 +90,8 @@ impl KeysWatch {
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the keys file cannot be used; the API keys that were read before go on");
+                    error!(%error, "the keys file cannot be used; the API keys that were read \
+                                    before stay valid");
                     self.audit.keys_reloaded(Err(&error.to_string()));
                     gate.mark_outdated();
                 }

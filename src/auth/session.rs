@@ -180,14 +180,14 @@ impl SessionSeal {
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
         FileError::TooLong(_) => {
-            format!("is longer than {MAX_SECRET_BYTES} bytes, and so another file")
+            format!("is longer than {MAX_SECRET_BYTES} bytes, so it is the wrong file")
         }
         error => format!("cannot be read: {error}"),
     })?;
     let secret = bytes.trim_ascii();
     if secret.len() < MIN_SECRET_BYTES {
         return Err(format!(
-            "has fewer than {MIN_SECRET_BYTES} bytes, which somebody could guess; make one with: \
+            "has fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
              openssl rand -hex 32"
         ));
     }

@@ -111,7 +111,7 @@ pub enum AcquireError {
     #[error("the lease under this idempotency key has ended")]
     IdempotencyExpired,
     /// The caller is no longer authorized for the lock: the API key is gone, or permits less.
-    #[error("the caller may not have the lock any more")]
+    #[error("the API key of the caller no longer permits the lock")]
     Revoked,
     /// The store does not support shared leases.
     #[error("the store cannot share a lock")]

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Releases a lease when dropped, unless [`Delivery::delivered`] was called.
-#[must_use = "dropping it gives the lease back"]
+#[must_use = "dropping it releases the lease"]
 pub struct Delivery {
     engine: Arc<EngineShared>,
     /// The lease, until its answer has left for the caller.

@@ -229,7 +229,8 @@ struct ReservedPosition {
 /// One waiter, with the slot that it takes in the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
-    #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
+    #[expect(dead_code, reason = "the slot counts the waiter until it is dropped")]
+    Option<LimitSlot>,
 );
 
 /// With no more positions than this, a sweep is not worth its cost.

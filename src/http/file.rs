@@ -82,8 +82,8 @@ fn compressed(content: &[u8]) -> Bytes {
     let mut writer = GzEncoder::new(Vec::new(), Compression::default());
     writer
         .write_all(content)
-        .expect("memory takes what is written");
-    let small = writer.finish().expect("memory takes what is written");
+        .expect("a write to memory does not fail");
+    let small = writer.finish().expect("a write to memory does not fail");
     Bytes::from(small)
 }
 

@@ -41,9 +41,10 @@ const REQUEST_ID: (&str, &str) = (
 const BEARER: &str = "bearer";
 /// Name of the session in the document.
 const SESSION: &str = "session";
-const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
-    HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path; where there is \
-    one of these, `latchgate-session` counts for nothing.";
+const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST \
+    /session`. Over HTTPS the cookie is called `__Host-latchgate-session`, or \
+    `__Secure-latchgate-session` below a base path; if the request has one of these, \
+    `latchgate-session` is ignored.";
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 
@@ -96,9 +97,12 @@ fn preface() -> OpenApi {
             "locks",
             "Acquire, renew, release, inspect, list and break locks.",
         ),
-        ("session", "Who asks, for pages of the gateway."),
-        ("health", "For those who run the gateway."),
-        ("documentation", "What this gateway can do."),
+        ("session", "Sessions for pages of the gateway."),
+        ("health", "Health, metrics and backups, for operators."),
+        (
+            "documentation",
+            "The API: its description, and its problems.",
+        ),
     ]
     .map(|(name, description)| {
         TagBuilder::new()

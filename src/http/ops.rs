@@ -147,8 +147,9 @@ pub(in crate::http) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Aliv
     operation_id = "checkReadiness",
     tag = "health",
     responses(
-        (status = 200, body = Readiness, description = "It should."),
-        (status = 503, body = Readiness, description = "It should not; the checks say why.")
+        (status = 200, body = Readiness, description = "The gateway may get requests."),
+        (status = 503, body = Readiness, description = "The gateway should get no requests; the \
+                                                        checks say why.")
     )
 )]
 pub(in crate::http) async fn readyz(
@@ -177,8 +178,8 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     });
     // The detail does not say what exactly is wrong, because every caller may read it.
     if !gateway.gate.is_open() {
-        let detail = "the keys file cannot be used; the API keys that were read before go on, and \
-                      the log says what is wrong";
+        let detail = "the keys file cannot be used; the API keys that were read before stay valid, \
+                      and the log says what is wrong";
         checks.push(check("keys", gateway.gate.is_outdated().then_some(detail)));
     }
     if gateway.audit.is_kept() {
@@ -187,8 +188,8 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
         checks.push(check("audit", is_missing.then_some(detail)));
     }
     if let Some(certificates) = &gateway.certificates {
-        let detail = "the certificate files cannot be used; what was read before goes on, and the \
-                      log says what is wrong";
+        let detail = "the certificate files cannot be used; the certificate that was read before \
+                      stays in use, and the log says what is wrong";
         let warning = certificates.is_outdated().then_some(detail);
         checks.push(check("certificate", warning));
     }

@@ -61,7 +61,7 @@ pub(in crate::http) async fn show(
 
 /// Detail of the problem of a text that is no API key.
 const NOT_A_KEY: &str =
-    "What was sent as `key` is no API key of this gateway. A key begins with `lgk_`.";
+    "The value of `key` is no API key of this gateway. A key begins with `lgk_`.";
 
 /// Sign in
 ///
@@ -83,7 +83,7 @@ const NOT_A_KEY: &str =
     tag = "session",
     request_body(content = SignInJson, description = "The key."),
     responses(
-        (status = 200, body = SessionBody, description = "Who was signed in.",
+        (status = 200, body = SessionBody, description = "The name and permissions of the caller.",
          headers(("Set-Cookie", description = "The session, unless the gateway has no API keys."))),
     )
 )]
@@ -133,8 +133,8 @@ pub(in crate::http) async fn sign_in(
     operation_id = "signOut",
     tag = "session",
     responses(
-        (status = 204, description = "The session is forgotten, or there was none.",
-         headers(("Set-Cookie", description = "Takes the cookie away."))),
+        (status = 204, description = "The session is closed, or there was none.",
+         headers(("Set-Cookie", description = "Deletes the cookie."))),
     )
 )]
 pub(in crate::http) async fn sign_out(
@@ -234,7 +234,8 @@ impl SessionBody {
 impl utoipa::PartialSchema for PermissionsBody {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new().description(Some(
-            "What is permitted, by the beginnings of lock names; `*` is every name, and an empty list none.",
+            "The permissions, each as a list of beginnings of lock names; `*` permits every name, \
+             and an empty list none.",
         ));
         let add = |object: ObjectBuilder, permission: Permission| {
             let row = permission.row();

@@ -163,7 +163,7 @@ impl CertificatesWatch {
             });
             let Ok((watch, outcome)) = work.await else {
                 // Only the end of the runtime, or a bug, leads here: the certificates stay as they are.
-                error!("the certificate files are no longer looked at");
+                error!("the certificate files are no longer watched");
                 return certificates.mark_outdated();
             };
             self = watch;
@@ -177,7 +177,7 @@ impl CertificatesWatch {
                     warning.reset();
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the certificate that was read before goes on");
+                    error!(%error, "the certificate that was read before stays in use");
                     certificates.mark_outdated();
                 }
             }
@@ -237,7 +237,7 @@ impl ExpiryWarning {
             Some(Duration::ZERO) => {
                 warn!(
                     file,
-                    "the certificate has expired: no careful caller connects any more"
+                    "the certificate has expired: callers that check it cannot connect"
                 );
             }
             Some(left) => {

@@ -95,7 +95,7 @@ fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::OFlags;
 
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = i32::try_from(flags.bits()).expect("the flags of open are those of an int");
+    let flags = i32::try_from(flags.bits()).expect("the flags of open fit into an int");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 

@@ -140,7 +140,7 @@ impl Events {
                         .inspect_err(|_too_long| self.interrupt())?;
                     continue;
                 }
-                Ok(Ok(None)) => "it was closed".to_owned(),
+                Ok(Ok(None)) => "the connection was closed".to_owned(),
                 Ok(Err(error)) => cause(&error),
                 Err(_elapsed) => format!("nothing came for {}", format_duration(SILENCE)),
             };

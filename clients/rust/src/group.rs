@@ -285,7 +285,7 @@ impl PartResults {
         }
         let wire = serde_json::from_str::<ResultsWire>(&answer.body);
         let Some(wire) = wire.ok().filter(ResultsWire::is_exact) else {
-            return Err(answer.unusable("what came of each lease"));
+            return Err(answer.unusable("the outcome of each lease"));
         };
         Ok(Self {
             results: wire.results,

@@ -408,11 +408,11 @@ pub enum Loss {
     #[error("its hold limit is reached")]
     HoldLimit,
     /// Another caller had requested the release of the lock, and the lease was not released in time.
-    #[error("somebody asked for the lock, and it was not released in time")]
+    #[error("a release of the lock was requested, and the lock was not released in time")]
     NotReleased,
     /// The gateway reported that the token does not hold the lock any more. Another caller may hold the lock
     /// already.
-    #[error("the gateway says that it has ended: {0}")]
+    #[error("the gateway says that the lease has ended: {0}")]
     Ended(Box<Problem>),
 }
 

@@ -40,7 +40,8 @@ impl ServiceManager {
             let socket = connect(name);
             socket
                 .inspect_err(|error| {
-                    warn!(%error, socket = name, "the service manager cannot be told how the gateway is");
+                    warn!(%error, socket = name, "the gateway cannot report its state to the \
+                                                  service manager");
                 })
                 .ok()
                 .map(Arc::new)
@@ -112,7 +113,7 @@ impl ServiceManager {
         let sent = timeout(SEND_TIMEOUT, socket.send(state.as_bytes())).await;
         let sent = sent.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
         if let Err(error) = sent {
-            warn!(%error, state, "the service manager was not told");
+            warn!(%error, state, "the gateway could not report its state to the service manager");
         }
     }
 }

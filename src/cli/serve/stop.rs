@@ -112,7 +112,7 @@ impl Serving {
                 signal,
                 ?grace,
                 "draining: no new acquires; renew and release go on for up to {:.1?}, while leases \
-                 are held that were granted here; a second signal ends it now",
+                 are held that were granted here; a second signal ends the gateway now",
                 left.min(grace)
             ),
         }

@@ -124,7 +124,7 @@ pub(super) fn named_host(
     };
     match (target, header) {
         (Some(target), Some(header)) if target != header => {
-            Err(refuse("is another one than in the target".to_owned()))
+            Err(refuse("differs from the host in the target".to_owned()))
         }
         (None, None) if version > Version::HTTP_10 => Err(missing()),
         (target, header) => Ok(header.or(target)),

@@ -240,11 +240,11 @@ pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access
 
 /// 401: the page was rendered for one API key, and the session belongs to another by now.
 fn session_changed() -> Problem {
-    let cause = "a page was sent for another key than that of the session";
+    let cause = "the page names another API key than the session";
     let mut problem = Problem::from(Refusal::NoSession).caused_by(cause.to_owned());
     problem.detail =
-        "Somebody else is signed in by now than `Signed-In-As` names. Nothing happened. Ask \
-                      `GET /session` who it is."
+        "The session belongs to another API key than `Signed-In-As` names. Nothing happened. `GET \
+         /session` names the key."
             .into();
     problem
 }
@@ -263,14 +263,14 @@ fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {
             return Ok(());
         }
         RequestSource::Unknown => (
-            "The request has the cookie of a session, and does not say for which page it was sent. \
-             Nothing happened. Add the header X-Requested-With, or send an API key.",
-            "a session, and no word of which page it was sent for",
+            "The request has the cookie of a session, and does not say which page sent it. Nothing \
+             happened. Add the header X-Requested-With, or send an API key.",
+            "a session, without the page that sent the request",
         ),
         RequestSource::Foreign => (
             "The request has the cookie of a session, which counts for pages of the gateway itself \
              only. Nothing happened. A page elsewhere sends an API key.",
-            "a session, used by a page of another origin",
+            "a session, sent by a page of another origin",
         ),
     };
     let problem = Problem::new(ProblemCode::OriginRefused, detail);

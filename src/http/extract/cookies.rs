@@ -139,10 +139,10 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
     ) -> Result<Self, Problem> {
         let names = CookieNames::for_request(parts, gateway);
         if RequestSource::from_parts(parts, names.is_secure) == RequestSource::Foreign {
-            let detail = "Only a page of the gateway itself can sign somebody in or out. Nothing \
-                          happened. A page elsewhere shows its API key with each request.";
+            let detail = "Only a page of the gateway itself can open or close a session. Nothing \
+                          happened. A page elsewhere sends its API key with each request.";
             let problem = Problem::new(ProblemCode::OriginRefused, detail);
-            let cause = "a session was asked for by a page of another origin";
+            let cause = "a page of another origin requested a session";
             return Err(problem.caused_by(cause.to_owned()));
         }
         let is_ours = |name: &str| {

@@ -67,18 +67,18 @@ use super::{
     params(ApiPath<LockName>, IdempotencyKeyHeader, PreferredWait),
     request_body(
         content = AcquireJson,
-        description = "What is asked for. It may be left out."
+        description = "The terms of the lease. The body may be left out."
     ),
     responses(
         (status = 200, body = LeaseBody,
-         description = "The lease that lives under this `Idempotency-Key` already.",
-         headers(("Location", description = "Where the lock can be inspected."),
-                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         description = "The lease that an earlier request with this `Idempotency-Key` acquired.",
+         headers(("Location", description = "URL at which the lock can be inspected."),
+                 ("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
         (status = 201, body = LeaseBody, description = "A new lease.",
-         headers(("Location", description = "Where the lock can be inspected."),
-                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         headers(("Location", description = "URL at which the lock can be inspected."),
+                 ("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
     )
 )]
 pub(in crate::http) async fn acquire(

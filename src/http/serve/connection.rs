@@ -393,8 +393,9 @@ impl LongRequests {
         if self.taken.fetch_update(relaxed, relaxed, one_more).is_ok() {
             return Ok(LongRequestPermit(Arc::clone(&self.taken)));
         }
-        let detail = "As many requests wait or listen at this gateway as leave connections to those \
-             that are answered at once. Nothing happened.";
+        let detail = "Waiting requests and streams use all the connections that this gateway has \
+                      for them; the others are kept for requests that are answered at once. \
+                      Nothing happened.";
         let problem = Problem::new(ProblemCode::Overloaded, detail);
         Err(problem.with(Extra::RetryAfter(RETRY_AFTER_MS)))
     }

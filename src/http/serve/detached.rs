@@ -129,10 +129,10 @@ impl DetachedReleases {
         let has_room = permit.is_some() || place.is_some();
         room.metrics.release_abandoned(has_room);
         if !has_room {
-            debug!("the caller of a release has hung up, and there is no room to carry it out");
+            debug!("the caller has hung up, and there is no room to carry out the release");
             return;
         }
-        debug!("the caller of a release has hung up; it is carried out all the same");
+        debug!("the caller has hung up; the release is carried out all the same");
         let working = Arc::clone(&room.working);
         room.lifecycle.spawn(async move {
             let _permit = match permit {

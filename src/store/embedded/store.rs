@@ -356,9 +356,10 @@ impl EmbeddedStore {
         let (contents, end) = read.unwrap_or_else(|| (Contents::none(&*clock), LogEnd::default()));
         if end.is_torn {
             warn!(
-                "the last transaction in the data directory is incomplete or damaged and is rolled back; \
-                 that is in order after a loss of power while it was written, before anybody had its answer; \
-                 if the disk has damaged it, what was granted, renewed or released last is forgotten"
+                "the last transaction in the data directory is incomplete or damaged and is rolled \
+                 back; this is normal after a loss of power during the write: no caller had an \
+                 answer yet; if the disk has damaged the transaction, the last grants, renewals or \
+                 releases are lost"
             );
         }
         let now = Moment::now(&*clock);

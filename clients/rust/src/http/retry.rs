@@ -440,7 +440,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
 fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
     let of_gateway = distrust(error, "--ca-file");
     of_gateway
-        .map(|why| format!("its certificate is not believed: {why}"))
+        .map(|why| format!("its certificate is not trusted: {why}"))
         .or_else(|| refused_by_server(error, "--client-cert-file"))
 }
 
@@ -494,8 +494,9 @@ mod tests {
         assert_eq!(
             error.unwrap_err().to_string(),
             format!(
-                "{url} gave an answer that is none of a gateway's: status 308, a redirect to \
-                 https://locks.example/locks/team@prod, which is not followed: name that address if it is the gateway's"
+                "{url} gave an answer that no gateway gives: status 308, a redirect to \
+                 https://locks.example/locks/team@prod, which is not followed: name that address \
+                 if it is the gateway's"
             )
         );
     }

@@ -321,11 +321,12 @@ pub(crate) struct OpenFiles {
 /// Device and inode, which identify a file independently of its name.
 type FileId = (u64, u64);
 
-const REMOVED: &str = "was removed while the gateway was running; if it was moved, move it back; if \
-    it was deleted, start the gateway again once the longest TTL in use is over: it then begins empty \
-    and does not know who holds a lock";
-const REPLACED: &str = "was replaced while the gateway was running; put the old one back, or start the \
-    gateway again once the longest TTL in use is over: it then knows only what the new one holds";
+const REMOVED: &str = "was removed while the gateway was running; if it was moved, move it back; \
+                       if it was deleted, start the gateway again once the longest TTL in use is \
+                       over: the gateway then begins empty and knows no holder";
+const REPLACED: &str = "was replaced while the gateway was running; put the old directory back, or \
+                        start the gateway again once the longest TTL in use is over: the gateway \
+                        then knows only the leases in the new directory";
 
 // === impl OpenFiles ===
 
@@ -408,7 +409,8 @@ pub enum OpenError {
     },
     /// Another process has the directory open.
     #[error(
-        "the data directory {0:?} is in use by another process; stop that one, or choose another directory with --store embedded:DIR"
+        "the data directory {0:?} is in use by another process; stop that process, or choose \
+         another directory with --store embedded:DIR"
     )]
     InUse(PathBuf),
     /// The file was not written by latchgate, or is damaged.
@@ -423,7 +425,8 @@ pub enum OpenError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "the file {path:?} has the layout version {found}, this program knows {known}; start the version of latchgate that wrote it, or a newer one"
+        "the file {path:?} has the layout version {found}, this program knows {known}; start the \
+         version of latchgate that wrote it, or a newer version"
     )]
     NewerLayout {
         /// The file.

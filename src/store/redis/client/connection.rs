@@ -300,7 +300,8 @@ impl RedisConnectionState {
     /// Hands a reply to the caller of the oldest pending command. Returns the caller's waker, if the caller waits.
     fn answer(&mut self, value: Value) -> io::Result<Option<Waker>> {
         let pending = self.order.pop_front();
-        let pending = pending.ok_or_else(|| io::Error::other("it answers what nobody asked"))?;
+        let pending = pending
+            .ok_or_else(|| io::Error::other("the server sends a reply without a command"))?;
         Ok(self.resolve(pending.slot, Ok(value)))
     }
 
@@ -482,11 +483,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 return Err(io::Error::other("the server closed the connection"));
             }
             let mut state = self.shared.state();
-            while let Some(reply) = self
-                .replies
-                .next(&mut self.input)
-                .map_err(|_| io::Error::other("it answers what no Redis would"))?
-            {
+            while let Some(reply) = self.replies.next(&mut self.input).map_err(|_| {
+                io::Error::other("the server gives an answer that no Redis server gives")
+            })? {
                 self.woken.extend(state.answer(reply)?);
             }
             drop(state);

@@ -153,7 +153,7 @@ impl Credentials {
                 Ok(loaded)
             }
             (Err(error), Some((_, before))) => {
-                warn!(%error, "what was read before goes on");
+                warn!(%error, "the credentials that were read before stay in use");
                 Ok(before.clone())
             }
             (Err(error), None) => Err(error),

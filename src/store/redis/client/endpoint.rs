@@ -158,10 +158,12 @@ impl Endpoint {
                     self.close_connections();
                     let node = &self.node;
                     if moved {
-                        warn!(%node, "the address leads to another server than before: all connections are \
-                                      made again, and what was locked at the one before is forgotten");
+                        warn!(%node, "the address leads to another server than before: all \
+                                      connections are made again, and this server knows no \
+                                      lock of the previous one");
                     } else {
-                        info!(%node, "the server was started again, or its address leads to another one");
+                        info!(%node, "the server was started again, or its address leads to \
+                                      another server");
                     }
                 }
             }
@@ -411,7 +413,7 @@ fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
 fn no_tls(error: &io::Error) -> Unavailability {
     if let Some(why) = distrust(error, "redis.tls.ca_file") {
         return Unavailability::Misconfigured(format!(
-            "the certificate of the server is not believed: {why}"
+            "the certificate of the server is not trusted: {why}"
         ));
     }
     let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());

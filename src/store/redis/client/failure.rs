@@ -252,7 +252,7 @@ pub(crate) fn passes_too_fast() -> StoreError {
 
 /// Adds the ACL line that the user needs to a text about a missing permission.
 pub(crate) fn explain(missing: &str, acl_line: &str) -> String {
-    format!("{missing}; give the user what it needs: {acl_line}")
+    format!("{missing}; give the user these permissions: {acl_line}")
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
             None => Health::Passing,
         },
         Some(Unavailability::OutOfMemory) => {
-            let finding = "the server is out of memory: no lock is granted until it has some";
+            let finding = "the server is out of memory: no lock is granted until memory is free";
             Health::Warning(finding.to_owned())
         }
         Some(why) => Health::Outage(why.to_string()),
@@ -289,8 +289,8 @@ impl Examiner {
             return Health::Passing;
         }
         Health::Warning(format!(
-            "the master has no more replicas than redis.wait_replicas asks for ({wanted}): after a failover no lock \
-             is granted until there is another; add a replica"
+            "the master has no more replicas than redis.wait_replicas asks for ({wanted}): after a \
+             failover no lock is granted until there is another replica; add a replica"
         ))
     }
 }

@@ -166,7 +166,7 @@ fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usi
         Health::Misconfigured(all)
     } else if unfit == missing {
         let of = nodes.len();
-        Health::Outage(format!("{missing} of {of} nodes do not say"))
+        Health::Outage(format!("{missing} of {of} nodes do not report this"))
     } else {
         Health::Outage(all)
     };

@@ -225,7 +225,7 @@ impl Shared {
             let mut outcomes = swept.into_iter();
             sweeps.retain(|sweep| match outcomes.next() {
                 Some(Err(error)) if sweep.until > now => {
-                    debug!(name = %sweep.name, %error, "to be swept again");
+                    debug!(name = %sweep.name, %error, "the sweep is repeated later");
                     true
                 }
                 _ => false,

@@ -94,7 +94,7 @@ impl Shared {
                     self.breaks.publish(BrokenLease { name, token });
                 }
             }
-            _ => debug!("a message that is none of ours"),
+            _ => debug!("a message in an unknown format"),
         }
     }
 

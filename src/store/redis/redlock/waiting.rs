@@ -228,7 +228,7 @@ impl Shared {
                 }
                 Ok(Pause::None) => None,
                 Err(error) => {
-                    debug!(%name, %error, "to be tried again for those who wait");
+                    debug!(%name, %error, "the acquire is tried again for the waiters");
                     Some(up_to(AWAY))
                 }
             };

@@ -46,7 +46,7 @@ async fn a_certificate_is_replaced_and_nobody_who_holds_or_asks_notices() {
     clients.join_all().await;
     println!("{TIMES} certificates\n{}", load.tally);
     let log = load.certified.gateway.log();
-    assert!(!log.contains("did not come to TLS"), "{log}");
+    assert!(!log.contains("did not complete its TLS handshake"), "{log}");
 }
 
 /// A keys file in which one key has some secrets.

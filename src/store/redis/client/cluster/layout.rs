@@ -140,7 +140,11 @@ pub(super) struct SlotRange {
 impl ClusterView {
     /// Reads the replies of this server to `CLUSTER INFO` and `CLUSTER SLOTS`.
     pub(super) fn read(replies: &[Value], by: &RedisNode) -> Result<Self, Unavailability> {
-        let odd = || Unavailability::Refused("it answers what no cluster would".to_owned());
+        let odd = || {
+            Unavailability::Refused(
+                "the server gives an answer that no Redis cluster gives".to_owned(),
+            )
+        };
         if let Some(error) = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Some(error),
             _ => None,
