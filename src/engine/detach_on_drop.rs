@@ -27,7 +27,7 @@ pub(super) struct DetachOnDrop<O: 'static> {
     command: Option<Pin<Box<dyn Future<Output = O> + Send>>>,
     begun: bool,
     lifecycle: Lifecycle,
-    /// Dropped together with the command, which tells a waiting command that its caller has gone.
+    /// Dropping this sender tells a command that waits that its caller has gone.
     caller: Option<oneshot::Sender<()>>,
 }
 

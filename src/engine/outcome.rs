@@ -87,7 +87,8 @@ impl AcquireAttempt {
     pub(super) fn in_doubt(&self, error: &AcquireError) -> Option<Delivery> {
         let in_doubt = match error {
             AcquireError::Store(error) => self.may_hold(error),
-            // A newer request may have taken over the lease, or only the position.
+            // The newer request may have taken over only the position, and then this attempt may still be granted a
+            // lease.
             AcquireError::Superseded => true,
             _ => false,
         };

@@ -129,7 +129,8 @@ impl Engine {
         &self.0.metrics
     }
 
-    /// The metrics that are looked up instead of counted: all but the checks, which ask the store.
+    /// The metrics that are read from the current state instead of counted, except the health checks, which ask the
+    /// store.
     pub fn figures(&self) -> Figures {
         let leases = self.0.leases.counted();
         Figures {
@@ -140,7 +141,7 @@ impl Engine {
             event_streams: self.0.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,
-            // The HTTP edge fills in the end of the certificate.
+            // The HTTP edge fills in when the TLS certificate ends.
             certificate_ends: None,
             store: self.0.store.figures(),
         }
@@ -178,8 +179,8 @@ impl Engine {
         self.0.leases.is_listed(name, token)
     }
 
-    /// Ends when, after this call, a lease that was granted or renewed here has ended before its time, or the gateway
-    /// need not wait for it as long.
+    /// The returned future ends when, after this call, a lease that was granted or renewed here has ended before its
+    /// time, or the gateway need not wait for it as long.
     pub fn leases_shrunk(&self) -> impl Future<Output = ()> + use<> {
         self.0.leases.shrunk()
     }
@@ -194,7 +195,7 @@ impl Engine {
         self.0.lifecycle.is_draining()
     }
 
-    /// Ends when new acquires begin to be refused.
+    /// The returned future ends when the gateway drains: from then on it refuses new acquires.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.0.lifecycle.drained()
     }
@@ -220,9 +221,10 @@ struct Reserved {
 #[derive(Debug)]
 struct ReservedPosition {
     until: Instant,
-    /// The waiter as which the position counts, until its request is repeated.
+    /// Counts the position as a waiter; `None` once its request was repeated, which counts as a waiter itself.
     counted: Option<CountedWaiter>,
-    /// An attempt whose position the store could not be asked to keep, and the time until which it must stay parked.
+    /// An attempt whose position the store could not be asked to keep, and the time until which it must stay parked
+    /// (able to receive a grant).
     parked: Option<(Parked, Instant)>,
 }
 
@@ -238,7 +240,7 @@ const SWEEP_FROM: usize = 64;
 // === impl ReservedPositions ===
 
 impl ReservedPositions {
-    /// Keeps a position until the given time.
+    /// Keeps the position in the queue that a request with this key has left, until the given time.
     fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
         let mut reserved = self.0.lock();
         reserved.position(key, until).counted = Some(CountedWaiter(counted));
@@ -248,15 +250,15 @@ impl ReservedPositions {
         }
     }
 
-    /// Keeps an attempt parked until the given time, even if its request is repeated: a lease that is granted to the
-    /// attempt in between belongs to the repeated request.
+    /// Keeps an attempt parked (able to receive a grant) until the given time, even if its request is repeated: a
+    /// lease that is granted to the attempt in between belongs to the repeated request.
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
         // The position counts as a waiter in this list, if at all, so the parked attempt must not count again.
         parked.keep();
         self.0.lock().position(key, until).parked = Some((parked, until));
     }
 
-    /// Removes positions whose time is over.
+    /// Removes kept positions whose reconnect grace is over.
     pub(super) fn remove_expired(&self) {
         self.0.lock().sweep(Instant::now());
     }
@@ -316,7 +318,7 @@ impl Engine {
 // === impl Reserved ===
 
 impl Reserved {
-    /// The position under a key, which is kept at least until the given time.
+    /// The kept position of a key, created if there is none. It is kept at least until the given time.
     fn position(&mut self, key: IdempotencyHash, until: Instant) -> &mut ReservedPosition {
         let position = self.positions.entry(key).or_insert(ReservedPosition {
             until,

@@ -33,7 +33,7 @@ use super::{
 
 /// Publishes the events of operations to listeners. Cheap to clone.
 ///
-/// Without listeners, here or at another gateway on the store, publishing costs one load of a flag.
+/// Without listeners, here or at another gateway on the store, publishing costs one read of an atomic flag.
 #[derive(Clone)]
 pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
 

@@ -14,7 +14,7 @@ use crate::{
     with_all::with_all,
 };
 
-/// An event of a lock. An event never has a token, nor anything from which a token can be found.
+/// An event of a lock. An event never has a token, nor data from which a token can be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The kind of change.
@@ -127,7 +127,7 @@ pub(super) struct EventMessage {
     pub(super) lease: Option<LeaseTag>,
 }
 
-/// The JSON form of an event, for other gateways. Later versions may add fields.
+/// The JSON form of an event, in which it is sent to other gateways. Later versions may add fields.
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
     kind: &'a str,

@@ -76,14 +76,14 @@ enum LeaseCheck {
     Living(Duration),
     /// The lease does not hold the lock.
     Gone,
-    /// The lease is not among the holders that the store shows, because others end sooner. If the lease lives, it was
-    /// renewed at another gateway, and the event of that is on its way.
+    /// The lease is not among the holders that the store shows, because other leases end sooner. If the lease lives,
+    /// it was renewed at another gateway, and the event of that renewal is on its way.
     NotShown,
     /// The store did not answer.
     Unknown,
 }
 
-/// Whether an event happened at this gateway or at another.
+/// Whether an event happened at this gateway or at another gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventOrigin {
     Here,
@@ -92,7 +92,7 @@ enum EventOrigin {
 
 /// How many events are processed before the task does other work.
 const AT_ONCE: usize = 256;
-/// How often leases are checked for those that have run out.
+/// How often the leases of this gateway are searched for leases whose TTL has run out.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// How long after a lease's end the store is asked about it: later than an event of its release that is on its way.
 const GRACE: Duration = Duration::from_millis(250);
@@ -154,7 +154,8 @@ impl Publisher {
                     self.on_checked(run_out, &found);
                 }
                 sent = finished(&mut self.sending) => {
-                    // The batch is not sent again, because it may have arrived; the other gateways are told of a gap.
+                    // The batch of events is not sent again, because it may have arrived; the other gateways are told
+                    // of a gap.
                     if sent.is_err() && self.interest_until.is_some() {
                         self.state.outbox.mark_gap();
                     }
@@ -173,7 +174,7 @@ impl Publisher {
         }
     }
 
-    /// When the task must do something although no event comes.
+    /// When the task must wake up even if no event comes.
     fn next_due(&self) -> Option<Instant> {
         if !self.active {
             return None;
@@ -203,7 +204,7 @@ impl Publisher {
         subscribers.clear_if_idle(now);
         let here = subscribers.is_recording;
         let wanted = here || self.interest_until.is_some();
-        // While the subscribers are locked, so that no listener is added in between.
+        // The flag is set while the subscribers are locked, so that no listener is added in between.
         self.shared.wanted.store(wanted, Ordering::Relaxed);
         drop(subscribers);
         let has_others = self.store.relay().is_some();
@@ -222,7 +223,8 @@ impl Publisher {
                 ..ActiveState::default()
             };
             self.leases.keep_run_out(true);
-            // These leases may have ended at another gateway.
+            // The leases of this gateway become known, although some may have ended at another gateway without an
+            // event here.
             let known = &mut self.state.known;
             self.leases
                 .for_each_active(|(tag, name), lease| known.track(*tag, name, lease));
@@ -235,13 +237,15 @@ impl Publisher {
         self.active = wanted;
     }
 
-    /// Does the work whose time has come.
+    /// Does all work of the publisher that is due: announces withheld grants, asks other gateways for events, and the
+    /// like.
     fn run_due(&mut self) {
         let now = Instant::now();
         let mut told = Vec::new();
         self.state.known.tell_due(now, &mut told);
         self.tell(told);
-        // After the queued events, so that a listener that reads the locks at the gap has seen those events.
+        // A gap is reported only when no event is queued, so that a listener that inspects the locks at the gap has
+        // seen all earlier events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.handle(gap.into(), EventOrigin::Here);
@@ -424,8 +428,8 @@ impl Publisher {
 }
 
 impl Drop for Publisher {
-    /// Also if the task panics: from now on no task asks about leases that have run out, so they need not stay
-    /// listed.
+    /// Stops keeping leases listed that have run out, even if the task panics: no task asks the store about them any
+    /// more.
     fn drop(&mut self) {
         self.leases.keep_run_out(false);
     }

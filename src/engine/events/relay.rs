@@ -23,7 +23,7 @@ pub(super) enum SubscriptionEvent {
     Lost,
 }
 
-/// How long the subscription waits before it tries to open again.
+/// How long to wait before a subscription that has failed is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Subscribes to the events of other gateways. The subscription is opened again when its connection is lost.
@@ -56,13 +56,14 @@ pub(super) struct Outbox {
     lines: String,
     /// When the first collected event must be sent.
     due: Option<Instant>,
-    /// Whether events were left out.
+    /// Whether events were left out of the batch, which then ends with a gap.
     gap: bool,
 }
 
 /// How long events are collected for one batch.
 const COLLECTED: Duration = Duration::from_millis(50);
-/// How many bytes are collected for one batch. Events beyond it are left out, and the batch ends with a gap.
+/// How many bytes of events are collected for one batch. Events beyond this size are left out, and the batch
+/// ends with a gap.
 const MOST: usize = 256 * 1024;
 
 // === impl Outbox ===

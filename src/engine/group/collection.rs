@@ -22,7 +22,7 @@ pub(super) struct Collection {
     engine: Arc<EngineShared>,
     token: TokenHash,
     leases: Vec<CollectedLease>,
-    /// The delivery guard of all leases; `None` before the first lease.
+    /// The delivery guard of all collected leases; `None` before the first lease.
     delivery: Option<Delivery>,
     given_back: GivenBack,
 }
@@ -34,9 +34,9 @@ struct CollectedLease {
     renew_at: Instant,
 }
 
-/// Why a round did not acquire the group. The leases that the round had acquired are released.
+/// Why one try (a round) to acquire all locks of a group failed. The leases that the round had acquired are released.
 pub(super) enum RoundEnd {
-    /// A lease that was acquired is lost.
+    /// A lease that the round had acquired is lost.
     Lost,
     /// A lock is not free, and this round does not wait.
     Contended,

@@ -13,8 +13,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
     pub(super) names: GroupNames,
-    /// One request for each lock, in the order of the names. They differ in the lock and in the authorization only;
-    /// the last has the idempotency key.
+    /// One request for each lock, in the order of the names. The requests differ in the lock and in the
+    /// authorization only; the last request has the idempotency key.
     pub(super) parts: Vec<AcquireRequest>,
 }
 
