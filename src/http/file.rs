@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::http::extract::{accepts, items};
 
-/// A file, with its media type and its encoded forms.
+/// A file to serve, with its media type, and plain and compressed content.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct File {
     pub(in crate::http) media: &'static str,
@@ -52,8 +52,8 @@ impl File {
         let tag = HeaderValue::try_from(tag).expect("a mark is of hexadecimal digits");
         let headers = [
             (ETAG, tag),
-            // A client asks each time, and the answer has no body if nothing has changed: page and scripts
-            // must be of one version, and of that of the API.
+            // A client asks for the file each time, and the answer has no body if the file has not
+            // changed: page and scripts must be of one version, and of that of the API.
             (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
             (VARY, HeaderValue::from_static("Accept-Encoding")),
         ];

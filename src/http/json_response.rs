@@ -39,7 +39,7 @@ pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     JSON.with_borrow_mut(|json| {
-        // A writer that panicked may have left bytes here.
+        // A writer that panicked may have left bytes in the thread's buffer.
         json.clear();
         write(json);
         json.push(b'\n');

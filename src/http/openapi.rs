@@ -37,9 +37,9 @@ const REQUEST_ID: (&str, &str) = (
     "The name of this request in the log of the gateway.",
 );
 
-/// Name of the API key in the document.
+/// Name in the OpenAPI document of the authentication by API key.
 const BEARER: &str = "bearer";
-/// Name of the session in the document.
+/// Name in the OpenAPI document of the authentication by session cookie.
 const SESSION: &str = "session";
 const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
     HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path; where there is \
@@ -157,8 +157,8 @@ fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     }
 }
 
-/// Adds to the description of an operation what the table of routes and the edge know of it: its problems,
-/// and headers.
+/// Adds to the description of an operation the problems and headers that the table of routes and the edge
+/// know.
 fn complete(description: &mut Description, operation: &Operation) {
     if operation.body_is_optional
         && let Some(RefOr::T(body)) = &mut description.request_body
@@ -176,7 +176,8 @@ fn complete(description: &mut Description, operation: &Operation) {
     if operation.class != Class::Probes {
         codes.extend([Code::WrongHost, Code::Overloaded]);
     }
-    // A file is sent as it is, even if the request does not accept its media type.
+    // An operation that serves a file is never answered 406: the file is sent even if the request does not
+    // accept its media type.
     let is_of_form = |response: &Response| {
         let mut forms = response.content.keys();
         forms.any(|form| form != "application/octet-stream")

@@ -182,7 +182,7 @@ pub(in crate::http) struct SessionBody {
     /// Time left of the session or the key, whichever ends first. Null if there is no end.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When that time is over, by the clock of the gateway.
+    /// When the session or the key ends, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
 }

@@ -30,7 +30,7 @@ pub struct AppState {
     /// The OpenAPI document of this gateway, made for the first request for it: its parts would take a third
     /// of the memory of an idle gateway.
     pub(super) document: OnceLock<File>,
-    /// The dashboard's page, made for the first request for it.
+    /// The dashboard's page with the gateway's base path, made at the first request for the page.
     pub(super) page: OnceLock<File>,
 }
 

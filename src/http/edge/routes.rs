@@ -24,7 +24,7 @@ use crate::{
     telemetry::metrics::{Metrics, RouteMetrics},
 };
 
-/// An operation: a row of the table of routes.
+/// An operation of the API, such as renewing a lease: a row of the table of routes.
 pub(in crate::http) struct Operation {
     /// The path as the documentation has it, without the base path.
     pub(in crate::http) path: String,
@@ -76,8 +76,8 @@ pub(super) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
-/// Makes an operation of its handler and `P`, the description that the attribute `utoipa::path` of the
-/// handler has made.
+/// Makes an operation from its handler and from `P`, the description that the handler's attribute
+/// `utoipa::path` has made.
 pub(in crate::http) fn row<P, H, T>(
     _: P,
     handler: H,
@@ -173,7 +173,7 @@ fn describe<P: Path + SchemaReferences + Tags<'static>>(schemas: &mut Schemas) -
 /// All routes, by path.
 pub(super) struct Routes {
     paths: Router<usize>,
-    /// All routes. The first is for requests that match no route.
+    /// All routes. The first route is for requests that match no other.
     known: Vec<Route>,
 }
 

@@ -132,9 +132,9 @@ impl Field {
 // === impl Form ===
 
 impl Form {
-    /// True or false.
+    /// A field whose value is true or false.
     pub(in crate::http) const FLAG: Self = Self::of(Kind::Flag);
-    /// A text of any length and content.
+    /// A field whose value is a text of any length and content.
     pub(in crate::http) const TEXT: Self = Self::text(0, usize::MAX, "");
 
     /// A text with its smallest and largest number of characters, which matches a regular expression.
@@ -157,12 +157,12 @@ impl Form {
         Self::of(Kind::List(self, least, most))
     }
 
-    /// A whole number.
+    /// A field whose value is a whole number within bounds.
     pub(in crate::http) const fn whole(bounds: Bounds) -> Self {
         Self::of(Kind::Whole(bounds, ""))
     }
 
-    /// A whole number of milliseconds.
+    /// A field whose value is a whole number of milliseconds within bounds.
     pub(in crate::http) const fn millis(bounds: Bounds) -> Self {
         Self::of(Kind::Whole(bounds, " ms"))
     }

@@ -179,7 +179,7 @@ impl PreferredWait {
     fn of(headers: &HeaderMap) -> Self {
         let values = headers.get_all(PREFER).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
-        // Of several waits the first counts.
+        // If the caller prefers several waits, the first counts.
         let mut waits = texts.flat_map(|text| text.split(',')).filter_map(wait);
         Self(waits.next().and_then(seconds))
     }

@@ -57,7 +57,7 @@ impl<T: PathParameter, S: Sync> FromRequestParts<S> for ApiPath<T> {
     }
 }
 
-/// The lock that the path names, if the route has a lock in its path.
+/// The lock that the request's path names, if the route has a lock name in its path.
 pub(super) fn lock(parts: &Parts) -> Result<Option<LockName>, Problem> {
     let text = RequestContext::of(parts).lock(parts.uri.path());
     let name = |text| LockName::read(&decoded::<LockName>(text)?);

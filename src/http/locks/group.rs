@@ -117,7 +117,7 @@ pub(in crate::http) async fn acquire_group(
 
 /// The names of the locks, and the terms of each lease.
 pub(in crate::http) struct AcquireGroupBody {
-    /// `None`: the names are missing or invalid, and the request is refused.
+    /// The names of the locks. `None`: the names are missing or invalid, and the request is refused.
     names: Option<GroupNames>,
     terms: AcquireBody,
 }
@@ -292,7 +292,7 @@ pub(in crate::http) struct RenewedGroupBody {
     renew_after_ms: u64,
 }
 
-/// Outcomes of a command for each of several leases.
+/// Collects the outcomes of a command for each of several leases.
 #[derive(Default)]
 struct Outcomes {
     results: Vec<PartResult>,
@@ -375,7 +375,7 @@ pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     }
     match GroupNames::parse(texts.iter().map(AsRef::as_ref)) {
         Ok(names) => Some(names),
-        // The loop above has refused the invalid name.
+        // The invalid name was already refused by the loop above, with its index.
         Err(GroupNamesError::Name(..)) => None,
         Err(error @ (GroupNamesError::Count(_) | GroupNamesError::Repeated(_))) => {
             fields.refuse(&NAMES, error.to_string());

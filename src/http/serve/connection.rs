@@ -29,10 +29,11 @@ pub(super) struct ConnectionState {
     /// gone already.
     pub(super) peer: Option<SocketAddr>,
     pub(super) opened: Instant,
-    /// For how long data may stay unacknowledged unless a request sets another limit.
+    /// How long data that was sent may stay unacknowledged before the kernel closes the connection, unless a
+    /// request sets another limit.
     default_user_timeout: Duration,
-    /// For how long data may stay unacknowledged now, in milliseconds. The socket applies a change with its
-    /// next write.
+    /// How long data that was sent may stay unacknowledged before the kernel closes the connection, in
+    /// milliseconds. The socket applies a change with its next write.
     user_timeout_ms: AtomicU32,
     long_requests: LongRequests,
     lifecycle: Lifecycle,
@@ -47,13 +48,14 @@ pub(super) struct ConnectionState {
     /// Whether bytes that arrive between requests begin the head of a request, as over HTTP/1.1.
     reads_heads: AtomicBool,
     has_begun_head: AtomicBool,
-    /// When the connection became idle or the head began, in milliseconds after `opened`.
+    /// When the connection became idle, or the head of a request began to arrive, in milliseconds after
+    /// `opened`.
     since_ms: AtomicU64,
     /// How often the connection was polled.
     poll_count: AtomicU64,
     /// Whether hyper waits for bytes, and so would notice the end of the connection.
     awaits_bytes: AtomicBool,
-    /// Whether the socket should check with its next flush whether the other end has hung up.
+    /// Whether the socket should check, with its next flush, whether the client has hung up.
     is_look_due: AtomicBool,
 }
 
@@ -62,7 +64,7 @@ pub(super) struct ConnectionState {
 pub(super) struct Timeouts {
     /// Longest idle time between two requests.
     pub(super) idle: Duration,
-    /// Longest time from the first byte of a request to the end of its head.
+    /// Longest time from the first byte of a request to the end of the request's head.
     pub(super) head: Duration,
 }
 
@@ -100,7 +102,8 @@ const KEPT: usize = 8;
 /// together when another gateway drains, and must find room; a holder that finds none can still renew.
 const KEPT_FROM_ALL: usize = 16;
 
-/// After how long to ask again, in milliseconds. Waits end all the time, so a connection is soon free.
+/// After how many milliseconds a refused long request should be sent again. Waits end all the time, so a
+/// connection is soon free.
 const RETRY_AFTER_MS: u64 = 2_000;
 
 /// The address of the caller, or of the last proxy on its way. `None` for a request that came through no
@@ -167,12 +170,14 @@ impl ConnectionState {
         self.requests.load(Ordering::Relaxed) > 0 && !self.awaits_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes the socket check for its end with the next flush, which is part of every poll of HTTP/1.1.
+    /// Makes the socket check, with the next flush, whether the client has hung up. Every poll of an HTTP/1.1
+    /// connection flushes.
     pub(super) fn look_for_end(&self) {
         self.is_look_due.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the socket should check for its end now. A check that is due is reported once.
+    /// Whether the socket should check now whether the client has hung up. A check that is due is reported
+    /// once.
     pub(super) fn take_due_look(&self) -> bool {
         // Only the task that polls the connection writes this flag, so load and store need not be one step.
         let is_due = self.is_look_due.load(Ordering::Relaxed);
@@ -182,7 +187,7 @@ impl ConnectionState {
         is_due
     }
 
-    /// Records that bytes have arrived.
+    /// Records that bytes have arrived from the client, which may begin the head of a request.
     pub(super) fn on_bytes_received(&self) {
         self.grants.on_bytes_received();
         // Bytes that arrive while a request is still being answered begin no head and count as idle time:
@@ -209,7 +214,7 @@ impl ConnectionState {
 
     /// Begins a request whose head has arrived.
     pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
-        // Over HTTP/2 a new request does not show that earlier answers were read.
+        // Only over HTTP/1.1 does a new request show that its caller has read the earlier answers.
         if self.reads_heads.load(Ordering::Relaxed) {
             self.grants.on_next_request();
         }
@@ -226,12 +231,12 @@ impl ConnectionState {
         (count < most).then_some(release)
     }
 
-    /// Whether any request has arrived on this connection.
+    /// Whether at least one request has arrived on this connection.
     pub(super) fn has_received_request(&self) -> bool {
         self.has_received_request.load(Ordering::Relaxed)
     }
 
-    /// Whether a part of a head has arrived.
+    /// Whether a part of a request's head has arrived, and not yet the whole head.
     pub(super) fn has_begun_head(&self) -> bool {
         self.has_begun_head.load(Ordering::Relaxed)
     }
@@ -258,7 +263,8 @@ impl ConnectionState {
         Some(self.opened + since + timeout)
     }
 
-    /// For how long data may stay unacknowledged, in milliseconds.
+    /// How long data that was sent may stay unacknowledged before the kernel closes the connection, in
+    /// milliseconds.
     pub(super) fn user_timeout_ms(&self) -> u32 {
         self.user_timeout_ms.load(Ordering::Relaxed)
     }
@@ -310,8 +316,8 @@ impl Drop for DetachedRelease {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        // The time is stored before the count, so that an idle connection is never seen with an outdated
-        // time.
+        // The time at which the request ends is stored before the count of requests goes down, so that an idle
+        // connection is never seen with an outdated time.
         self.0.mark_time();
         self.0.requests.fetch_sub(1, Ordering::Release);
     }
@@ -373,7 +379,7 @@ impl<S: Sync> FromRequestParts<S> for Connection {
 // === impl LongRequests ===
 
 impl LongRequests {
-    /// Bound for a gateway with `most` connections.
+    /// Makes the bound for the long requests of a gateway that takes at most `most` connections.
     pub(super) fn of(most: usize) -> Self {
         let taken = Arc::default();
         Self { most, taken }
@@ -382,8 +388,8 @@ impl LongRequests {
     fn take(&self, has_lease: bool) -> Result<LongRequestPermit, Problem> {
         let kept = if has_lease { KEPT_FROM_ALL } else { KEPT };
         let most = self.most - self.most.div_ceil(kept);
-        // The check and the count are one atomic step: of two requests that come together for the last place
-        // one must get it.
+        // The check and the count are one atomic step: if two long requests come together and one connection
+        // is left, exactly one request must get it.
         let one_more = |taken| (taken < most).then_some(taken + 1);
         let relaxed = Ordering::Relaxed;
         if self.taken.fetch_update(relaxed, relaxed, one_more).is_ok() {
@@ -437,7 +443,7 @@ mod tests {
         advance(Duration::from_secs(500)).await;
         drop(request);
         assert_eq!(left(), Some(TIMEOUTS.idle));
-        // The answer leaves in pieces.
+        // A piece of the answer leaves after a long pause, which restarts the idle time.
         advance(Duration::from_secs(70)).await;
         connection.on_bytes_written(1, true);
         assert_eq!(left(), Some(TIMEOUTS.idle));

@@ -42,9 +42,9 @@ pub(in crate::http) struct UnansweredReleases {
 pub(super) struct DetachedReleases(Arc<DetachedInner>);
 
 struct DetachedInner {
-    /// Room for releases that are being carried out.
+    /// Bounds the releases without callers that are being carried out.
     working: Arc<Semaphore>,
-    /// Room for releases that have not begun.
+    /// Bounds the releases without callers that wait to be carried out.
     waiting: Arc<Semaphore>,
     metrics: Metrics,
     lifecycle: Lifecycle,
@@ -56,7 +56,7 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
     /// `None` once the answer is complete.
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
-    /// Receives the answer if the caller has hung up.
+    /// Called with the complete answer if the caller has hung up.
     unheard: fn(F::Output),
     room: DetachedReleases,
     connection: Arc<ConnectionState>,
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(rig.in_flight.load(Ordering::Relaxed), 4);
         assert_eq!(rig.end().await, 4 + MOST_WAITING);
         assert_eq!(rig.counted("dropped"), 10);
-        // There is room again.
+        // All earlier releases have ended, so there is room for another.
         rig.room.run_detached(rig.release(), true, true);
         assert_eq!(rig.end().await, 4 + MOST_WAITING + 1);
     }

@@ -18,16 +18,16 @@ pub(super) trait Deliverable {
     fn delivered(self);
 }
 
-/// The grants of one connection whose answers were handed to hyper. A grant that is dropped with the
-/// connection never left.
+/// The grants of one connection whose answers were handed to hyper. If a grant is dropped with its
+/// connection, its answer was never sent.
 #[derive(Debug)]
 pub(super) struct UnsettledGrants<G = Delivery> {
     grants: Mutex<Vec<UnsettledGrant<G>>>,
-    /// Number of grants, so that a connection without grants takes no lock to find none.
+    /// Number of grants in `grants`, so that a connection without grants need not take the lock.
     count: AtomicUsize,
-    /// How many bytes the kernel has taken.
+    /// How many bytes the kernel has taken for sending on this connection.
     written: AtomicU64,
-    /// Whether bytes have arrived since the kernel last took some.
+    /// Whether bytes have arrived from the client since the kernel last took bytes for sending.
     has_read_since_write: AtomicBool,
     /// Whether the request that is being answered arrived after the answers before it had been written.
     is_answered_alone: AtomicBool,
@@ -69,13 +69,13 @@ impl<G: Deliverable> UnsettledGrants<G> {
     pub(super) fn add(&self, grant: G) {
         let mut grants = self.grants.lock();
         if self.is_over.load(Ordering::Relaxed) {
-            // No caller can receive the grant any more. The drop that releases the lease comes after the lock
-            // is free.
+            // No caller can receive the grant any more. The grant is dropped, which releases its lease, only
+            // after the lock is free.
             drop(grants);
             return;
         }
         if grants.is_empty() {
-            // Most connections never have a second grant.
+            // Room for one grant is reserved, because most connections never have a second one.
             grants.reserve_exact(1);
         }
         grants.push(UnsettledGrant {
@@ -92,12 +92,13 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// Records that bytes have arrived.
+    /// Records that bytes have arrived from the client.
     pub(super) fn on_bytes_received(&self) {
         self.has_read_since_write.store(true, Ordering::Relaxed);
     }
 
-    /// Records how many bytes the kernel has taken, and whether these are all that it was offered.
+    /// Records how many bytes the kernel has taken for sending, and whether these are all that it was
+    /// offered.
     pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
         // Only the task of the connection writes this counter, so load and store need not be one step.
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -170,7 +171,8 @@ impl<G: Deliverable> UnsettledGrants<G> {
             };
             let grant = grants.remove(at).grant;
             self.count.store(grants.len(), Ordering::Release);
-            // The engine is told without the lock, so that no other task waits for it.
+            // The lock is released before the engine is told of the deliveries, so that no other task waits
+            // for the lock.
             drop(grants);
             grant.delivered();
         }
@@ -257,7 +259,7 @@ mod tests {
         let rig = Rig::default();
         rig.request(true);
         rig.grant(1);
-        // The answer stands behind other bytes, which fill the room in the kernel.
+        // The kernel had room for other bytes only, which were written before the answer with the grant.
         rig.grants.on_bytes_written(200, false);
         assert!(rig.grants.is_write_due());
         rig.grants.on_bytes_written(300, true);
@@ -274,7 +276,7 @@ mod tests {
         let rig = Rig::default();
         rig.request(true);
         rig.grants.on_bytes_written(100_000, true);
-        // Both requests arrived together with the first request.
+        // This request arrived together with the first request, so it does not show that an answer was read.
         rig.request(false);
         rig.grant(1);
         rig.grants.on_bytes_written(300, true);
