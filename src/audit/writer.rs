@@ -33,23 +33,23 @@ pub(super) enum WriterMessage {
     Kept {
         /// The text of all lines.
         lines: Vec<u8>,
-        /// The number of lines.
+        /// The number of lines in `lines`.
         count: u64,
-        /// The sender to notify.
+        /// Notifies the caller that waits until the lines are on the disk.
         kept: oneshot::Sender<()>,
     },
-    /// Open the file again, because another program may have moved it away.
+    /// Open the audit log's file again, because another program may have moved it away.
     Reopen,
 }
 
-/// Counts of the lines that could not be written.
+/// Counts of audit lines that could not be written.
 #[derive(Debug, Default)]
 pub(super) struct MissingLines {
-    /// Missing lines that the log does not report yet.
+    /// The number of missing lines that the audit log does not report yet.
     unreported: AtomicU64,
-    /// All missing lines since the start.
+    /// The number of all missing lines since the start.
     total: AtomicU64,
-    /// Why the last of them could not be written.
+    /// Why the last missing line could not be written.
     why: Mutex<Option<String>>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Writer {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// How often writing is tried again if it has failed.
+/// How often a failed write of the audit log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The maximum number of messages that are written together.
 const BATCH: usize = 256;
@@ -69,7 +69,7 @@ const BATCH: usize = 256;
 // === impl Writer ===
 
 impl Writer {
-    /// Writes lines until all handles are dropped.
+    /// Writes audit lines until all handles to the audit log are dropped.
     pub(super) async fn run(mut self) {
         loop {
             let mut batch = Vec::new();
@@ -97,7 +97,7 @@ impl Writer {
                     lines.extend(more);
                     self.write(&std::mem::take(&mut lines), count + how_many, Output::sync);
                     count = 0;
-                    // Notified even after a failure: the answer must not wait for a full disk.
+                    // The caller is notified even after a failure: its answer must not wait for a full disk.
                     kept.send(()).ok();
                 }
                 WriterMessage::Reopen => {
@@ -185,7 +185,7 @@ impl MissingLines {
 //
 // The destination of the lines.
 
-/// The destination of the lines: standard output or a file.
+/// The destination of the audit lines: standard output or a file.
 pub(super) enum Output {
     Stdout,
     File(Appended),
@@ -215,8 +215,8 @@ impl Output {
         Ok(Self::File(Appended { path, file, torn }))
     }
 
-    /// Opens the file again, because another program may have moved it away. If that fails, the old file stays in
-    /// use.
+    /// Opens the audit log's file again, because another program may have moved it away. If that fails, the old
+    /// file stays in use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Self::File(appended) = self {
             appended.file = append(&appended.path)?;
@@ -226,7 +226,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes whole lines.
+    /// Writes whole audit lines to the file or to standard output.
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         match self {
             Self::Stdout => {
@@ -276,13 +276,14 @@ impl Appended {
     }
 }
 
-/// Whether the file ends within a line, because the disk was full or the machine crashed.
+/// Whether the audit log's file ends within a line, because the disk was full or the machine crashed.
 fn is_torn(path: &Path, file: &File) -> bool {
     match file.metadata() {
         Ok(data) if data.is_file() && data.len() > 0 => {
             let mut last = [0];
             let read = File::open(path).and_then(|it| it.read_exact_at(&mut last, data.len() - 1));
-            // Unknown counts as torn: an empty line does less harm than two lines joined into one.
+            // If the end of the file cannot be read, it counts as torn: an empty line does less harm than two
+            // lines joined into one.
             read.is_err() || last != [b'\n']
         }
         _ => false,
@@ -290,7 +291,8 @@ fn is_torn(path: &Path, file: &File) -> bool {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    // Without blocking: opening a pipe that no program reads must fail instead of stopping the gateway.
+    // The file is opened without blocking: opening a pipe that no program reads must fail instead of stopping the
+    // gateway.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new()
         .append(true)

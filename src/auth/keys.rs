@@ -111,12 +111,12 @@ impl KeyRing {
         Self { keys, by_id }
     }
 
-    /// Every key, in the order of the file.
+    /// Every API key, in the order of the keys file.
     pub fn keys(&self) -> &[Arc<KeyEntry>] {
         &self.keys
     }
 
-    /// The names of keys that were added, removed or changed since another ring.
+    /// The names of the keys that differ from those of an earlier ring: added, removed or changed.
     pub(super) fn changes_since(&self, before: &Self) -> ReloadedKeys {
         let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
             let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));

@@ -51,8 +51,8 @@ pub mod scope {
     /// The caller needs [`Permission::Acquire`].
     #[derive(Debug)]
     pub enum Acquire {}
-    /// The caller needs [`Permission::Acquire`] for a lease that it may already have. These calls are not counted,
-    /// because a limit must never cost a holder its lock.
+    /// The caller needs [`Permission::Acquire`] for a lease that it may already have. These requests are not counted
+    /// against the rate of the key, because a limit must never cost a holder its lock.
     #[derive(Debug)]
     pub enum Keep {}
     /// The caller needs [`Permission::View`].
@@ -247,7 +247,7 @@ mod tests {
             (&["team:"], "team", false),
             (&["team:"], "TEAM:a", false),
             (&["team:"], "x:team:a", false),
-            // This is why a prefix should end in a colon.
+            // The prefix `team` covers `team2:a` too, which is why a prefix should end in a colon.
             (&["team"], "team2:a", true),
             (&["a:", "b:"], "b:x", true),
             (&["*"], "anything", true),

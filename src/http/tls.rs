@@ -139,7 +139,7 @@ impl CertificatesWatch {
     }
 
     /// Keeps the certificates up to date until the gateway stops, and warns before a certificate ends. A
-    /// message on `asked` makes the watch read the files at once.
+    /// notification of `asked` makes the watch read the files at once.
     pub async fn keep_current(
         mut self,
         certificates: Certificates,
@@ -162,8 +162,8 @@ impl CertificatesWatch {
                 (self, outcome)
             });
             let Ok((watch, outcome)) = work.await else {
-                // The loop above ends only with the runtime, or by a bug. The certificates then stay as they
-                // are.
+                // Reading the files fails like this only if the runtime ends, or by a bug: the certificates
+                // stay as they are.
                 error!("the certificate files are no longer looked at");
                 return certificates.mark_outdated();
             };
