@@ -24,9 +24,9 @@ pub(super) struct Bounds {
 /// A kind of audit line whose number is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Bounded {
-    /// A request was refused.
+    /// A line about a request that was refused.
     Refusal,
-    /// A session was ended, which no rate limit counts.
+    /// A line about a session that a caller ended, which no rate limit counts.
     SignOut,
 }
 

@@ -48,22 +48,22 @@ pub struct Refused<'a> {
 /// The result of reading the API keys again: which keys, by name, are different now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadedKeys {
-    /// How many keys are valid now.
+    /// How many API keys the gateway has now.
     pub count: usize,
-    /// Keys that are new.
+    /// The names of keys that are new.
     pub added: Vec<Arc<str>>,
-    /// Keys that were removed.
+    /// The names of keys that were removed.
     pub removed: Vec<Arc<str>>,
-    /// Keys whose secrets, permissions, limits or end have changed.
+    /// The names of keys whose secrets, permissions, limits or end have changed.
     pub changed: Vec<Arc<str>>,
 }
 
 /// An attempt to break a lock, or to request its release.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakAttempt<'a> {
-    /// The caller that sent the break.
+    /// The caller that sent the request to break the lock.
     pub requester: Requester<'a>,
-    /// The name of the lock.
+    /// The name of the lock to break.
     pub name: &'a LockName,
     /// For each lease that the break hit or was meant to hit: its fencing token, if it has one. Not empty.
     pub fencing_tokens: &'a [Option<FencingToken>],

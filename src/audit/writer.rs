@@ -24,14 +24,14 @@ use crate::clock::Clock;
 
 use super::event::AuditEntry;
 
-/// A message to the writer thread.
+/// A message to the writer thread of the audit log.
 pub(super) enum WriterMessage {
-    /// A line to write.
+    /// Write this line to the audit log.
     Line(Vec<u8>),
     /// Lines to write, possibly none. `kept` is notified when these and all earlier lines are on the disk, or have
     /// failed.
     Kept {
-        /// The text of all lines.
+        /// The text of all lines to write.
         lines: Vec<u8>,
         /// The number of lines in `lines`.
         count: u64,
@@ -53,7 +53,7 @@ pub(super) struct MissingLines {
     why: Mutex<Option<String>>,
 }
 
-/// The state of the writer thread.
+/// The state of the audit log's writer thread.
 pub(super) struct Writer {
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) output: Output,
@@ -63,7 +63,7 @@ pub(super) struct Writer {
 
 /// How often a failed write of the audit log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The maximum number of messages that are written together.
+/// The maximum number of messages to the writer thread that are written together.
 const BATCH: usize = 256;
 
 // === impl Writer ===
@@ -110,7 +110,7 @@ impl Writer {
         self.write(&lines, count, |_| Ok(()));
     }
 
-    /// Writes lines, after a line that reports how many are missing before them.
+    /// Writes audit lines, after a line that reports how many lines are missing before them, if any are.
     fn write(&mut self, lines: &[u8], count: u64, then: impl Fn(&Output) -> io::Result<()>) {
         if count == 0 {
             return;
@@ -149,7 +149,7 @@ impl Writer {
 // === impl MissingLines ===
 
 impl MissingLines {
-    /// Counts lines that could not be written. Logs the first failure only.
+    /// Counts audit lines that could not be written. The ordinary log gets an error for the first failure only.
     pub(super) fn add(&self, count: u64, why: &str) {
         self.total.fetch_add(count, Ordering::Relaxed);
         if self.unreported.fetch_add(count, Ordering::Relaxed) == 0 {
@@ -191,7 +191,7 @@ pub(super) enum Output {
     File(Appended),
 }
 
-/// A file to which lines are appended.
+/// The file to which audit lines are appended.
 pub(super) struct Appended {
     path: PathBuf,
     file: File,
@@ -244,7 +244,7 @@ impl Output {
         match self {
             Self::Stdout => Ok(()),
             Self::File(appended) => match appended.file.sync_data() {
-                // A pipe or a terminal cannot be synced.
+                // This is no failure: a pipe or a terminal cannot be synced.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
                 synced => synced,
             },

@@ -29,7 +29,7 @@ pub(super) struct AddressLimiter {
 #[derive(Debug)]
 struct Buckets {
     by_address: HashMap<IpAddr, Bucket>,
-    /// When buckets that are full again are removed next.
+    /// When buckets that are full again, and so need not be remembered, are removed next.
     sweep_at: Instant,
 }
 
@@ -180,7 +180,8 @@ pub struct LimitSlot(Arc<AtomicUsize>);
 // === impl Tally ===
 
 impl Tally {
-    /// Counts a request, or returns when the next request may come.
+    /// Counts a request against the rate of the key; fails with the time until the next request may come if the rate
+    /// is used up.
     pub(super) fn request(&self, rate: Option<Rate>, now: Instant) -> Result<(), Excess> {
         self.bucket(rate, now, Bucket::take)
             .unwrap_or(Ok(()))
@@ -312,7 +313,7 @@ mod tests {
             let _ = limiter.count(address(number), now);
         }
         assert!(now.elapsed() < Duration::from_secs(10));
-        // All further addresses share one bucket.
+        // All addresses beyond `MOST` share one bucket.
         let known = || limiter.buckets.lock().by_address.len();
         assert_eq!(known(), MOST + 1);
         assert!(limiter.count(address(300_000), now).is_err());

@@ -364,7 +364,7 @@ impl Access {
         Charge(self.0.clone().map(Payer::Key))
     }
 
-    /// Counts a request that may wait, until its slot is dropped.
+    /// Counts a request that may wait against the key's limit of waiters, until the returned slot is dropped.
     pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
         let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
@@ -373,7 +373,7 @@ impl Access {
         tally.waiter(most).map(Some)
     }
 
-    /// Counts a stream, until its slot is dropped.
+    /// Counts a stream against the key's limit of streams, until the returned slot is dropped.
     pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
         let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);

@@ -46,12 +46,12 @@ pub struct KeyLimits {
     pub max_streams: Option<usize>,
 }
 
-/// A rate of requests.
+/// The rate at which an API key may send requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Requests per second in the long run.
+    /// How many requests per second may come in the long run.
     pub per_second: f64,
-    /// Requests at once, after a pause.
+    /// How many requests may come at once, after a pause.
     pub burst: f64,
 }
 

@@ -241,7 +241,7 @@ mod tests {
         assert!(rig.is_full());
         drop(again);
         assert!(!rig.is_full());
-        // The lease of the first request is over, and the gateway still lists it.
+        // The lease of the first request has ended, and the gateway still keeps its slot.
         let old = rig.lease(Some(1), TTL);
         rig.1 += TTL;
         let new = rig.lease(Some(1), TTL);

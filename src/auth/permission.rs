@@ -44,7 +44,7 @@ pub trait Scope: Send + Sync + 'static {
     const IS_COUNTED: bool = true;
 }
 
-/// The permissions as types.
+/// The permissions as types, which handlers name in their signatures.
 pub mod scope {
     use super::{Permission, Scope};
 
@@ -118,17 +118,17 @@ impl Permission {
 // === impl Permissions ===
 
 impl Permissions {
-    /// All permissions on every name.
+    /// All permissions on every lock name.
     pub fn all() -> Self {
         Self(Permission::ALL.map(|_| Prefixes::all()))
     }
 
-    /// The names on which a permission is granted.
+    /// The lock names on which a permission is granted.
     pub fn names(&self, permission: Permission) -> &Prefixes {
         &self.0[permission as usize]
     }
 
-    /// Grants a permission on these names.
+    /// Grants a permission on these lock names.
     pub fn grant(&mut self, permission: Permission, names: Prefixes) {
         self.0[permission as usize] = names;
     }

@@ -33,7 +33,7 @@ use super::{ApiKeyId, api_key::random};
 /// another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Session {
-    /// The id of the secret that was sent.
+    /// The public id of the API key's secret that was sent to begin the session.
     pub(super) secret: ApiKeyId,
     /// When the session ends, in whole milliseconds.
     pub(super) until: SystemTime,

@@ -72,7 +72,7 @@ pub struct ExplicitTerms {
 /// If this value is dropped before [`Delivery::delivered`], at whatever point, a new lease is released.
 #[derive(Debug)]
 pub struct Granted {
-    /// The lease.
+    /// The lease that was granted.
     pub lease: Lease,
     /// The hash of the lease's token.
     pub hash: TokenHash,
@@ -90,7 +90,7 @@ pub enum AcquireError {
     Held {
         /// The holder, and how many waiters are queued.
         contention: Contention,
-        /// How long the caller stood in the queue.
+        /// How long the caller stood in the queue before the refusal.
         waited: Duration,
         /// How the caller wanted to share the lock; `None` for an exclusive lease.
         sharing: Option<Sharing>,
@@ -296,11 +296,11 @@ pub(super) struct AttemptIdentity {
 
 /// Why an attempt leaves the queue without having been granted the lock.
 enum WaitEnd {
-    /// The time that the caller was willing to wait is over.
+    /// The time that the caller was willing to wait in the queue is over.
     WaitOver,
     /// The caller has hung up, so no answer can be delivered.
     HungUp,
-    /// The gateway drains.
+    /// The gateway drains: it is about to stop, and grants no more locks to waiters.
     Draining,
     /// The caller is no longer authorized for the lock.
     Revoked,
@@ -423,7 +423,7 @@ impl AcquireAttempt {
 
     /// Turns a grant that is no longer valid into an error, and counts the outcome.
     fn record_outcome(&self, outcome: AcquireResult) -> AcquireResult {
-        // Dropping a grant releases the lease.
+        // If the grant is dropped and replaced by an error, its lease is released.
         let outcome = outcome.and_then(|granted| {
             if self.is_part {
                 // The group checks the authorization and the expiry of all its leases together, once it is complete.
@@ -431,7 +431,7 @@ impl AcquireAttempt {
             } else if !self.authorization.is_valid() {
                 Err(AcquireError::Revoked)
             } else if granted.lease.held.left_at(Instant::now()).is_zero() {
-                // The answer took so long that the lease has expired.
+                // The store's answer took so long that the granted lease has expired.
                 Err(AcquireError::Store(Uncertainty::TimedOut.into()))
             } else {
                 Ok(granted)
@@ -662,7 +662,7 @@ impl AttemptIdentity {
     }
 }
 
-/// The instant that lies `elapsed` before now.
+/// The instant that lies `elapsed` before now; now if the clock does not reach back so far.
 fn before(elapsed: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(elapsed).unwrap_or(now)

@@ -18,7 +18,7 @@ use super::Engine;
 pub struct BackupParts {
     /// The size of the backup in bytes.
     pub len: usize,
-    /// The content of the backup, part by part.
+    /// Receives the content of the backup, part by part.
     pub parts: mpsc::Receiver<Bytes>,
 }
 
@@ -88,7 +88,7 @@ mod tests {
         (0..=250).cycle().take(LEN).collect()
     }
 
-    /// A backup, and the semaphore of which the backup has taken the only permit.
+    /// A backup for tests, and the semaphore of which the backup has taken the only permit.
     fn made() -> (BackupParts, Arc<Semaphore>) {
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();

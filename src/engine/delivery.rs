@@ -15,12 +15,12 @@ use super::{
 #[must_use = "dropping it gives the lease back"]
 pub struct Delivery {
     engine: Arc<EngineShared>,
-    /// The lease, until its answer has left for the caller.
+    /// The lease to release on drop; `None` once its answer has left for the caller.
     pending: Option<AbandonedLease>,
     answer: ReplyKind,
 }
 
-/// Which of the answers about a lease the guard watches.
+/// Which of several possible answers about a lease a delivery guard watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplyKind {
     /// The only answer: the request has no idempotency key.

@@ -23,7 +23,7 @@ use crate::{
 /// Running every command in a task from the beginning would do the same, but would cost each of them two task
 /// switches for the few callers that hang up.
 pub(super) struct DetachOnDrop<O: 'static> {
-    /// `None` once the command has ended.
+    /// The command; `None` once the command has ended.
     command: Option<Pin<Box<dyn Future<Output = O> + Send>>>,
     begun: bool,
     lifecycle: Lifecycle,
@@ -88,7 +88,8 @@ impl<O: 'static> Drop for DetachOnDrop<O> {
             && (!thread::panicking() || Handle::try_current().is_ok())
         {
             self.lifecycle.spawn(async move {
-                // Dropping the outcome releases an undelivered lease.
+                // The caller has gone, so the outcome is dropped. If the outcome is a grant, this releases the
+                // lease.
                 drop(command.await);
             });
         }

@@ -75,7 +75,7 @@ pub enum HoldEvent {
     Queued(Position),
     /// The attempt was granted the lock.
     Granted(Lease),
-    /// The lease was renewed.
+    /// The lease of the hold was renewed.
     Renewed(HeldLease),
     /// The holder is asked to release the lock. Comes after [`HoldEvent::Granted`], and again if the deadline becomes
     /// earlier.
@@ -89,9 +89,9 @@ pub enum HoldEvent {
 pub enum HoldEnd {
     /// The lease is lost, or may be lost before it could be renewed.
     Lost(LossReason),
-    /// The lock was not acquired.
+    /// The lock was not acquired, for this reason.
     Refused(AcquireError),
-    /// The lease was released with its token.
+    /// Another request released the lease with its token.
     Released,
     /// The gateway is about to stop. A granted lease lives on and can be adopted at another gateway; a waiter's
     /// position is kept if its request has an idempotency key.
@@ -434,7 +434,7 @@ impl HoldTask {
         managed.entry = self.engine.leases.keep(name, token);
     }
 
-    /// Announces the grant, unless a renewal must first make its expiry known.
+    /// Sends the grant to the reader of the stream, unless a renewal must first show when the lease expires.
     fn send_granted(&self, managed: &mut ManagedLease) -> Result<(), ListenerGone> {
         if managed.renew_at <= Instant::now() {
             return Ok(());
@@ -522,7 +522,7 @@ impl HoldTask {
         events.lost(&managed.name, &managed.token.hash(), reason);
     }
 
-    /// Renews the lease once; `None` if the store gave no answer.
+    /// Renews the lease of the hold once; `None` if the store gave no answer.
     async fn renew(&self, managed: &mut ManagedLease) -> Option<Renewal> {
         let sent = Instant::now();
         let until = managed.valid_until;
@@ -608,7 +608,7 @@ impl HoldTask {
     }
 
     fn end(&self, end: HoldEnd) {
-        // If the event cannot be sent, the stream ends all the same.
+        // If the last event cannot be sent, the stream ends all the same.
         drop(self.send(HoldEvent::Ended(end)));
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct RegisteredLease {
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
     pub(super) mode: Mode,
-    /// When the lease was granted, for statistics only.
+    /// When the lease was granted, for metrics and statistics only.
     pub(super) since: Instant,
     /// When the lease expires.
     pub(super) until: Instant,
@@ -100,7 +100,7 @@ pub(super) struct RunOutLease {
 /// What another client did to the lease that a stream keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
-    /// The lease was released, with its token.
+    /// Another request released the lease with its token.
     Released,
     /// Another stream of this gateway may have adopted the lease, or the lease is not listed any more; the store
     /// decides.
@@ -133,7 +133,7 @@ pub(super) struct CountedLeases {
 #[derive(Debug, Default)]
 struct Shard {
     leases: HashMap<LeaseKey, RegisteredLease, BuildHasherDefault<TagHasher>>,
-    /// How many leases may be listed before expired leases are removed.
+    /// How many leases this shard may list before expired leases are removed.
     sweep_at: usize,
 }
 
@@ -148,7 +148,7 @@ const SHARDS: usize = 16;
 /// may both report its end, because otherwise each might leave the report to the other.
 const NEWS_DELAY: Duration = Duration::from_secs(1);
 
-/// A shard with no more leases than this is not worth sweeping.
+/// A shard of the registry with no more leases than this is not worth a sweep for expired leases.
 const SWEEP_FROM: usize = 64;
 
 // === impl LeaseRegistry ===
@@ -468,7 +468,7 @@ impl LeaseRegistry {
         self.shards[usize::from(bits) % SHARDS].lock()
     }
 
-    /// Removes expired leases, if the shard has grown.
+    /// Removes expired leases from a shard of the registry, if the shard has grown enough.
     fn sweep(&self, shard: &mut Shard, now: Instant) {
         if shard.leases.len() > shard.sweep_at.max(SWEEP_FROM) {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
@@ -514,7 +514,7 @@ impl KeeperEntry {
         displaced
     }
 
-    /// Whether the stream was displaced, and gets no more news.
+    /// Whether the stream was told that it is displaced; it gets no further messages.
     pub(super) fn is_displaced(&self) -> bool {
         self.news.is_none()
     }

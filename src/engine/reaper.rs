@@ -371,7 +371,7 @@ impl ReaperEntry {
             && self.retry_in == RETRY.0
     }
 
-    /// Entries for the other locks of the group, which are released now.
+    /// Makes entries that release the leases of the other locks of the group now.
     fn others(&self) -> Vec<Self> {
         let (token, by) = (self.lease.token, AbandonedBy::Attempt);
         let others = self.lease.others.iter().map(|name| Self {

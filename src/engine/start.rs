@@ -29,7 +29,7 @@ use super::{
 #[derive(Clone)]
 pub struct Engine(pub(super) Arc<EngineShared>);
 
-/// The state that all operations share.
+/// The state of the engine that all its operations share.
 pub(super) struct EngineShared {
     pub(super) store: AnyStore,
     pub(super) lifecycle: Lifecycle,
@@ -102,12 +102,12 @@ impl Engine {
         }))
     }
 
-    /// Checks whether the store can keep its promises now.
+    /// Runs the health checks of the store: whether it answers, and is set up so that locks are safe.
     pub async fn check(&self) -> Vec<Check> {
         self.0.store.check().await
     }
 
-    /// Shows who holds a lock.
+    /// Reads from the store who holds a lock, and who waits for it.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.0.store.inspect(name).await
     }
@@ -213,7 +213,7 @@ pub(super) struct ReservedPositions(Mutex<Reserved>);
 #[derive(Debug, Default)]
 struct Reserved {
     positions: HashMap<IdempotencyHash, ReservedPosition>,
-    /// How many positions may be kept before expired positions are removed.
+    /// How many positions may be in the list before expired positions are removed.
     sweep_at: usize,
 }
 
@@ -228,13 +228,13 @@ struct ReservedPosition {
     parked: Option<(Parked, Instant)>,
 }
 
-/// One waiter, with the slot that it takes in the limit of its API key.
+/// Counts one waiter until it is dropped, with the slot that it takes in the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
     #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
 );
 
-/// With no more positions than this, a sweep is not worth its cost.
+/// With no more kept positions than this, a search for expired positions is not worth its cost.
 const SWEEP_FROM: usize = 64;
 
 // === impl ReservedPositions ===

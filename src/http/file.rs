@@ -43,7 +43,7 @@ impl File {
     /// Answers a request for the file. `asked` has the headers of the request.
     pub(in crate::http) fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
-        // The compressed form has other bytes, so it needs another tag.
+        // The compressed form of the file has other bytes, so it needs another `ETag`.
         let tag = match gzip {
             Some(_) => format!("\"{}-gzip\"", self.mark),
             None => format!("\"{}\"", self.mark),

@@ -79,7 +79,7 @@ fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<P
     shared.insert((*component).to_owned(), own);
 }
 
-/// The document without its routes.
+/// The OpenAPI document without its routes: its title, description, tags and ways of authentication.
 fn preface() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Latchgate")
@@ -142,7 +142,7 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
     File::of("application/json", json(&document))
 }
 
-/// Describes the bodies with the limits of one gateway.
+/// Writes the limits of one gateway into the schemas of the bodies in the document.
 fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     let components = document.components.get_or_insert_default();
     for (body, schema) in [

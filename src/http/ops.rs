@@ -105,7 +105,7 @@ pub(in crate::http) struct NamedCheck {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum CheckStatus {
-    /// The check found nothing wrong.
+    /// The health check found nothing wrong.
     Passing,
     /// Locks are safe, but an operator should look.
     Warning,
@@ -164,7 +164,7 @@ pub(in crate::http) async fn readiness(gateway: &AppState) -> Readiness {
     Readiness::of(checks, gateway.engine.is_withdrawn())
 }
 
-/// All checks except whether the gateway is about to stop.
+/// All health checks of the gateway except whether it is about to stop.
 pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     let checked = timeout(CHECK_TIMEOUT, gateway.engine.check()).await;
     let mut checks = checked.unwrap_or_else(|_elapsed| {
@@ -329,7 +329,7 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The severity of a check, as the metric `latchgate_check` has it.
+/// The severity of a health check's result, as the metric `latchgate_check` has it.
 fn severity(health: &Health) -> u8 {
     match health {
         Health::Passing => 0,

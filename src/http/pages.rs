@@ -119,7 +119,7 @@ fn index_page(base_path: &BasePath) -> File {
 
 /// A file of the dashboard as the build has packed it.
 struct Packed {
-    /// The path below `dashboard/`.
+    /// The path of the file below `dashboard/`.
     path: &'static str,
     media: &'static str,
     mark: &'static str,
@@ -127,7 +127,7 @@ struct Packed {
     gzip: Option<&'static [u8]>,
 }
 
-/// The packed files, in the order of their paths.
+/// All files of the dashboard, as the build has packed them, in the order of their paths.
 const FILES: &[Packed] = include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 
 /// The file at a path below `/dashboard/`.

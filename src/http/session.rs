@@ -266,7 +266,7 @@ impl ToSchema for PermissionsBody {
 
 /// Body of a request to sign in. It has no `Debug`, so that the key cannot be printed.
 pub(in crate::http) struct SignInBody {
-    /// The API key.
+    /// The API key with which the caller wants to sign in.
     pub(super) key: Box<str>,
 }
 

@@ -43,7 +43,7 @@ struct LoadedCertificates {
     is_outdated: bool,
 }
 
-/// Protocols that are offered over TLS, the best first.
+/// HTTP versions that the gateway offers in the TLS handshake (ALPN), the best first.
 pub(in crate::http) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 

@@ -140,7 +140,7 @@ impl Lifecycle {
         self.0.draining.reach();
     }
 
-    /// Whether new acquires are refused.
+    /// Whether new acquires are refused, because the program is about to stop.
     pub fn is_draining(&self) -> bool {
         self.0.draining.is_reached()
     }
@@ -201,7 +201,7 @@ impl Step {
         self.is_reached.load(Ordering::Acquire)
     }
 
-    /// Waits until the step is reached.
+    /// Waits until this step of stopping is reached.
     fn reached(&self) -> WaitForCancellationFutureOwned {
         self.reached.clone().cancelled_owned()
     }

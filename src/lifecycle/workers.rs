@@ -27,7 +27,7 @@ pub struct Workers(Arc<[Thread]>);
 
 struct Thread {
     runtime: Handle,
-    /// How many connections this worker serves.
+    /// How many connections this worker thread serves now.
     connections: AtomicUsize,
 }
 
@@ -42,7 +42,7 @@ pub struct Seat {
     worker: Worker,
 }
 
-/// Ends the worker threads when it is dropped, without waiting for them.
+/// A guard that ends the worker threads when it is dropped, without waiting for them.
 #[derive(Debug)]
 pub struct RunningWorkers {
     _ends: Vec<oneshot::Sender<()>>,

@@ -39,7 +39,7 @@ struct KnownLease {
     until: Instant,
 }
 
-/// What listeners were told about a lease so far.
+/// What listeners of events were told about a lease so far.
 #[derive(Debug)]
 enum Stage {
     /// Listeners were not told of the grant: it came before there was a listener, or its event is on its way.

@@ -46,7 +46,7 @@ pub enum ListenError {
     Draining,
 }
 
-/// How many events a listener reads at once.
+/// How many events a listener reads from the journal at once, at most.
 const AT_ONCE: usize = 64;
 
 // === impl Engine ===
@@ -156,7 +156,7 @@ impl Listener {
             }
             if all == 0 && !drains {
                 tokio::select! {
-                    // An error means that the publisher has ended.
+                    // An error is ignored: it would mean that the publisher has ended.
                     _ = self.written.changed() => {}
                     () = &mut draining => {}
                 }

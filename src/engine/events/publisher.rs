@@ -42,7 +42,7 @@ pub(super) struct Publisher {
     state: ActiveState,
 }
 
-/// The state of the task while it publishes.
+/// The state that the publisher has only while there is a listener at any gateway.
 #[derive(Default)]
 struct ActiveState {
     known: KnownLeases,
@@ -50,7 +50,7 @@ struct ActiveState {
     /// The subscription to the events of other gateways; `None` if the store has no other gateways.
     subscription: Option<BoxStream<'static, SubscriptionEvent>>,
     is_subscribed: bool,
-    /// Whether events were missed because the connection was lost.
+    /// Whether events of other gateways were missed because the connection to the store was lost.
     missed_events: bool,
     /// Since when this gateway hears of the ends of leases at all gateways; `None` while it may miss some.
     hears_ends_since: Option<Instant>,
@@ -66,7 +66,7 @@ struct RunOut {
     lease: RunOutLease,
     /// The store is asked about the lease at this time or later.
     due: Instant,
-    /// Whether the store's last answer had too many holders to show this lease.
+    /// Whether the lock has so many holders that the store's last answer did not show this lease.
     missed: bool,
 }
 
@@ -79,7 +79,7 @@ enum LeaseCheck {
     /// The lease is not among the holders that the store shows, because other leases end sooner. If the lease lives,
     /// it was renewed at another gateway, and the event of that renewal is on its way.
     NotShown,
-    /// The store did not answer.
+    /// The store did not answer, so the state of the lease is unknown.
     Unknown,
 }
 
@@ -90,7 +90,7 @@ enum EventOrigin {
     Elsewhere,
 }
 
-/// How many events are processed before the task does other work.
+/// How many events the publisher processes before it does other work.
 const AT_ONCE: usize = 256;
 /// How often the leases of this gateway are searched for leases whose TTL has run out.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
@@ -132,7 +132,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes events until `stopped` ends.
+    /// Publishes events until `stopped` ends, which is when the gateway stops.
     pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let store = self.store.clone();
@@ -309,7 +309,7 @@ impl Publisher {
             self.leases.renewed_elsewhere(name, tag);
         }
         if kind == EventKind::Gap {
-            // Leases that were granted before may have ended without an event.
+            // Events were missed, so leases that were granted before now may have ended without an event here.
             self.state.hears_ends_since = self.state.hears_ends_since.map(|_| Instant::now());
         }
         let mut told = Vec::new();
@@ -466,7 +466,7 @@ async fn next_of<T>(stream: &mut Option<BoxStream<'static, T>>) -> Option<T> {
     }
 }
 
-/// Waits for the future in the slot, if there is one, and empties the slot.
+/// Waits for the future in the slot and empties the slot; never ends if the slot is empty.
 async fn finished<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     let Some(future) = slot else {
         return std::future::pending().await;

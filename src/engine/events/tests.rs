@@ -209,7 +209,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
     }
 }
 
-/// The next events, as many as `many`.
+/// Receives the next `many` events of a listener.
 async fn next_of(listener: &mut Listener, many: usize) -> Vec<Arc<Event>> {
     let mut told = Vec::new();
     while told.len() < many {

@@ -60,7 +60,7 @@ pub(super) struct Collector {
     parts: Vec<AcquireRequest>,
     /// The slots of the leases among the leases of the API key, in the order of the names.
     slots: Vec<Option<LeaseSlot>>,
-    /// The TTL of the leases once all locks are acquired.
+    /// The TTL that the caller asked for, which the leases get once all locks are acquired.
     ttl: Ttl,
     began: Instant,
     wait: Duration,
@@ -321,7 +321,8 @@ impl Collector {
                 outcome = &mut run => break outcome,
                 Ok(_place) = &mut was_queued, if self.queued.is_some() => {
                     if let Some(queued) = self.queued.take() {
-                        // Sending fails if the caller has gone.
+                        // Sending fails if the caller has gone, and then no task needs to know that the request
+                        // waits.
                         let _gone = queued.send(());
                     }
                     continue;
@@ -443,7 +444,7 @@ impl Collector {
         })
     }
 
-    /// How much of the caller's wait is left.
+    /// How much of the time that the caller is willing to wait is left.
     fn left(&self) -> Duration {
         self.wait.saturating_sub(self.began.elapsed())
     }

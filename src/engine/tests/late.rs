@@ -95,7 +95,7 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
             .lock()
             .push_back(Ok(renewed_after(stood_still)));
         store.tell(News::Granted(lasting(TTL)));
-        // The waiting task runs only when the time has passed.
+        // The task of the waiting attempt runs only when the time has passed.
         advance(stood_still).await;
         let granted = caller.await.unwrap().unwrap();
         assert!(left(&granted) >= TTL / 2, "{:?}", left(&granted));

@@ -376,7 +376,7 @@ impl Store for ScriptedStore {
     }
 }
 
-/// Takes the next scripted answer.
+/// Takes the next scripted answer of a command, if there is one.
 fn next<T>(answers: &Mutex<VecDeque<T>>) -> Option<T> {
     answers.lock().pop_front()
 }

@@ -30,7 +30,7 @@ pub(super) struct Edge {
     pub(super) routes: Routes,
     pub(super) limits: ConcurrencyLimits,
     pub(super) request_ids: RequestIds,
-    /// Which requests are logged.
+    /// Which requests get a line in the log.
     pub(super) logged: LogRequests,
     pub(super) hosts: Hosts,
     pub(super) origins: Origins,

@@ -41,7 +41,7 @@ pub(super) enum Hosts {
     },
 }
 
-/// Name of the header as problems write it.
+/// Name of the header `Host` as problems write it.
 const FIELD: &str = "Host";
 
 // === impl Hosts ===
@@ -174,7 +174,7 @@ pub(in crate::http) enum RequestSource {
     Ours,
     /// Unknown, because the sender of the request is no browser, or an old one.
     Unknown,
-    /// A page of another origin.
+    /// A page of another origin than the gateway's.
     Foreign,
 }
 

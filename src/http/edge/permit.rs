@@ -150,7 +150,7 @@ impl RequestPermit {
         }
     }
 
-    /// Takes a permit, if the request has none yet.
+    /// Takes a permit for the request, if the request has none yet.
     pub(super) fn take(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         if !self.class.needs_permit() || self.taken.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
@@ -164,7 +164,7 @@ impl RequestPermit {
         Ok(())
     }
 
-    /// Gives the permit of the request back to its limit.
+    /// Returns the permit of the request to the limit from which it was taken.
     pub(super) fn give_up(&self, limits: &ConcurrencyLimits) {
         match self.taken.swap(NOTHING, Ordering::Relaxed) {
             COMMON => limits.common.give_back(),
@@ -175,14 +175,14 @@ impl RequestPermit {
         }
     }
 
-    /// Gives the permit up, because the request waits from now on.
+    /// Gives up the permit of the request, because the request waits from now on.
     pub(super) fn wait(&self, limits: &ConcurrencyLimits) {
         self.give_up(limits);
         let since = self.elapsed_us().max(1);
         self.waits_since_us.store(since, Ordering::Relaxed);
     }
 
-    /// Takes a permit again, because the wait of the request is over.
+    /// Takes a permit for the request again, because its wait is over.
     pub(super) fn resume(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         let waited = self.waiting_us();
         self.waited_us.fetch_add(waited, Ordering::Relaxed);
@@ -241,8 +241,7 @@ mod tests {
         assert!(RequestPermit::new(Class::Probes).begin(&limits).is_ok());
         first.give_up(&limits);
         first.give_up(&limits);
-        // The permits that were given up came from the limit for releases, so an ordinary request still finds
-        // none.
+        // The permit that `first` gave up came from the limit for releases: an ordinary request still finds none.
         assert!(RequestPermit::new(Class::Ordinary).begin(&limits).is_err());
         assert!(third.begin(&limits).is_ok());
         second.give_up(&limits);

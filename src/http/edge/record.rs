@@ -38,7 +38,7 @@ pub(super) struct RequestRecord {
     trace_id: Option<TraceId>,
     /// The gateway's own span in the trace of the request, if spans are recorded.
     span: Option<Span>,
-    /// Facts for the audit entry of a refusal, if there is an audit log.
+    /// Data for the audit entry in case the request is refused, if there is an audit log.
     audited: Option<Box<AuditedRequest>>,
     is_answered: bool,
 }
@@ -124,7 +124,8 @@ impl RequestRecord {
         self.span.as_ref()
     }
 
-    /// Records the answer of the request.
+    /// Records the answer to the request in the metrics, the log, the trace and, if it is a refusal, the
+    /// audit log.
     pub(super) fn answered(
         &mut self,
         id: &RequestId,
@@ -232,7 +233,7 @@ impl Drop for RequestRecord {
         let us = self.count(None);
         self.log(&self.context.request_id(), None, us, None);
         if let Some(span) = &mut self.span {
-            // A caller that hangs up is no failure of the gateway.
+            // The span is not marked as failed, because a caller that hangs up is no failure of the gateway.
             span.set("latchgate.hung_up", true);
         }
     }

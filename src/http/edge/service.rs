@@ -47,7 +47,7 @@ pub struct EdgeService(Arc<Edge>);
 /// read.
 pub struct EdgeFuture {
     handled: Result<Handled, Option<Problem>>,
-    /// `None` once the request has been answered.
+    /// State needed to finish the answer; `None` once the request has been answered.
     pending: Option<PendingResponse>,
 }
 

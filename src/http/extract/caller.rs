@@ -98,7 +98,7 @@ pub(super) fn bearer(header: &str) -> &str {
 
 /// The caller of a release. The gateway neither refuses nor counts it, whatever API key or session it has.
 pub(in crate::http) struct UnrefusedCaller {
-    /// Access of the caller, if its API key or session is valid.
+    /// Access (the permissions) of the caller, if its API key or session is valid.
     access: Option<Access>,
     from: Option<IpAddr>,
 }

@@ -12,7 +12,7 @@ use crate::config::LimitsConfig;
 /// A field of a body, a parameter of a query or of a path, a header, or a body as such.
 pub(in crate::http) struct Field {
     pub(in crate::http) name: &'static str,
-    /// The text for callers, as Markdown: the lines of a doc comment.
+    /// The description of the field for callers, as Markdown: the lines of a doc comment.
     pub(in crate::http) doc: &'static str,
     pub(in crate::http) form: Form,
 }
@@ -21,7 +21,7 @@ pub(in crate::http) struct Field {
 pub(in crate::http) struct Form {
     pub(super) kind: Kind,
     pub(super) is_required: bool,
-    /// Whether no answer has the field.
+    /// Whether only requests have the field, and no answer has it.
     is_write_only: bool,
     example: Option<&'static str>,
     /// Default value, which the text of the field names at its end.

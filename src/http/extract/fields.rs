@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
         Ok(Self::new(Place::Body, left, limits))
     }
 
-    /// A request without fields, to learn which fields a reader asks for.
+    /// The fields of a request that has none, to learn which fields a reader asks for.
     pub(super) fn none(limits: &'a LimitsConfig) -> Self {
         Self::new(Place::Body, Vec::new(), limits)
     }

@@ -297,7 +297,7 @@ pub(in crate::http) struct RenewedGroupBody {
 struct Outcomes {
     results: Vec<PartResult>,
     is_any_done: bool,
-    /// The last failure other than a lost lease.
+    /// The problem of the last lease whose command failed for another reason than a lost lease.
     failure: Option<Problem>,
 }
 
@@ -367,7 +367,7 @@ impl Query for GroupQuery {
 /// Reads the field `names`.
 pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     let texts = fields.list(&NAMES)?;
-    // The refusal names the index of the invalid name.
+    // Each name is checked alone first, so that the refusal tells the index of the invalid name.
     for (at, text) in texts.iter().enumerate().take(GroupNames::MAX) {
         if let Err(error) = LockName::new(text) {
             fields.refuse_at(format!("{}[{at}]", NAMES.name), error.to_string());

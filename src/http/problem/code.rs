@@ -21,7 +21,7 @@ macro_rules! problem_codes {
         }
 
         impl ProblemCode {
-            /// Every code.
+            /// All problem codes.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The code in JSON and in the path of its page.

@@ -101,7 +101,7 @@ impl Problem {
         self
     }
 
-    /// The problem as the outcome for one of several leases.
+    /// Turns the problem into the outcome for one lease, in the answer about several leases.
     pub(in crate::http) fn of_part(&self, name: &LockName) -> PartResult {
         let held = match self.extra {
             Extra::Lost { held } => Some(held),
@@ -234,10 +234,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// holder is known.
 const PASSING_ON: Duration = Duration::from_secs(1);
 
-/// The holders of a lock, and when to ask again.
+/// Details of a refusal because the lock is held: its holders, its waiters, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    /// The lock that is held, if several were requested.
+    /// The lock that is held, if several locks were requested.
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
@@ -298,7 +298,7 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
             let last = usize::try_from(too_many.saturating_sub(1)).unwrap_or(usize::MAX);
             let mut ends: Vec<_> = holders.leases.iter().map(left).collect();
             ends.sort_unstable();
-            // Leases that are not listed end later than the listed leases.
+            // The store lists the leases that end first, so leases that are not listed end later.
             ends.get(last).copied().unwrap_or(LONGEST)
         }
     }
@@ -376,7 +376,7 @@ mod tests {
             as_of: Instant::now() + Duration::from_hours(1),
         };
         Holder::Shared(SharedHolders {
-            // The order is not that of the ends, as after renewals.
+            // The leases are not in the order of their ends, as can happen after renewals.
             leases: [2, 1, 4].map(lease).into(),
             count: 3 + more,
         })
@@ -391,7 +391,7 @@ mod tests {
             })
         };
         for (more, wanted, seconds) in [
-            // There is room, but another waiter comes first.
+            // The limit leaves room for the request, but another waiter comes first.
             (0, limit(4), 1),
             (0, limit(3), 1),
             (0, limit(2), 2),

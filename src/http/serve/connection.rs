@@ -59,7 +59,7 @@ pub(super) struct ConnectionState {
     is_look_due: AtomicBool,
 }
 
-/// How long a client may keep a connection waiting.
+/// How long a client may leave a connection idle, or a request incomplete.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     /// Longest idle time between two requests.
@@ -296,7 +296,7 @@ fn in_ms(limit: Duration) -> u32 {
 // === impl OpenRequest ===
 
 impl OpenRequest {
-    /// Adds the connection to the extensions of a request, for its handlers.
+    /// Adds the connection to the extensions of the request, where the request's handler finds it.
     pub(super) fn attach_to<B>(&self, request: &mut http::Request<B>) {
         request.extensions_mut().insert(Arc::clone(&self.0));
     }

@@ -33,7 +33,7 @@ pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
     pub(in crate::http) token: TokenHash,
     pub(in crate::http) names: Vec<LockName>,
-    /// When the request for the releases came.
+    /// When the request for these releases came.
     pub(in crate::http) since: Instant,
 }
 
@@ -53,7 +53,7 @@ struct DetachedInner {
 /// The answer to a release. If it is dropped before it is complete, the release goes on in a task of its own,
 /// if there is room.
 pub(super) struct Detachable<F: Future + Send + 'static> {
-    /// `None` once the answer is complete.
+    /// The future of the answer; `None` once the answer is complete.
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
     /// Called with the complete answer if the caller has hung up.
@@ -181,7 +181,7 @@ where
 
 impl<F: Future + Send + 'static> Drop for Detachable<F> {
     fn drop(&mut self) {
-        // A release that panicked does not go on.
+        // A release whose future panicked is not carried on in a task.
         if let Some(answer) = self.answer.take()
             && !thread::panicking()
         {

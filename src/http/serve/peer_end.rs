@@ -30,7 +30,7 @@ struct LookWindow {
 
 /// Length of one window. With `MAX_LOOKS` in each, the kernel is asked at most 3,000 times in a second.
 const WINDOW_MS: u128 = 8;
-/// The number of grants in a window for which the kernel is asked.
+/// For how many grants in one window of time the kernel is asked whether the caller is still there.
 const MAX_LOOKS: u64 = 24;
 
 /// Whether the other end has hung up: it has closed its side, or reset the connection. Bytes that it sent

@@ -32,7 +32,7 @@ pub(super) struct Socket {
     applied_ms: u32,
 }
 
-/// How long the refusal of a connection may take.
+/// How long sending the refusal of a connection may take.
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Sends one answer to a client and closes the connection.

@@ -31,9 +31,9 @@ pub(super) struct UnsettledGrants<G = Delivery> {
     has_read_since_write: AtomicBool,
     /// Whether the request that is being answered arrived after the answers before it had been written.
     is_answered_alone: AtomicBool,
-    /// Whether the first bytes of a grant have yet to be written.
+    /// Whether the first bytes of an answer with a grant have yet to be written.
     is_write_due: AtomicBool,
-    /// Whether the connection is over. Written under the lock of `grants`.
+    /// Whether the connection has ended. This flag is written under the lock of `grants`.
     is_over: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ struct UnsettledGrant<G> {
     /// How many bytes had been written when the grant was handed to hyper: the answer begins there, or behind
     /// other bytes that hyper or TLS had not written yet.
     begins_at: u64,
-    /// Whether the next request on the connection shows that the answer was read.
+    /// Whether the next request on the connection shows that its caller has read the answer with this grant.
     next_request_settles: bool,
 }
 
@@ -124,7 +124,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// Whether the first bytes of a grant are written next.
+    /// Whether the next bytes to be written are the first bytes of an answer with a grant.
     pub(super) fn is_write_due(&self) -> bool {
         self.is_write_due.load(Ordering::Acquire)
     }
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Records whether a grant was delivered or released.
+    /// A grant of a test, which records whether it was delivered or released.
     struct Witness(u32, Arc<Mutex<Outcomes>>);
 
     #[derive(Debug, Default, PartialEq, Eq)]
@@ -282,7 +282,7 @@ mod tests {
         rig.grants.on_bytes_written(300, true);
         rig.request(false);
         rig.grants.on_bytes_written(100, true);
-        // This request arrived later, but its sender does not wait for answers.
+        // The next request arrived later, but its sender has shown that it does not wait for answers.
         rig.request(true);
         rig.check(&[], &[]);
         rig.grants.on_end(|| Some(64_000));
@@ -327,7 +327,8 @@ mod tests {
         rig.request(false);
         rig.grant(2);
         rig.grants.on_end(|| None);
-        // The second answer was never written.
+        // The second answer was never written, so its grant is released. The first was written, and may yet
+        // leave.
         rig.check(&[1], &[2]);
     }
 
