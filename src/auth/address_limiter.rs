@@ -330,7 +330,7 @@ mod tests {
         for _ in 0..60 {
             assert_eq!(limiter.count(address(1), late), Ok(()));
         }
-        // After a sweep, the bucket has two seconds' worth of requests.
+        // The bucket survives the sweep at `next`, and has filled by two requests since its last use.
         let next = now + FILLS_IN + Duration::from_secs(1);
         let counted = [0; 3].map(|_| limiter.count(address(1), next).is_ok());
         assert_eq!(counted, [true, true, false]);

@@ -37,7 +37,7 @@ pub enum BreakError {
     /// The lock may be shared by several leases, and the request does not name one of them.
     #[error("the lock is shared")]
     Ambiguous(SharedHolders),
-    /// A foreign client holds the lock. It uses no gateway, so it cannot be asked to release the lock.
+    /// A foreign client holds the lock. A foreign client uses no gateway, so it cannot be asked to release the lock.
     #[error("a foreign client holds the lock")]
     Foreign(Holder),
     /// The lock has no holder.
@@ -81,7 +81,7 @@ impl Engine {
     /// the leases that were not released; if the gateway has stopped, the store ends these leases soon after.
     ///
     /// The command runs to its end even if the caller hangs up. `record` is part of the command and runs before the
-    /// answer. It runs again for each lease that is broken in the end.
+    /// answer. `record` runs again for each lease that is broken in the end.
     pub async fn request_release<F>(
         &self,
         name: LockName,

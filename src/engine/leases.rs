@@ -36,7 +36,8 @@ pub(super) struct LeaseRegistry {
     /// Whether `shrunk`, which only a stopping gateway calls, was called. Before that no time is lost on notifying,
     /// which takes a mutex.
     is_watched: AtomicBool,
-    /// While set, a lease that has run out stays listed until the store has said what became of it.
+    /// While this flag is set, a lease whose TTL has run out stays listed until the store has said what became of the
+    /// lease.
     keeps_run_out: AtomicBool,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct RegisteredLease {
     needed_until: Instant,
     /// When the lease was last granted or renewed here.
     seen: Instant,
-    /// When the lease was last answered under its idempotency key.
+    /// When a request under the lease's idempotency key was last answered with the lease.
     answered: Option<Instant>,
     /// Whether another gateway reports the end of the lease: that gateway has renewed the lease after this gateway,
     /// as far as is known.
@@ -97,7 +98,7 @@ pub(super) struct RunOutLease {
     pub(super) fence: FencingToken,
 }
 
-/// What another client did to the lease that a stream keeps.
+/// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
     /// Another request released the lease with its token.

@@ -59,7 +59,7 @@ pub(super) struct AbandonedLease {
 /// dropped: until the store was asked once to end each of these leases.
 pub(super) type GivenBack = mpsc::Sender<Infallible>;
 
-/// Which party abandoned a lease. The reaper chooses the command for the release by it.
+/// Which party abandoned a lease. The reaper chooses the release command accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbandonedBy {
     /// An attempt whose answer was not delivered.
@@ -73,7 +73,7 @@ pub(super) enum AbandonedBy {
     Holder {
         /// When the release came. A lease that was answered again after that is not released.
         since: Instant,
-        /// The time by which the lease has ended with its TTL at the latest.
+        /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
         until: Instant,
     },
 }

@@ -318,7 +318,7 @@ impl Engine {
 // === impl Reserved ===
 
 impl Reserved {
-    /// The kept position of a key, created if there is none. It is kept at least until the given time.
+    /// The kept position of a key, created if there is none. The position is kept at least until the given time.
     fn position(&mut self, key: IdempotencyHash, until: Instant) -> &mut ReservedPosition {
         let position = self.positions.entry(key).or_insert(ReservedPosition {
             until,

@@ -28,7 +28,7 @@ use super::{
 ///
 /// Dropping it restores the default user timeout of the connection.
 pub(super) struct EventStream {
-    /// The request id, for the log.
+    /// The id of the request that the stream answers, for the log.
     request_id: RequestId,
     connection: Connection,
     /// Permit for the stream to keep its connection for as long as the stream lasts.
@@ -38,7 +38,7 @@ pub(super) struct EventStream {
 // === impl EventStream ===
 
 impl EventStream {
-    /// The request id, for the log.
+    /// The id of the request that the stream answers, for the log.
     pub(super) fn request_id(&self) -> &str {
         self.request_id.as_str()
     }

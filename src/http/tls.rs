@@ -231,7 +231,7 @@ impl ExpiryWarning {
         self.warned_at = None;
     }
 
-    /// Warns about the certificate in `file`, if a warning is due.
+    /// Warns that the certificate in `file` ends soon, if such a warning is due.
     pub(super) fn look(&mut self, ends: Option<SystemTime>, file: &str) {
         match ends.and_then(|ends| self.due(ends)) {
             None => {}

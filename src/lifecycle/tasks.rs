@@ -171,9 +171,9 @@ impl Lifecycle {
         self.0.work.wait().await;
     }
 
-    /// Ends all work and then all background tasks, within `grace` in total. A quarter of it is reserved for the
-    /// background tasks, so that slow work does not prevent them from releasing undelivered leases. The background
-    /// tasks need milliseconds if the store is reachable, and waiting longer is useless if it is not.
+    /// Ends all work and then all background tasks, within `grace` in total. A quarter of this time is reserved
+    /// for the background tasks, so that slow work does not prevent them from releasing undelivered leases. The
+    /// background tasks need milliseconds if the store is reachable, and waiting longer is useless if it is not.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();

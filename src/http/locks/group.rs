@@ -83,8 +83,8 @@ pub(in crate::http) async fn acquire_group(
     let begun = || {
         let names = names.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
-        // Each name counts as a request. The first was counted, and had to fit the rate, when the caller was
-        // admitted.
+        // Each name counts as a request. The first name was counted, and had to fit the rate, when the caller
+        // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
             terms

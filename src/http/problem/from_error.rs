@@ -298,8 +298,8 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
-    /// The problem of a failed release, for a caller without an API key. It does not say whether another
-    /// caller holds the lock.
+    /// The problem of a failed release, for a caller without an API key. The problem does not say whether
+    /// another caller holds the lock, unless the lease was broken.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => Self::new(
@@ -313,7 +313,8 @@ impl Problem {
         }
     }
 
-    /// The problem of a failed acquire. If `sees_holder` is false, the problem hides who holds the lock.
+    /// The problem of a failed acquire. If `sees_holder` is false, the problem hides the owner and the
+    /// metadata of the holder.
     pub(in crate::http) fn for_acquire(mut error: AcquireError, sees_holder: bool) -> Self {
         if let (AcquireError::Held { contention, .. }, false) = (&mut error, sees_holder)
             && let Some(holder) = &mut contention.holder

@@ -51,7 +51,7 @@ pub(super) struct ConnectionState {
     /// When the connection became idle, or the head of a request began to arrive, in milliseconds after
     /// `opened`.
     since_ms: AtomicU64,
-    /// How often the connection was polled.
+    /// How often the task of the connection has polled it.
     poll_count: AtomicU64,
     /// Whether hyper waits for bytes, and so would notice the end of the connection.
     awaits_bytes: AtomicBool,
@@ -95,11 +95,12 @@ pub(super) struct LongRequests {
 #[derive(Debug)]
 pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
-/// One in this many connections is kept for requests that are answered at once: one connection serves hundreds
-/// of renewals a second.
+/// One in this many of the gateway's connections is kept for requests that are answered at once: one
+/// connection serves hundreds of renewals a second.
 const KEPT: usize = 8;
-/// One in this many connections is kept even from long requests that continue a lease. These requests come all
-/// together when another gateway drains, and must find room; a holder that finds none can still renew.
+/// One in this many of the gateway's connections is kept even from long requests that continue a lease. These
+/// requests come all together when another gateway drains, and must find room; a holder that finds none can
+/// still renew.
 const KEPT_FROM_ALL: usize = 16;
 
 /// After how many milliseconds a refused long request should be sent again. Waits end all the time, so a
@@ -277,7 +278,7 @@ impl ConnectionState {
         self.poll_count.store(next, Ordering::Relaxed);
     }
 
-    /// How often the connection was polled.
+    /// How often the task of the connection has polled it.
     pub(super) fn poll_count(&self) -> u64 {
         self.poll_count.load(Ordering::Relaxed)
     }
@@ -326,7 +327,7 @@ impl Drop for OpenRequest {
 // === impl Connection ===
 
 impl Connection {
-    /// The connection of a request.
+    /// The connection on which a request came.
     pub(in crate::http) fn of(extensions: &Extensions) -> Self {
         Self(extensions.get().cloned())
     }
@@ -345,7 +346,7 @@ impl Connection {
     /// default of every answer.
     ///
     /// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out
-    /// of any other answer. It has no effect over HTTP/2, where requests share the connection and pings
+    /// of any other answer. The limit has no effect over HTTP/2, where requests share the connection and pings
     /// detect such a machine.
     pub(in crate::http) fn set_user_timeout(&self, limit: Option<Duration>) {
         if let Some(connection) = &self.0

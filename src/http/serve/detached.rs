@@ -65,8 +65,8 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
 /// Releases without callers take at most one in this many of the places for releases; the rest is for connected
 /// callers.
 const KEPT: usize = 2;
-/// How many releases without callers may wait for room. Each costs no more than the head of its request.
-/// After a pause of the gateway, all callers that hung up during the pause are found together.
+/// How many releases without callers may wait for room. Each waiting release costs no more memory than the head
+/// of its request. After a pause of the gateway, all callers that hung up during the pause are found together.
 const MOST_WAITING: usize = 1_024;
 /// How many releases without callers may go on for one connection: an HTTP/2 connection carries many
 /// requests, and a client that resets them one after the other must leave room to other clients.

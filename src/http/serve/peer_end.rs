@@ -14,9 +14,9 @@ use tokio::{
 
 /// Budget of checks with the kernel whether the caller of a grant is still there. Cheap to clone.
 ///
-/// Each check costs a system call. So a gateway that grants many thousands of leases in a second relies for
-/// most of them on what its event loops have reported: an event loop asks for all connections at once, in
-/// each of its turns.
+/// Each check costs a system call. So a gateway that grants many thousands of leases in a second relies for most
+/// grants on what its event loops have reported: an event loop asks for all connections at once, in each of its
+/// turns.
 #[derive(Debug, Clone)]
 pub(super) struct LookBudget(Arc<LookWindow>);
 
@@ -201,7 +201,7 @@ impl LookBudget {
 
 impl LookWindow {
     fn take_in(&self, window: u32) -> bool {
-        // Another worker may already have begun a later window, whose count then applies.
+        // Another worker may already have begun a later window of time, whose count of grants then applies.
         let in_window = |counts: u64| counts.max(u64::from(window) << 32);
         let one_more = |counts| Some(in_window(counts) + 1);
         let updated = self

@@ -60,8 +60,8 @@ struct Tls {
 #[derive(Clone)]
 struct Tasks(Lifecycle);
 
-/// The largest head that HTTP/1.1 buffers, unless the configured limits need more. It is well above the
-/// limits beyond which a head is answered with a problem document.
+/// The largest head that HTTP/1.1 buffers, unless the configured limits need more. This size is well above
+/// the limits beyond which a head is answered with a problem document.
 const HEAD_BUFFER: usize = 128 * 1024;
 /// Time within which a client that has just connected sends its request. A gateway that closes waits for that
 /// request: without the wait, the client could not tell whether the request was received.
@@ -248,8 +248,8 @@ impl Protocol {
                 if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                     return Poll::Ready(Some(ended));
                 }
-                // These futures are polled once for each waker, and not in every turn: each poll takes a
-                // lock. Their outcome is read from the lifecycle below.
+                // The futures of the lifecycle's steps are polled once for each waker, and not in every turn,
+                // because each poll takes a lock. Their outcome is read from the lifecycle below.
                 if !woken_by.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
                     let _ = closed.as_mut().poll(cx);
                     if leaves_when_withdrawn {

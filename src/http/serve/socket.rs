@@ -28,7 +28,7 @@ use super::{
 pub(super) struct Socket {
     stream: TcpStream,
     state: Arc<ConnectionState>,
-    /// The user timeout that the kernel was told last, in milliseconds.
+    /// The limit for unacknowledged data (`TCP_USER_TIMEOUT`) that the kernel was told last, in milliseconds.
     applied_ms: u32,
 }
 

@@ -112,10 +112,10 @@ impl<G: Deliverable> UnsettledGrants<G> {
 
     /// Records the head of a request, on a connection that carries one request after the other.
     ///
-    /// A caller that sends its next request after an answer was written has read that answer, unless it does
-    /// not wait for answers. Such a caller shows in the request of the grant: that request arrived before the
-    /// answers ahead of it were written. If it does not show, because the caller reads nothing and yet sends
-    /// its requests one by one, the TTL ends the lease.
+    /// A caller that sends its next request after an answer was written has read that answer, unless the
+    /// caller does not wait for answers. Such a caller shows in the request of the grant: that request
+    /// arrived before the answers ahead of it were written. If such a caller does not show, because it reads
+    /// nothing and yet sends its requests one by one, the TTL ends the lease.
     pub(super) fn on_next_request(&self) {
         let is_new = self.has_read_since_write.load(Ordering::Relaxed);
         self.is_answered_alone.store(is_new, Ordering::Relaxed);
