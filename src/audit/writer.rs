@@ -140,7 +140,8 @@ impl Writer {
         match self.output.reopen() {
             Ok(()) => info!("the audit log was opened again"),
             Err(error) => {
-                error!(%error, "cannot open the audit log again; it goes on in the file it had");
+                error!(%error, "cannot open the audit log again; the gateway goes on with the old \
+                                file");
             }
         }
     }
@@ -176,7 +177,7 @@ impl MissingLines {
             return None;
         }
         let why = self.why.lock();
-        let why = why.as_deref().unwrap_or("it is not known why");
+        let why = why.as_deref().unwrap_or("the cause is unknown");
         Some(format!("{unreported} lines could not be written: {why}"))
     }
 }

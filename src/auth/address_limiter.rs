@@ -35,9 +35,9 @@ struct Buckets {
 
 /// How many addresses have a bucket of their own, which takes about a megabyte of memory. All further addresses
 /// share a bucket.
-const MOST: usize = 10_000;
-/// The address that stands for all addresses beyond `MOST`, which share one bucket.
-const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+const MAX_ADDRESSES: usize = 10_000;
+/// The address that stands for all addresses beyond `MAX_ADDRESSES`, which share one bucket.
+const SHARED_ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 /// How long the empty bucket of an address takes to fill up.
 const FILLS_IN: Duration = Duration::from_mins(1);
 
@@ -85,9 +85,9 @@ impl AddressLimiter {
             by_address.retain(|_, bucket| now < bucket.at + FILLS_IN);
             *sweep_at = now + FILLS_IN;
         }
-        let mut from = from.map_or(OTHERS, network);
-        if by_address.len() >= MOST && !by_address.contains_key(&from) {
-            from = OTHERS;
+        let mut from = from.map_or(SHARED_ADDRESS, network);
+        if by_address.len() >= MAX_ADDRESSES && !by_address.contains_key(&from) {
+            from = SHARED_ADDRESS;
         }
         let bucket = by_address.entry(from);
         let bucket = bucket.or_insert_with(|| Bucket::full(self.rate, now));
@@ -203,7 +203,7 @@ impl Tally {
 
     /// How much of a rate is left now.
     pub(super) fn rate_reading(&self, rate: Rate) -> RateReading {
-        RateReading::of(rate, self.left(rate, Instant::now()))
+        RateReading::new(rate, self.left(rate, Instant::now()))
     }
 
     fn left(&self, rate: Rate, now: Instant) -> f64 {
@@ -252,7 +252,7 @@ impl RateReading {
         clippy::cast_sign_loss,
         reason = "a float that is too large or below zero becomes the nearest number"
     )]
-    fn of(rate: Rate, left: f64) -> Self {
+    fn new(rate: Rate, left: f64) -> Self {
         let seconds = |requests: f64| (requests / rate.per_second).ceil() as u64;
         Self {
             quota: rate.burst.floor() as u64,
@@ -313,9 +313,9 @@ mod tests {
             let _ = limiter.count(address(number), now);
         }
         assert!(now.elapsed() < Duration::from_secs(10));
-        // All addresses beyond `MOST` share one bucket.
+        // All addresses beyond `MAX_ADDRESSES` share one bucket.
         let known = || limiter.buckets.lock().by_address.len();
-        assert_eq!(known(), MOST + 1);
+        assert_eq!(known(), MAX_ADDRESSES + 1);
         assert!(limiter.count(address(300_000), now).is_err());
         let later = now + FILLS_IN;
         assert!(limiter.count(address(300_000), later).is_ok());
@@ -403,7 +403,7 @@ mod tests {
             burst: 10.0,
         };
         let read = |left| {
-            let it = RateReading::of(rate, left);
+            let it = RateReading::new(rate, left);
             (it.quota, it.window, it.left, it.reset)
         };
         assert_eq!(read(10.0), (10, 20, 10, 0));

@@ -429,7 +429,7 @@ impl Authenticated {
 /// The charge for a request with a token that may be wrong. The sender pays unless the token was no guess, also if
 /// the sender hangs up before the answer.
 #[derive(Debug, Default)]
-#[must_use = "dropped at once, it is charged at once"]
+#[must_use = "dropping the charge collects it"]
 pub struct Charge(Option<Payer>);
 
 #[derive(Debug)]

@@ -44,7 +44,7 @@ const MAX_NAME: usize = 64;
 /// forgotten.
 const MAX_SECRETS: usize = 2;
 /// The largest value of a limit: a larger number is a typing mistake.
-const MOST: u64 = 1_000_000;
+const MAX_LIMIT_VALUE: u64 = 1_000_000;
 
 // === impl KeysFile ===
 
@@ -96,7 +96,7 @@ impl KeysFile {
                 return Err(refused(
                     &self.0,
                     found.line,
-                    "what stands here".to_owned(),
+                    "this entry".to_owned(),
                     "no key".to_owned(),
                     "[[key]], a table for each key",
                 ));
@@ -176,13 +176,13 @@ impl<'a> Table<'a> {
 
     fn limits(&mut self) -> Result<KeyLimits, KeysFileError> {
         let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
-        let per_second = self.number("requests_per_second", 1, MOST)?;
-        let burst = self.number("burst", 1, MOST)?;
+        let per_second = self.number("requests_per_second", 1, MAX_LIMIT_VALUE)?;
+        let burst = self.number("burst", 1, MAX_LIMIT_VALUE)?;
         if per_second.is_none() && burst.is_some() {
             return Err(self.refuse("burst", "nothing without requests_per_second"));
         }
         let mut count = |field, least| {
-            let count = self.number(field, least, MOST);
+            let count = self.number(field, least, MAX_LIMIT_VALUE);
             count.map(|count| count.and_then(|count| usize::try_from(count).ok()))
         };
         Ok(KeyLimits {
@@ -240,7 +240,7 @@ impl<'a> Table<'a> {
         if all.all(|secret| ids.insert(secret.id)) {
             Ok(())
         } else {
-            Err(self.refuse("secrets", "a list of ids that stand nowhere else"))
+            Err(self.refuse("secrets", "a list of ids that no other secret has"))
         }
     }
 

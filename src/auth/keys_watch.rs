@@ -36,7 +36,7 @@ impl KeysWatch {
     /// Reads a keys file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
         // The stamp is taken before the file is read, so that a change in between is noticed.
-        let read = FileStamp::of(file.path());
+        let read = FileStamp::read(file.path());
         let ring = read_file(&file)?;
         let watch = Self {
             file,
@@ -79,7 +79,7 @@ impl KeysWatch {
             });
             let Ok((watch, outcome)) = work.await else {
                 // Reading the file fails like this only if the runtime ends, or by a bug: the gate keeps its keys.
-                error!("the keys file is no longer looked at");
+                error!("the keys file is no longer watched");
                 return gate.mark_outdated();
             };
             self = watch;
@@ -91,7 +91,8 @@ impl KeysWatch {
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the keys file cannot be used; the API keys that were read before go on");
+                    error!(%error, "the keys file cannot be used; the API keys that were read \
+                                    before stay valid");
                     self.audit.keys_reloaded(Err(&error.to_string()));
                     gate.mark_outdated();
                 }
@@ -101,7 +102,7 @@ impl KeysWatch {
 
     /// Checks the keys file. Returns its keys if the file has changed, or if a reload was requested.
     fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
-        let now = FileStamp::of(self.file.path());
+        let now = FileStamp::read(self.file.path());
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {
             return None;

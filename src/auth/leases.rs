@@ -49,7 +49,7 @@ struct SlotInner {
 
 /// The longest time after which a request that was refused for too many leases is told to ask again: a lease may be
 /// released at any moment.
-const LONGEST: Duration = Duration::from_mins(1);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 // === impl LeaseAccount ===
 
@@ -77,8 +77,8 @@ impl LeaseAccount {
         }
         if slots.taken.len() >= most {
             let soonest = slots.taken.values().flatten().min();
-            let left = soonest.map_or(LONGEST, |end| end.saturating_duration_since(now));
-            let retry_after = left.clamp(Duration::from_secs(1), LONGEST);
+            let left = soonest.map_or(MAX_RETRY_AFTER, |end| end.saturating_duration_since(now));
+            let retry_after = left.clamp(Duration::from_secs(1), MAX_RETRY_AFTER);
             return Err(Excess::Leases { retry_after });
         }
         Ok(self.open(&mut slots, request))

@@ -99,11 +99,7 @@ impl Permission {
     pub fn row(self) -> PermissionRow {
         let (name, is_per_name, allows) = match self {
             Self::Acquire => ("acquire", true, "acquire, hold and renew"),
-            Self::View => (
-                "view",
-                true,
-                "inspect and list, and whose events it may read",
-            ),
+            Self::View => ("view", true, "inspect, list and read events of"),
             Self::Break => ("break", true, "break"),
             Self::Metrics => ("metrics", false, "read metrics"),
         };

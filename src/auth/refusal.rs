@@ -10,7 +10,7 @@ pub enum Refusal {
     #[error("no API key was sent")]
     NoKey,
     /// The text sent does not look like an API key.
-    #[error("what was sent is no API key")]
+    #[error("the text that was sent is no API key")]
     NotAKey,
     /// The text sent is an API key that has lost or changed characters.
     #[error("an API key was sent that is cut off or mistyped")]

@@ -84,11 +84,11 @@ const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
 impl SessionSeal {
     /// A seal with a random key, which no other gateway has and which is lost with the process.
     pub fn random() -> Self {
-        Self::of(&random::<32>())
+        Self::from_secret(&random::<32>())
     }
 
     /// The seal of all gateways that have this secret.
-    pub(super) fn of(secret: &[u8]) -> Self {
+    pub(super) fn from_secret(secret: &[u8]) -> Self {
         // The sealing key is derived from the shared secret and the purpose, so that another use of the secret cannot
         // open sessions.
         let mut mac =
@@ -156,9 +156,9 @@ pub struct SessionSecretError {
 }
 
 /// The shortest session secret, in bytes: 128 random bits in hexadecimal digits.
-const LEAST: usize = 32;
+const MIN_SECRET_BYTES: usize = 32;
 /// The longest session secret, in bytes; a longer file must have been configured by mistake.
-const MOST: u64 = 4_096;
+const MAX_SECRET_BYTES: u64 = 4_096;
 
 // === impl SessionSeal ===
 
@@ -173,21 +173,24 @@ impl SessionSeal {
             path: path.to_owned(),
             reason,
         })?;
-        Ok(Self::of(&secret))
+        Ok(Self::from_secret(&secret))
     }
 }
 
 /// Reads a session secret from a file, without the white space at its ends, which an editor or `kubectl` may have
 /// added.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
-        FileError::TooLong(_) => format!("is longer than {MOST} bytes, and so another file"),
+    let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
+        FileError::TooLong(_) => {
+            format!("is longer than {MAX_SECRET_BYTES} bytes, so it is the wrong file")
+        }
         error => format!("cannot be read: {error}"),
     })?;
     let secret = bytes.trim_ascii();
-    if secret.len() < LEAST {
+    if secret.len() < MIN_SECRET_BYTES {
         return Err(format!(
-            "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
+            "has fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
+             openssl rand -hex 32"
         ));
     }
     Ok(secret.to_vec())
@@ -206,12 +209,12 @@ mod tests {
 
     #[test]
     fn comes_back_from_its_own_text_wherever_the_secret_is_the_same() {
-        let sealed = SessionSeal::of(b"one").seal(&session());
+        let sealed = SessionSeal::from_secret(b"one").seal(&session());
         assert_eq!(
-            SessionSeal::of(b"one").open(sealed.expose()),
+            SessionSeal::from_secret(b"one").open(sealed.expose()),
             Some(session())
         );
-        assert_eq!(SessionSeal::of(b"two").open(sealed.expose()), None);
+        assert_eq!(SessionSeal::from_secret(b"two").open(sealed.expose()), None);
         assert_eq!(SessionSeal::random().open(sealed.expose()), None);
     }
 
@@ -268,7 +271,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             read(&path)
         };
-        let secret = "s".repeat(LEAST);
+        let secret = "s".repeat(MIN_SECRET_BYTES);
         assert_eq!(
             read_back(&format!("{secret}\n")).unwrap(),
             secret.as_bytes()

@@ -118,7 +118,7 @@ pub struct ShutdownConfig {
 
 impl ShutdownConfig {
     /// The shortest grace: the time that closing a store takes on a machine that is busy with other work.
-    pub const SHORTEST: Duration = Duration::from_millis(250);
+    pub const MIN_GRACE: Duration = Duration::from_millis(250);
 
     /// Checks that the delay is at most half of the grace.
     pub(super) fn validate(&self) -> Result<(), Invalid> {

@@ -111,7 +111,7 @@ pub enum AcquireError {
     #[error("the lease under this idempotency key has ended")]
     IdempotencyExpired,
     /// The caller is no longer authorized for the lock: the API key is gone, or permits less.
-    #[error("the caller may not have the lock any more")]
+    #[error("the API key of the caller no longer permits the lock")]
     Revoked,
     /// The store does not support shared leases.
     #[error("the store cannot share a lock")]
@@ -316,7 +316,7 @@ impl AcquireAttempt {
         request: AcquireRequest,
         queued_sender: Option<oneshot::Sender<QueuePosition>>,
     ) -> Result<Self, AcquireError> {
-        let identity = AttemptIdentity::of(&request);
+        let identity = AttemptIdentity::for_request(&request);
         let idempotency = identity.idempotency.as_ref().map(|it| it.hash);
         let slot = request.authorization.lease_slot(idempotency)?;
         let mut attempt = Self::identified(engine, request, identity, queued_sender);
@@ -636,7 +636,7 @@ impl AcquireAttempt {
 
 impl AttemptIdentity {
     /// Makes the identity of a new attempt. Each call makes another token.
-    pub(super) fn of(request: &AcquireRequest) -> Self {
+    pub(super) fn for_request(request: &AcquireRequest) -> Self {
         let Some(key) = &request.idempotency_key else {
             return Self {
                 token: Token::random(),
@@ -644,7 +644,7 @@ impl AttemptIdentity {
             };
         };
         let salt = Salt::random();
-        let fingerprint = Fingerprint::of(
+        let fingerprint = Fingerprint::compute(
             request.explicit.ttl,
             request.explicit.hold_limit,
             request.sharing,

@@ -36,7 +36,7 @@ impl Engine {
     /// way.
     pub async fn backup(&self) -> Option<Result<BackupParts, StoreError>> {
         let made = self.0.store.backup().await?;
-        Some(made.map(|made| BackupParts::of(made, &self.0.lifecycle)))
+        Some(made.map(|made| BackupParts::start(made, &self.0.lifecycle)))
     }
 }
 
@@ -45,7 +45,7 @@ impl Engine {
 impl BackupParts {
     /// Starts a task that sends the backup part by part. A reader that is slow, or gone, keeps the backup in memory,
     /// and other backups out, for a limited time only.
-    fn of(made: StoreBackup, lifecycle: &Lifecycle) -> Self {
+    fn start(made: StoreBackup, lifecycle: &Lifecycle) -> Self {
         let StoreBackup { bytes, room } = made;
         let len = bytes.len();
         let (sender, parts) = mpsc::channel(1);
@@ -92,7 +92,7 @@ mod tests {
     fn made() -> (BackupParts, Arc<Semaphore>) {
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
-        let made = BackupParts::of(
+        let made = BackupParts::start(
             StoreBackup {
                 bytes: content(),
                 room,

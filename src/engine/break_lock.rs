@@ -32,7 +32,7 @@ const TOGETHER: usize = 64;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BreakError {
     /// The lock has another holder than the one that the request names.
-    #[error("somebody else holds the lock")]
+    #[error("another caller holds the lock")]
     HolderChanged(Holder),
     /// The lock may be shared by several leases, and the request does not name one of them.
     #[error("the lock is shared")]

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Releases a lease when dropped, unless [`Delivery::delivered`] was called.
-#[must_use = "dropping it gives the lease back"]
+#[must_use = "dropping it releases the lease"]
 pub struct Delivery {
     engine: Arc<EngineShared>,
     /// The lease to release on drop; `None` once its answer has left for the caller.
@@ -42,7 +42,7 @@ pub(super) enum ReplyKind {
 
 impl Delivery {
     /// Creates the guard for an answer about `lease`.
-    pub(super) fn of(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
+    pub(super) fn new(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
         Self {
             engine,
             pending: Some(lease),

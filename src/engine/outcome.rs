@@ -150,7 +150,7 @@ impl AcquireAttempt {
         } else {
             ReplyKind::First(self.engine.leases.answered(&lease.name, &lease.token))
         };
-        Delivery::of(Arc::clone(&self.engine), lease, answer)
+        Delivery::new(Arc::clone(&self.engine), lease, answer)
     }
 
     /// Answers with the lease that lives under the idempotency key. `is_new`: the lease was granted while its caller
@@ -192,7 +192,7 @@ impl AcquireAttempt {
             may_come_back: !is_unfinished,
             ..self.abandoned()
         };
-        let delivery = Delivery::of(Arc::clone(&self.engine), lease, kind);
+        let delivery = Delivery::new(Arc::clone(&self.engine), lease, kind);
         self.answer((token, hash), held, delivery)
     }
 

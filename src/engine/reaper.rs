@@ -296,7 +296,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 store.give_back(name, token).await
             };
             given_back.map(|outcome| {
-                debug!(%name, ?outcome, "gave back what was not delivered");
+                debug!(%name, ?outcome, "released an undelivered lease");
                 if outcome == GiveBack::GivenBack {
                     gave_back(None);
                 }
@@ -306,7 +306,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         AbandonedBy::Keeper(keeper, lost) => {
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
-                debug!(%name, ?outcome, "released what is not kept any more");
+                debug!(%name, ?outcome, "released a lease whose hold stream has ended");
                 if outcome == Release::Released {
                     gave_back(*lost);
                 }
@@ -352,7 +352,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             vec![entry]
         }
         Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
-            warn!(%name, %error, "a lease that nobody holds is left to its TTL");
+            warn!(%name, %error, "an unclaimed lease is left to its TTL");
             entry.others()
         }
     }

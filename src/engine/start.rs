@@ -231,7 +231,8 @@ struct ReservedPosition {
 /// Counts one waiter until it is dropped, with the slot that it takes in the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
-    #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
+    #[expect(dead_code, reason = "the slot counts the waiter until it is dropped")]
+    Option<LimitSlot>,
 );
 
 /// With no more kept positions than this, a search for expired positions is not worth its cost.

@@ -54,9 +54,9 @@ impl<S: Sync> FromRequestParts<S> for EventStream {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         must_accept_events(&parts.headers)?;
-        let connection = Connection::of(&parts.extensions);
+        let connection = Connection::from_extensions(&parts.extensions);
         Ok(Self {
-            request_id: RequestContext::of(parts).request_id(),
+            request_id: RequestContext::from_parts(parts).request_id(),
             _permit: connection.take_for_long(parts.headers.contains_key(LOCK_TOKEN))?,
             connection,
         })

@@ -79,7 +79,7 @@ use super::{
     params(ApiQuery<EventsQuery>, LastEventId),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
-         description = "The stream of events; the schema is that of one event.",
+         description = "The stream of events; the schema describes one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."))),
     )
 )]
@@ -107,12 +107,12 @@ impl From<ListenError> for Problem {
         match error {
             ListenError::TooMany => Self::new(
                 Code::Overloaded,
-                "As many listen to events here as this gateway allows.",
+                "As many callers listen to events at this gateway as it allows.",
             )
             .with(Extra::RetryAfter(RETRY_AFTER)),
             ListenError::Draining => Self::new(
                 Code::Draining,
-                "The gateway is about to stop; listen at another one.",
+                "The gateway is about to stop; listen at another gateway.",
             ),
         }
     }
@@ -171,7 +171,7 @@ impl Events {
 }
 
 impl EventSource for Events {
-    const HUNG_UP: &str = "whoever listened to events has hung up, or does not read";
+    const HUNG_UP: &str = "a listener to events has hung up, or does not read";
 
     fn greeting(&self) -> Bytes {
         greeting(self.listener.instance(), self.listener.position())
@@ -225,7 +225,10 @@ impl EventSource for Events {
 /// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = LockEvent)]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) struct EventSchema {
     /// The value of `Last-Event-ID` to continue after this event; the last event has no id.
     id: Option<String>,
@@ -239,7 +242,10 @@ pub(in crate::http) struct EventSchema {
 /// What has happened to a lock. `session` and `end` are not events of a lock.
 #[derive(ToSchema)]
 #[schema(as = LockEventName, rename_all = "lowercase")]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) enum EventName {
     /// A request began to wait for the lock.
     Queued,

@@ -31,7 +31,7 @@ pub(in crate::http) struct File {
 
 impl File {
     /// A file that is made at run time and not by the build, and may be another after the next start.
-    pub(in crate::http) fn of(media: &'static str, plain: Bytes) -> Self {
+    pub(in crate::http) fn new(media: &'static str, plain: Bytes) -> Self {
         Self {
             media,
             mark: mark(&plain),
@@ -82,8 +82,8 @@ fn compressed(content: &[u8]) -> Bytes {
     let mut writer = GzEncoder::new(Vec::new(), Compression::default());
     writer
         .write_all(content)
-        .expect("memory takes what is written");
-    let small = writer.finish().expect("memory takes what is written");
+        .expect("a write to memory does not fail");
+    let small = writer.finish().expect("a write to memory does not fail");
     Bytes::from(small)
 }
 

@@ -46,7 +46,7 @@ pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         let body = Bytes::copy_from_slice(json);
         // The buffer is cleared first: a full buffer does not shrink, and a token must not stay in it.
         json.clear();
-        json.shrink_to(KEPT);
+        json.shrink_to(MAX_KEPT_BUFFER_BYTES);
         body
     })
 }
@@ -86,4 +86,4 @@ impl<'a> ObjectWriter<'a> {
 
 /// How many bytes of buffer a thread keeps for the next body. A larger buffer, as for a page of a list, is
 /// freed.
-const KEPT: usize = 4 * 1_024;
+const MAX_KEPT_BUFFER_BYTES: usize = 4 * 1_024;

@@ -41,9 +41,10 @@ const REQUEST_ID: (&str, &str) = (
 const BEARER: &str = "bearer";
 /// Name in the OpenAPI document of the authentication by session cookie.
 const SESSION: &str = "session";
-const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
-    HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path; where there is \
-    one of these, `latchgate-session` counts for nothing.";
+const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST \
+    /session`. Over HTTPS the cookie is called `__Host-latchgate-session`, or \
+    `__Secure-latchgate-session` below a base path; if the request has one of these, \
+    `latchgate-session` is ignored.";
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 
@@ -96,9 +97,12 @@ fn preface() -> OpenApi {
             "locks",
             "Acquire, renew, release, inspect, list and break locks.",
         ),
-        ("session", "Who asks, for pages of the gateway."),
-        ("health", "For those who run the gateway."),
-        ("documentation", "What this gateway can do."),
+        ("session", "Sessions for pages of the gateway."),
+        ("health", "Health, metrics and backups, for operators."),
+        (
+            "documentation",
+            "The API: its description, and its problems.",
+        ),
     ]
     .map(|(name, description)| {
         TagBuilder::new()
@@ -139,7 +143,7 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
         document.servers = Some(vec![Server::new(base_path.as_str())]);
     }
     apply(&mut document, limits);
-    File::of("application/json", json(&document))
+    File::new("application/json", json(&document))
 }
 
 /// Writes the limits of one gateway into the schemas of the bodies in the document.
@@ -236,19 +240,19 @@ mod tests {
         };
         apply(&mut document, &limits);
         let document = serde_json::to_value(document).unwrap();
-        let of = |schema: &str, field: &str| {
+        let bounds = |schema: &str, field: &str| {
             let field = &document["components"]["schemas"][schema]["properties"][field];
             [&field["minimum"], &field["maximum"]].map(Value::as_u64)
         };
         for schema in ["AcquireBody", "AcquireGroupBody"] {
-            assert_eq!(of(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
+            assert_eq!(bounds(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
             let ttl = &document["components"]["schemas"][schema]["properties"]["ttl_ms"];
             let told = ttl["description"].as_str().unwrap();
             assert!(told.ends_with("Left out: 5000."), "{told}");
-            assert_eq!(of(schema, "wait_ms"), [Some(0), Some(25_000)]);
-            assert_eq!(of(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
-            assert_eq!(of(schema, "limit"), [Some(1), Some(20)]);
+            assert_eq!(bounds(schema, "wait_ms"), [Some(0), Some(25_000)]);
+            assert_eq!(bounds(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
+            assert_eq!(bounds(schema, "limit"), [Some(1), Some(20)]);
         }
-        assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
+        assert_eq!(bounds("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

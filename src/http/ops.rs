@@ -147,8 +147,9 @@ pub(in crate::http) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Aliv
     operation_id = "checkReadiness",
     tag = "health",
     responses(
-        (status = 200, body = Readiness, description = "It should."),
-        (status = 503, body = Readiness, description = "It should not; the checks say why.")
+        (status = 200, body = Readiness, description = "The gateway may get requests."),
+        (status = 503, body = Readiness, description = "The gateway should get no requests; the \
+                                                        checks say why.")
     )
 )]
 pub(in crate::http) async fn readyz(
@@ -161,7 +162,7 @@ pub(in crate::http) async fn readyz(
 /// Whether this gateway should be sent requests now.
 pub(in crate::http) async fn readiness(gateway: &AppState) -> Readiness {
     let checks = checks(gateway).await;
-    Readiness::of(checks, gateway.engine.is_withdrawn())
+    Readiness::from_checks(checks, gateway.engine.is_withdrawn())
 }
 
 /// All health checks of the gateway except whether it is about to stop.
@@ -177,8 +178,8 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     });
     // The detail does not say what exactly is wrong, because every caller may read it.
     if !gateway.gate.is_open() {
-        let detail = "the keys file cannot be used; the API keys that were read before go on, and \
-                      the log says what is wrong";
+        let detail = "the keys file cannot be used; the API keys that were read before stay valid, \
+                      and the log says what is wrong";
         checks.push(check("keys", gateway.gate.is_outdated().then_some(detail)));
     }
     if gateway.audit.is_kept() {
@@ -187,8 +188,8 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
         checks.push(check("audit", is_missing.then_some(detail)));
     }
     if let Some(certificates) = &gateway.certificates {
-        let detail = "the certificate files cannot be used; what was read before goes on, and the \
-                      log says what is wrong";
+        let detail = "the certificate files cannot be used; the certificate that was read before \
+                      stays in use, and the log says what is wrong";
         let warning = certificates.is_outdated().then_some(detail);
         checks.push(check("certificate", warning));
     }
@@ -208,7 +209,7 @@ fn check(name: &'static str, warning: Option<&str>) -> Check {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(checks: Vec<Check>, is_withdrawn: bool) -> Self {
+    fn from_checks(checks: Vec<Check>, is_withdrawn: bool) -> Self {
         let mut checks = checks.into_iter().map(NamedCheck::from).collect::<Vec<_>>();
         let mut draining = NamedCheck::from(check("draining", None));
         if is_withdrawn {
@@ -474,7 +475,7 @@ impl StatsBody {
             instance: engine.instance().to_owned(),
             version: release::VERSION,
             uptime_ms: millis(engine.uptime()),
-            store: StoreKind::of(&gateway.config.store),
+            store: StoreKind::from_url(&gateway.config.store),
             status: readiness.status,
             checks: readiness.checks,
             leases: figures.leases,
@@ -519,7 +520,7 @@ fn contended(
 // === impl StoreKind ===
 
 impl StoreKind {
-    fn of(url: &StoreUrl) -> Self {
+    fn from_url(url: &StoreUrl) -> Self {
         match url {
             StoreUrl::Embedded(_) => Self::Embedded,
             StoreUrl::Servers(_) => Self::Redis,

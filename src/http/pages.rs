@@ -246,7 +246,8 @@ pub(in crate::http) struct Index {
     path = "/",
     operation_id = "getIndex",
     tag = "documentation",
-    responses((status = 200, body = Index, description = "Where everything is."))
+    responses((status = 200, body = Index, description = "The program, and the paths of its \
+                                                          descriptions."))
 )]
 pub(in crate::http) async fn index(
     State(gateway): State<Arc<AppState>>,

@@ -81,7 +81,7 @@ impl fmt::Debug for Certificates {
 /// Reads the certificate, its key, and the authorities for client certificates.
 fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     let identity = config.identity().read()?;
-    let validity = identity.chain.first().and_then(Validity::of);
+    let validity = identity.chain.first().and_then(Validity::from_certificate);
     let ends = validity.and_then(|it| UNIX_EPOCH.checked_add(Duration::from_secs(it.ends)));
     let callers: Arc<dyn ClientCertVerifier> = match config.client_ca() {
         None => Arc::new(NoClientAuth),
@@ -164,7 +164,7 @@ impl CertificatesWatch {
             let Ok((watch, outcome)) = work.await else {
                 // Reading the files fails like this only if the runtime ends, or by a bug: the certificates
                 // stay as they are.
-                error!("the certificate files are no longer looked at");
+                error!("the certificate files are no longer watched");
                 return certificates.mark_outdated();
             };
             self = watch;
@@ -178,7 +178,7 @@ impl CertificatesWatch {
                     warning.reset();
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the certificate that was read before goes on");
+                    error!(%error, "the certificate that was read before stays in use");
                     certificates.mark_outdated();
                 }
             }
@@ -200,7 +200,7 @@ impl CertificatesWatch {
 
 fn stamps(config: &HttpTlsConfig) -> [FileStamp; 3] {
     let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
-    paths.map(|path| FileStamp::of(path.as_ref()))
+    paths.map(|path| FileStamp::read(path.as_ref()))
 }
 
 /// Warns that the certificate in use ends soon: once a day, and at once if the certificate is new.
@@ -212,9 +212,9 @@ pub(super) struct ExpiryWarning {
 }
 
 /// Time left of a certificate at the first warning: long enough for an operator who is away to come back.
-const SOON: Duration = Duration::from_hours(14 * 24);
+const FIRST_WARNING_BEFORE_END: Duration = Duration::from_hours(14 * 24);
 /// Time between two warnings that a certificate ends soon.
-const AGAIN: Duration = Duration::from_hours(24);
+const WARNING_INTERVAL: Duration = Duration::from_hours(24);
 
 // === impl ExpiryWarning ===
 
@@ -238,11 +238,11 @@ impl ExpiryWarning {
             Some(Duration::ZERO) => {
                 warn!(
                     file,
-                    "the certificate has expired: no careful caller connects any more"
+                    "the certificate has expired: callers that check it cannot connect"
                 );
             }
             Some(left) => {
-                let days_left = left.as_secs() / AGAIN.as_secs();
+                let days_left = left.as_secs() / WARNING_INTERVAL.as_secs();
                 warn!(file, days_left, "the certificate is about to expire");
             }
         }
@@ -251,8 +251,8 @@ impl ExpiryWarning {
     /// Time left of a certificate, if a warning that it ends soon is due.
     fn due(&mut self, ends: SystemTime) -> Option<Duration> {
         let left = ends.duration_since(self.clock.wall()).unwrap_or_default();
-        let was_said = |at: Instant| at.elapsed() < AGAIN;
-        if left >= SOON || self.warned_at.is_some_and(was_said) {
+        let was_said = |at: Instant| at.elapsed() < WARNING_INTERVAL;
+        if left >= FIRST_WARNING_BEFORE_END || self.warned_at.is_some_and(was_said) {
             return None;
         }
         self.warned_at = Some(Instant::now());

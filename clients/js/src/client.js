@@ -19,7 +19,7 @@ export class Latchgate {
       // Its error would show what is in the URL.
     }
     if (!/^https?:$/.test(base.protocol) || base.username || base.password) {
-      throw new TypeError('url: expected one such as http://localhost:7420');
+      throw new TypeError('url: expected a URL like http://localhost:7420');
     }
     base.search = base.hash = '';
     // The message of `fetch` for a bad header would show it.

@@ -196,7 +196,7 @@ export class Lease {
     if (!(now() < this.#until)) {
       // It is released too late if somebody has asked for the lock.
       const why = this.#overdue ? 'broken' : 'expired';
-      this.#end(new LeaseLost('the time of the lease is over', { why, cause: this.#lastFailure }));
+      this.#end(new LeaseLost('the lease has expired', { why, cause: this.#lastFailure }));
       // A renewal that was carried out unheard keeps it for nobody. The work has its margin to stop.
       if (this.#inDoubt || this.#renewing) backgroundTimer(() => this.#giveBack(), margin(this.ttlMs));
       return;

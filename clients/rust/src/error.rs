@@ -42,7 +42,7 @@ pub enum ClientError {
     #[error("the gateway refused: {0}")]
     Refused(Box<Problem>),
     /// The answer is not from a gateway that this client understands.
-    #[error("{url} gave an answer that is none of a gateway's: {what}")]
+    #[error("{url} gave an answer that no gateway gives: {what}")]
     Unexpected {
         /// The URL that answered.
         url: String,

@@ -93,7 +93,7 @@ impl ReleaseRequest {
     /// JavaScript and Python repeat this number.
     pub const SAME_WITHIN: Duration = Duration::from_millis(500);
     /// The longest `within` that a caller may set. A caller that wants the lock later can send its request later.
-    pub const LONGEST: Duration = Duration::from_hours(1);
+    pub const MAX_WITHIN: Duration = Duration::from_hours(1);
 }
 
 #[cfg(test)]

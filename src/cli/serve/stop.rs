@@ -65,7 +65,7 @@ impl Serving {
         let signal = signals.next().await;
         // Without the manager: a notification of a reload would contradict the notification that the gateway stops.
         signals.manager = None;
-        let grace = config.grace_ms.duration().max(ShutdownConfig::SHORTEST);
+        let grace = config.grace_ms.duration().max(ShutdownConfig::MIN_GRACE);
         let deadline = Instant::now() + grace;
         self.lifecycle.withdraw();
         let end = async {
@@ -112,7 +112,7 @@ impl Serving {
                 signal,
                 ?grace,
                 "draining: no new acquires; renew and release go on for up to {:.1?}, while leases \
-                 are held that were granted here; a second signal ends it now",
+                 are held that were granted here; a second signal ends the gateway now",
                 left.min(grace)
             ),
         }

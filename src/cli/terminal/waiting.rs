@@ -68,12 +68,12 @@ async fn watched(
     let asked = Instant::now();
     let drawn = ProgressLine::is_visible();
     let mut line = ProgressLine::default();
-    let mut report = WaitReport::of(asked);
+    let mut report = WaitReport::new(asked);
     let waits = acquiring.waits();
     let (sender, mut news) = watch::channel(None);
     let acquire = async {
         let period = if drawn { DRAWN_LOOK } else { LOOKED_AT_EVERY };
-        let mut outage = Outage::of(name, asked);
+        let mut outage = Outage::new(name, asked);
         let mut listener = |waiting: &WaitStatus| {
             if !drawn {
                 outage.update(waiting.trouble.as_ref());
@@ -144,7 +144,7 @@ pub(crate) struct Outage<'a> {
 
 impl<'a> Outage<'a> {
     /// The state of an acquire that began at `asked`, without trouble.
-    pub(crate) fn of(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
+    pub(crate) fn new(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
         Self {
             name,
             asked,
@@ -236,7 +236,7 @@ impl SeenStatus {
 
 impl WaitReport {
     /// The report of a wait that began at `asked`, before its first line.
-    pub(crate) fn of(asked: Instant) -> Self {
+    pub(crate) fn new(asked: Instant) -> Self {
         Self {
             asked,
             said_at: None,
@@ -458,7 +458,7 @@ mod tests {
     /// The messages for these results, with pauses between them.
     async fn messages<const N: usize>(results: [Option<ClientError>; N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
-        let mut outage = Outage::of(&name, Instant::now());
+        let mut outage = Outage::new(&name, Instant::now());
         let mut messages = [const { None }; N];
         for (trouble, messages) in results.iter().zip(&mut messages) {
             advance(Duration::from_secs(2)).await;
@@ -497,7 +497,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_moment_is_not_worth_a_word() {
         let name = LockName::new("deploy").unwrap();
-        let mut outage = Outage::of(&name, Instant::now());
+        let mut outage = Outage::new(&name, Instant::now());
         assert_eq!(outage.message(Some(&unanswered())), None);
         assert_eq!(outage.message(None), None);
     }
@@ -542,7 +542,7 @@ mod tests {
     /// The lines for these statuses, each so many seconds after the one before.
     async fn reported<const N: usize>(seen: [(u64, WaitStatus); N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
-        let mut report = WaitReport::of(Instant::now());
+        let mut report = WaitReport::new(Instant::now());
         let mut messages = [const { None }; N];
         for ((seconds, status), message) in seen.into_iter().zip(&mut messages) {
             advance(Duration::from_secs(seconds)).await;
@@ -619,7 +619,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_without_an_answer_is_told_too() {
         let name = LockName::new("deploy").unwrap();
-        let mut report = WaitReport::of(Instant::now());
+        let mut report = WaitReport::new(Instant::now());
         assert_eq!(report.message(&name, None), None);
         advance(DRAWN_EVERY).await;
         assert_eq!(report.due(), Instant::now());

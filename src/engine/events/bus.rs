@@ -102,7 +102,7 @@ impl Bus {
         tell: impl FnOnce(&mut Event),
     ) {
         self.send(|at| {
-            let mut event = Event::of(kind, name, at);
+            let mut event = Event::for_lock(kind, name, at);
             tell(&mut event);
             let lease = token.map(LeaseTag::from);
             EventMessage { event, lease }

@@ -84,7 +84,7 @@ impl EventKind {
 
 impl Event {
     /// An event of a lock without any data of a lease.
-    pub(super) fn of(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
+    pub(super) fn for_lock(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
         Self {
             name: Some(name.clone()),
             ..Self::bare(kind, at)

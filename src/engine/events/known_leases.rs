@@ -125,7 +125,7 @@ impl KnownLeases {
                     told.push(event);
                 }
                 None => {
-                    if let Some(lease) = KnownLease::of(&event, tag, Stage::Granted) {
+                    if let Some(lease) = KnownLease::from_event(&event, tag, Stage::Granted) {
                         self.add(&name, lease);
                     }
                     told.push(event);
@@ -145,7 +145,7 @@ impl KnownLeases {
         event: Event,
         told: &mut Vec<Event>,
     ) {
-        let Some(mut lease) = KnownLease::of(&event, tag, Stage::Announced) else {
+        let Some(mut lease) = KnownLease::from_event(&event, tag, Stage::Announced) else {
             return told.push(event);
         };
         let others = self.locks.get(name).map_or(&[][..], |it| it);
@@ -269,7 +269,7 @@ fn is_excluded(later: &KnownLease, others: &[KnownLease]) -> bool {
 
 impl KnownLease {
     /// Makes the known lease from the event of a grant or a renewal; `None` if data is missing in the event.
-    fn of(event: &Event, tag: Option<LeaseTag>, stage: Stage) -> Option<Self> {
+    fn from_event(event: &Event, tag: Option<LeaseTag>, stage: Stage) -> Option<Self> {
         event.fence?;
         Some(Self {
             tag,

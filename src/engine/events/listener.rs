@@ -39,7 +39,7 @@ pub enum ListenerItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
     /// The gateway has as many listeners as are allowed.
-    #[error("too many listen already")]
+    #[error("too many callers listen already")]
     TooMany,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]

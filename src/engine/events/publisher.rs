@@ -396,7 +396,7 @@ impl Publisher {
                         fence: Some(*fence),
                         owner,
                         mode: Some(mode),
-                        ..Event::of(EventKind::Expired, name, self.shared.clock.wall())
+                        ..Event::for_lock(EventKind::Expired, name, self.shared.clock.wall())
                     };
                     let lease = Some(*tag);
                     self.handle(EventMessage { event, lease }, EventOrigin::Here);

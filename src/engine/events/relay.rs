@@ -65,7 +65,7 @@ pub(super) struct Outbox {
 const COLLECTED: Duration = Duration::from_millis(50);
 /// How many bytes of events are collected for one batch. Events beyond this size are left out, and the batch
 /// ends with a gap.
-const MOST: usize = 256 * 1024;
+const MAX_BATCH_BYTES: usize = 256 * 1024;
 
 // === impl Outbox ===
 
@@ -76,7 +76,7 @@ impl Outbox {
             return;
         }
         let line = news.to_line();
-        if self.lines.len() + line.len() > MOST {
+        if self.lines.len() + line.len() > MAX_BATCH_BYTES {
             self.gap = true;
             return;
         }
@@ -120,12 +120,12 @@ mod tests {
         let mut outbox = Outbox::default();
         assert_eq!(outbox.due(), None);
         let one = news("one").to_line();
-        for _ in 0..2 * MOST / one.len() {
+        for _ in 0..2 * MAX_BATCH_BYTES / one.len() {
             outbox.put(&news("one"));
         }
         assert_eq!(outbox.due(), Some(Instant::now() + COLLECTED));
         let batch = outbox.take(SystemTime::UNIX_EPOCH);
-        assert!(batch.len() < MOST + 200, "{}", batch.len());
+        assert!(batch.len() < MAX_BATCH_BYTES + 200, "{}", batch.len());
         assert!(batch.ends_with(&format!("{}\n", news("too-many").to_line())));
         assert_eq!(outbox.due(), None);
         outbox.put(&news("one"));

@@ -30,7 +30,7 @@ fn news(kind: EventKind, id: LeaseTag, fence: Option<u64>) -> EventMessage {
             fence: fence.map(|fence| FencingToken::new(fence).unwrap()),
             mode: fence.map(|_| Mode::Exclusive),
             expires_in: Some(Duration::from_secs(30)),
-            ..Event::of(kind, &name(), SystemTime::UNIX_EPOCH)
+            ..Event::for_lock(kind, &name(), SystemTime::UNIX_EPOCH)
         },
         lease: Some(id),
     }

@@ -249,7 +249,7 @@ impl Collector {
         let (store, name) = (&self.engine.store, &granted.lease.name);
         let given_back = store.give_back_unanswered(name, &granted.hash, granted.keeper);
         let outcome = given_back.await.map_err(|error| {
-            let error = GroupAcquireError::of(name, error.into());
+            let error = GroupAcquireError::new(name, error.into());
             RoundEnd::Failed(error)
         })?;
         let listed = self.engine.leases.remove(name, &granted.hash);
@@ -266,7 +266,7 @@ impl Collector {
     /// Makes the token of one round, and the idempotency data for the store.
     fn identity(&self) -> AttemptIdentity {
         let keyed = self.parts.last().expect("a group has at least 2 names");
-        let mut identity = AttemptIdentity::of(keyed);
+        let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
             idempotency.fingerprint = idempotency.fingerprint.of_group(&self.names);
         }
@@ -287,7 +287,7 @@ impl Collector {
             ..self.parts[at].clone()
         };
         let name = request.name.clone();
-        let failed = |error| RoundEnd::Failed(GroupAcquireError::of(&name, error));
+        let failed = |error| RoundEnd::Failed(GroupAcquireError::new(&name, error));
         if self.engine.lifecycle.is_draining() {
             return Err(failed(AcquireError::Draining));
         }
@@ -379,7 +379,7 @@ impl Collector {
         // The authorization for a lock may have been revoked since that lock was acquired.
         let revoked = self.parts.iter().find(|it| !it.authorization.is_valid());
         if let Some(part) = revoked {
-            let error = GroupAcquireError::of(&part.name, AcquireError::Revoked);
+            let error = GroupAcquireError::new(&part.name, AcquireError::Revoked);
             return Err(RoundEnd::Failed(error));
         }
         let hash = collected.token();
@@ -416,7 +416,7 @@ impl Collector {
         let renewed = join_all(renewals).await;
         let mut leases = vec![lease.clone()];
         for ((name, slot), renewal) in others.into_iter().zip(renewed) {
-            let failed = |error| RoundEnd::Failed(GroupAcquireError::of(name, error));
+            let failed = |error| RoundEnd::Failed(GroupAcquireError::new(name, error));
             match renewal {
                 Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
                     self.engine.leases.insert(hash, name, &held);

@@ -232,14 +232,14 @@ impl CollectedLease {
                 Ok(())
             }
             Ok(Renewal::Adopted) => {
-                let error = GroupAcquireError::of(name, AcquireError::Superseded);
+                let error = GroupAcquireError::new(name, AcquireError::Superseded);
                 Err(RoundEnd::Failed(error))
             }
             Ok(Renewal::Lost(_)) => Err(RoundEnd::Lost),
             Err(error) => {
                 let pause = RETRY.min(self.lease.held.ttl.duration() / 10);
                 self.renew_at = Instant::now() + pause;
-                Err(RoundEnd::Failed(GroupAcquireError::of(name, error.into())))
+                Err(RoundEnd::Failed(GroupAcquireError::new(name, error.into())))
             }
         }
     }

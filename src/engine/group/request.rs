@@ -93,7 +93,7 @@ impl GroupRequest {
 // === impl GroupAcquireError ===
 
 impl GroupAcquireError {
-    pub(super) fn of(name: &LockName, error: AcquireError) -> Self {
+    pub(super) fn new(name: &LockName, error: AcquireError) -> Self {
         let name = Some(name.clone());
         Self { name, error }
     }

@@ -105,7 +105,7 @@ impl RequestContext {
 
     /// The request id in the answer and in the log.
     pub(in crate::http) fn request_id(&self) -> RequestId {
-        let own = || self.0.edge.request_ids.of(self.0.number);
+        let own = || self.0.edge.request_ids.format(self.0.number);
         self.0.sent_id.clone().unwrap_or_else(own)
     }
 
@@ -166,7 +166,7 @@ impl RequestContext {
     }
 
     /// The context that the edge has put into a request.
-    pub(in crate::http) fn of(parts: &Parts) -> &Self {
+    pub(in crate::http) fn from_parts(parts: &Parts) -> &Self {
         let context = parts.extensions.get();
         context.expect("the edge is around every route that has handlers with extractors")
     }
@@ -176,6 +176,6 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(parts).clone())
+        Ok(Self::from_parts(parts).clone())
     }
 }

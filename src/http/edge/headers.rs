@@ -119,7 +119,7 @@ impl RequestIds {
 
     /// The id of a request, made of its process and its number. That is cheaper than random bytes for each
     /// request.
-    pub(super) fn of(&self, number: u64) -> RequestId {
+    pub(super) fn format(&self, number: u64) -> RequestId {
         let mut text = [0; MINTED_LEN];
         let mut left = text.as_mut_slice();
         write!(left, "{:016x}-{number:x}", self.process).expect("there is room for both numbers");
@@ -249,19 +249,22 @@ mod tests {
             process,
             next: AtomicU64::new(1),
         };
-        assert_eq!(ids(0xab).of(0).as_str(), "00000000000000ab-0");
-        assert_eq!(ids(0xab).of(0x1f0).as_str(), "00000000000000ab-1f0");
-        let most = ids(u64::MAX).of(u64::MAX);
+        assert_eq!(ids(0xab).format(0).as_str(), "00000000000000ab-0");
+        assert_eq!(ids(0xab).format(0x1f0).as_str(), "00000000000000ab-1f0");
+        let most = ids(u64::MAX).format(u64::MAX);
         assert_eq!(most.as_str(), "ffffffffffffffff-ffffffffffffffff");
     }
 
     #[test]
     fn differs_between_requests_and_between_processes() {
         let ids = RequestIds::new();
-        assert_ne!(ids.of(ids.next()).as_str(), ids.of(ids.next()).as_str());
         assert_ne!(
-            RequestIds::new().of(1).as_str(),
-            RequestIds::new().of(1).as_str()
+            ids.format(ids.next()).as_str(),
+            ids.format(ids.next()).as_str()
+        );
+        assert_ne!(
+            RequestIds::new().format(1).as_str(),
+            RequestIds::new().format(1).as_str()
         );
     }
 }

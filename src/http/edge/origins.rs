@@ -127,7 +127,7 @@ pub(super) fn named_host(
     };
     match (target, header) {
         (Some(target), Some(header)) if target != header => {
-            Err(refuse("is another one than in the target".to_owned()))
+            Err(refuse("differs from the host in the target".to_owned()))
         }
         (None, None) if version > Version::HTTP_10 => Err(missing()),
         (target, header) => Ok(header.or(target)),
@@ -278,7 +278,7 @@ impl<'a> Page<'a> {
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Self::Unnamed,
-            (Some(name), None) => Self::of(name),
+            (Some(name), None) => Self::from_header(name),
             (Some(_), Some(_)) => Self::Foreign,
         }
     }
@@ -292,7 +292,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn of(name: &'a HeaderValue) -> Self {
+    fn from_header(name: &'a HeaderValue) -> Self {
         let origin = name.to_str().ok().and_then(|text| text.parse().ok());
         origin.map_or(Self::Foreign, |origin| Self::At(origin, name))
     }
@@ -303,7 +303,7 @@ impl<'a> Page<'a> {
 impl RequestSource {
     /// The sender of a request. `over_https` says that the browser is known to use HTTPS: a page over plain
     /// HTTP is then of another origin.
-    pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
+    pub(in crate::http) fn from_parts(parts: &Parts, over_https: bool) -> Self {
         let headers = &parts.headers;
         let page = Page::in_headers(headers);
         // The edge has checked the host before: a request with a missing or ambiguous host does not come this

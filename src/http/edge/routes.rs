@@ -148,7 +148,7 @@ impl Operation {
 impl Class {
     /// The class of a request. If the path does not take the method, `OPTIONS` is a preflight, and other
     /// methods are ordinary.
-    fn of(operation: Option<&Operation>, method: &Method, headers: &HeaderMap) -> Self {
+    fn for_request(operation: Option<&Operation>, method: &Method, headers: &HeaderMap) -> Self {
         match operation.map(|operation| operation.class) {
             None if method == Method::OPTIONS => Self::Preflights,
             Some(Self::Holds) if headers.contains_key(LOCK_TOKEN) => Self::Renews,
@@ -244,7 +244,7 @@ impl Routes {
             route,
             operation,
             parameter,
-            class: Class::of(found, method, request.headers()),
+            class: Class::for_request(found, method, request.headers()),
         }
     }
 

@@ -56,7 +56,7 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
             // is refused.
             must_be_json(&parts.headers)?;
         }
-        let context = RequestContext::of(&parts);
+        let context = RequestContext::from_parts(&parts);
         // The request holds no permit while its body is received: otherwise slow senders would keep out
         // requests that have arrived.
         let receiving = pin!(receive(body, waits, gateway));

@@ -327,7 +327,7 @@ pub(super) type Object<'a> = Vec<(Cow<'a, str>, JsonValue<'a>)>;
 struct JsonValueVisitor;
 
 /// Number of keys up to which a repeated key is searched by comparison; no valid body has more keys.
-const FEW: usize = 16;
+const MAX_COMPARED_KEYS: usize = 16;
 
 /// A key of an object, borrowed if it has no escapes.
 #[derive(Deserialize)]
@@ -412,10 +412,10 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
         // so a set is used.
         let mut many = HashSet::new();
         while let Some((Key(key), value)) = map.next_entry()? {
-            if entries.len() == FEW {
+            if entries.len() == MAX_COMPARED_KEYS {
                 many.extend(entries.iter().map(|(key, _)| key.clone()));
             }
-            let is_repeated = if entries.len() < FEW {
+            let is_repeated = if entries.len() < MAX_COMPARED_KEYS {
                 entries.iter().any(|(other, _)| *other == key)
             } else {
                 !many.insert(key.clone())

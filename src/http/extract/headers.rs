@@ -176,7 +176,7 @@ impl PreferredWait {
         self.0.map(applied)
     }
 
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let values = headers.get_all(PREFER).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
         // If the caller prefers several waits, the first counts.
@@ -189,7 +189,7 @@ impl<S: Sync> FromRequestParts<S> for PreferredWait {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.headers))
+        Ok(Self::from_headers(&parts.headers))
     }
 }
 
@@ -261,7 +261,7 @@ impl<S: Sync> FromRequestParts<S> for Provenance {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         Ok(Self {
-            request_id: RequestContext::of(parts).request_id(),
+            request_id: RequestContext::from_parts(parts).request_id(),
             remote: peer(&parts.extensions),
         })
     }
@@ -276,7 +276,7 @@ mod tests {
         for value in values {
             headers.append(PREFER, value.parse().unwrap());
         }
-        PreferredWait::of(&headers).0
+        PreferredWait::from_headers(&headers).0
     }
 
     #[test]

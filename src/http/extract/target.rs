@@ -51,7 +51,7 @@ impl<T: PathParameter, S: Sync> FromRequestParts<S> for ApiPath<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let text = RequestContext::of(parts).parameter(parts.uri.path());
+        let text = RequestContext::from_parts(parts).parameter(parts.uri.path());
         let text = text.expect("a handler is routed at a path with its parameter");
         T::read(&decoded::<T>(text)?).map(Self)
     }
@@ -59,7 +59,7 @@ impl<T: PathParameter, S: Sync> FromRequestParts<S> for ApiPath<T> {
 
 /// The lock that the request's path names, if the route has a lock name in its path.
 pub(super) fn lock(parts: &Parts) -> Result<Option<LockName>, Problem> {
-    let text = RequestContext::of(parts).lock(parts.uri.path());
+    let text = RequestContext::from_parts(parts).lock(parts.uri.path());
     let name = |text| LockName::read(&decoded::<LockName>(text)?);
     text.map(name).transpose()
 }

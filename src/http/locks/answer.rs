@@ -44,7 +44,8 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 /// warning, and `curl -i` shows it.
 const LATCHGATE_WARNING: HeaderName = HeaderName::from_static("latchgate-warning");
 const SHORT_KEY: HeaderValue = HeaderValue::from_static(
-    "Idempotency-Key has fewer than 22 characters; who guesses it gets the lease. Use a random UUID.",
+    "Idempotency-Key has fewer than 22 characters; a caller that guesses it gets the lease. Use a \
+     random UUID.",
 );
 
 // === impl Notes ===

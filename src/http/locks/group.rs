@@ -58,15 +58,16 @@ use super::{
     operation_id = "acquireLocks",
     tag = "locks",
     params(IdempotencyKeyHeader, PreferredWait),
-    request_body(content = AcquireGroupJson, description = "What is asked for."),
+    request_body(content = AcquireGroupJson, description = "The locks, and the terms of the \
+                                                            leases."),
     responses(
         (status = 200, body = GroupLeaseBody,
-         description = "The leases that live under this `Idempotency-Key` already.",
-         headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         description = "The leases that an earlier request with this `Idempotency-Key` acquired.",
+         headers(("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
         (status = 201, body = GroupLeaseBody, description = "New leases.",
-         headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         headers(("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
     )
 )]
 pub(in crate::http) async fn acquire_group(
@@ -163,7 +164,7 @@ impl RequestBody for AcquireGroupBody {
     tag = "locks",
     params(ApiQuery<GroupQuery>, OnlyToken),
     responses(
-        (status = 200, body = ReleasedGroupBody, description = "What came of each lease."),
+        (status = 200, body = ReleasedGroupBody, description = "The outcome for each lease."),
     )
 )]
 pub(in crate::http) async fn release_group(
@@ -233,10 +234,10 @@ pub(in crate::http) struct ReleasedGroupBody {
     params(ApiQuery<GroupQuery>, LockToken),
     request_body(
         content = RenewJson,
-        description = "How the leases are renewed. It may be left out."
+        description = "The new TTL. The body may be left out."
     ),
     responses(
-        (status = 200, body = RenewedGroupBody, description = "What came of each lease."),
+        (status = 200, body = RenewedGroupBody, description = "The outcome for each lease."),
     )
 )]
 pub(in crate::http) async fn renew_group(

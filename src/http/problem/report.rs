@@ -229,7 +229,7 @@ impl PartResult {
 
 /// The longest time after which a request for a held lock is told to ask again: a holder may release the lock
 /// long before its TTL is over.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// After how long a request is told to ask again while its lock is passing to a waiter: by then the new
 /// holder is known.
 const PASSING_ON: Duration = Duration::from_secs(1);
@@ -262,12 +262,12 @@ impl Locked {
         let holders = contention
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
-        let left = left.clamp(Ttl::MIN.duration(), LONGEST);
+        let left = left.clamp(Ttl::MIN.duration(), MAX_RETRY_AFTER);
         // If the lease ends soon, the caller is told to ask again after its end, so that the next request can
-        // succeed. For a long lease, the time is within the last fifth of `LONGEST`.
+        // succeed. For a long lease, the time is within the last fifth of `MAX_RETRY_AFTER`.
         let spread = left / 5 * (jitter % 1000) / 1000;
-        let retry_after = if left + spread > LONGEST {
-            LONGEST.saturating_sub(spread)
+        let retry_after = if left + spread > MAX_RETRY_AFTER {
+            MAX_RETRY_AFTER.saturating_sub(spread)
         } else {
             left + spread
         };
@@ -289,7 +289,7 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
     match holder {
         None => PASSING_ON,
         Some(Holder::Lease(lease)) => left(lease),
-        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(LONGEST),
+        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(MAX_RETRY_AFTER),
         Some(Holder::Shared(holders)) => {
             let limit = sharing.map_or(1, |sharing| u64::from(sharing.limit.get()));
             let too_many = (holders.count + 1).saturating_sub(limit);
@@ -299,7 +299,7 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
             let mut ends: Vec<_> = holders.leases.iter().map(left).collect();
             ends.sort_unstable();
             // The store lists the leases that end first, so leases that are not listed end later.
-            ends.get(last).copied().unwrap_or(LONGEST)
+            ends.get(last).copied().unwrap_or(MAX_RETRY_AFTER)
         }
     }
 }

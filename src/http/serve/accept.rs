@@ -42,7 +42,7 @@ struct Server {
 
 /// How long the loop rests when the process has no file descriptor left. If it accepted again at once, it
 /// would take the CPU time that open connections need to end.
-const REST: Duration = Duration::from_millis(100);
+const DESCRIPTOR_SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many connections are still accepted from the queue of the kernel after the lifecycle has closed. If
 /// they were dropped with the listener they would be reset, and clients that have sent a request could not
@@ -84,7 +84,7 @@ pub async fn serve(
         ..config.clone()
     };
     let protocol = |config, handler| {
-        let long_requests = LongRequests::of(most);
+        let long_requests = LongRequests::new(most);
         let certificates = certificates.clone();
         Arc::new(Protocol::new(
             config,
@@ -118,7 +118,7 @@ pub async fn serve(
             }
             Err(error) => {
                 warn!(%error, "cannot accept connections");
-                sleep(REST).await;
+                sleep(DESCRIPTOR_SHORTAGE_PAUSE).await;
             }
         }
     }
@@ -199,13 +199,13 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 
 /// File descriptors that are not for callers: the store's connections and files, the logs, the runtime, and
 /// connections that are just being closed.
-const OTHERS: usize = 384;
+const RESERVED_DESCRIPTORS: usize = 384;
 
 /// How many of the wanted connections the process can have. Raises the limit of open files as far as needed
 /// and allowed.
 fn possible_connections(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let needed = u64::try_from(wanted + OTHERS).unwrap_or(u64::MAX);
+    let needed = u64::try_from(wanted + RESERVED_DESCRIPTORS).unwrap_or(u64::MAX);
     let Some(current) = limit.current.filter(|&current| current < needed) else {
         return wanted;
     };
@@ -236,7 +236,9 @@ fn possible_connections(wanted: usize) -> usize {
 
 /// How many of the descriptors are for connections of callers. If there are few descriptors, half of them.
 fn possible(descriptors: usize, wanted: usize) -> usize {
-    let left = descriptors.saturating_sub(OTHERS).max(descriptors / 2);
+    let left = descriptors
+        .saturating_sub(RESERVED_DESCRIPTORS)
+        .max(descriptors / 2);
     left.clamp(1, wanted.max(1))
 }
 

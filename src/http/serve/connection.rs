@@ -97,11 +97,11 @@ pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
 /// One in this many of the gateway's connections is kept for requests that are answered at once: one
 /// connection serves hundreds of renewals a second.
-const KEPT: usize = 8;
+const RESERVE_DIVISOR: usize = 8;
 /// One in this many of the gateway's connections is kept even from long requests that continue a lease. These
 /// requests come all together when another gateway drains, and must find room; a holder that finds none can
 /// still renew.
-const KEPT_FROM_ALL: usize = 16;
+const LEASE_RESERVE_DIVISOR: usize = 16;
 
 /// After how many milliseconds a refused long request should be sent again. Waits end all the time, so a
 /// connection is soon free.
@@ -149,7 +149,7 @@ impl ConnectionState {
     #[cfg(test)]
     pub(super) fn of_test() -> Arc<Self> {
         let idle = Duration::from_secs(75);
-        let (long_requests, looks) = (LongRequests::of(16), LookBudget::new());
+        let (long_requests, looks) = (LongRequests::new(16), LookBudget::new());
         let state = Self::new(None, idle, long_requests, looks, &Lifecycle::new());
         Arc::new(state)
     }
@@ -328,7 +328,7 @@ impl Drop for OpenRequest {
 
 impl Connection {
     /// The connection on which a request came.
-    pub(in crate::http) fn of(extensions: &Extensions) -> Self {
+    pub(in crate::http) fn from_extensions(extensions: &Extensions) -> Self {
         Self(extensions.get().cloned())
     }
 
@@ -373,7 +373,7 @@ impl<S: Sync> FromRequestParts<S> for Connection {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.extensions))
+        Ok(Self::from_extensions(&parts.extensions))
     }
 }
 
@@ -381,13 +381,17 @@ impl<S: Sync> FromRequestParts<S> for Connection {
 
 impl LongRequests {
     /// Makes the bound for the long requests of a gateway that takes at most `most` connections.
-    pub(super) fn of(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         let taken = Arc::default();
         Self { most, taken }
     }
 
     fn take(&self, has_lease: bool) -> Result<LongRequestPermit, Problem> {
-        let kept = if has_lease { KEPT_FROM_ALL } else { KEPT };
+        let kept = if has_lease {
+            LEASE_RESERVE_DIVISOR
+        } else {
+            RESERVE_DIVISOR
+        };
         let most = self.most - self.most.div_ceil(kept);
         // The check and the count are one atomic step: if two long requests come together and one connection
         // is left, exactly one request must get it.
@@ -396,8 +400,9 @@ impl LongRequests {
         if self.taken.fetch_update(relaxed, relaxed, one_more).is_ok() {
             return Ok(LongRequestPermit(Arc::clone(&self.taken)));
         }
-        let detail = "As many requests wait or listen at this gateway as leave connections to those \
-             that are answered at once. Nothing happened.";
+        let detail = "Waiting requests and streams use all the connections that this gateway has \
+                      for them; the others are kept for requests that are answered at once. \
+                      Nothing happened.";
         let problem = Problem::new(ProblemCode::Overloaded, detail);
         Err(problem.with(Extra::RetryAfter(RETRY_AFTER_MS)))
     }
@@ -455,7 +460,7 @@ mod tests {
         let connection = connection();
         let mut request = http::Request::new(());
         connection.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         assert_eq!(connection.user_timeout_ms(), 75_000);
         handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         assert_eq!(connection.user_timeout_ms(), 1_500);
@@ -463,14 +468,14 @@ mod tests {
         assert_eq!(connection.user_timeout_ms(), 75_000);
         let shared = ConnectionState::of_test();
         shared.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         handlers.set_user_timeout(Some(Duration::from_secs(1)));
         assert_eq!(shared.user_timeout_ms(), 75_000);
     }
 
     #[test]
     fn requests_that_last_leave_connections_to_others_and_some_to_those_with_a_lease() {
-        let long_requests = LongRequests::of(32);
+        let long_requests = LongRequests::new(32);
         let take = |count, has_lease| {
             let taken = (0..count).map(|_| long_requests.take(has_lease).unwrap());
             taken.collect::<Vec<_>>()
@@ -485,7 +490,7 @@ mod tests {
 
     #[test]
     fn of_two_requests_that_come_together_for_the_last_place_one_gets_it() {
-        let (long_requests, meeting) = (LongRequests::of(2), Barrier::new(2));
+        let (long_requests, meeting) = (LongRequests::new(2), Barrier::new(2));
         let try_often = || {
             let tries = (0..1_000).map(|_| {
                 meeting.wait();

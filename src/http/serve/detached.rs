@@ -64,7 +64,7 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
 
 /// Releases without callers take at most one in this many of the places for releases; the rest is for connected
 /// callers.
-const KEPT: usize = 2;
+const DETACHED_RELEASE_DIVISOR: usize = 2;
 /// How many releases without callers may wait for room. Each waiting release costs no more memory than the head
 /// of its request. After a pause of the gateway, all callers that hung up during the pause are found together.
 const MOST_WAITING: usize = 1_024;
@@ -99,10 +99,11 @@ impl UnansweredReleases {
 // === impl DetachedReleases ===
 
 impl DetachedReleases {
-    /// Room for releases without callers: as `KEPT` says, a part of the `reserved` places for releases.
+    /// Room for releases without callers: the part of the `reserved` places for releases that
+    /// `DETACHED_RELEASE_DIVISOR` allows.
     pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
         Self(Arc::new(DetachedInner {
-            working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
+            working: Arc::new(Semaphore::new((reserved / DETACHED_RELEASE_DIVISOR).max(1))),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             metrics,
             lifecycle: lifecycle.clone(),
@@ -128,10 +129,10 @@ impl DetachedReleases {
         let has_room = permit.is_some() || place.is_some();
         room.metrics.release_abandoned(has_room);
         if !has_room {
-            debug!("the caller of a release has hung up, and there is no room to carry it out");
+            debug!("the caller has hung up, and there is no room to carry out the release");
             return;
         }
-        debug!("the caller of a release has hung up; it is carried out all the same");
+        debug!("the caller has hung up; the release is carried out all the same");
         let working = Arc::clone(&room.working);
         room.lifecycle.spawn(async move {
             let _permit = match permit {

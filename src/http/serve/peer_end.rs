@@ -112,14 +112,14 @@ mod kernel {
     const TCP_CLOSE: u8 = 7;
 
     /// The first kernel version that tells how many bytes were sent.
-    const FIRST: (u32, u32) = (4, 19);
+    const MIN_KERNEL_VERSION: (u32, u32) = (4, 19);
 
     static TELLS: LazyLock<bool> = LazyLock::new(|| {
         let name = uname();
         let release = name.release().to_string_lossy();
-        let tells = version(&release).is_some_and(|version| version >= FIRST);
+        let tells = version(&release).is_some_and(|version| version >= MIN_KERNEL_VERSION);
         if !tells {
-            debug!(%release, "this kernel does not tell what of an answer was sent");
+            debug!(%release, "this kernel does not tell how much of an answer was sent");
         }
         tells
     });
@@ -152,7 +152,7 @@ mod kernel {
         pub(super) fn read(info: &Info) -> Option<Self> {
             let number = |at: usize| {
                 let bytes = info[at..].first_chunk();
-                u64::from_ne_bytes(*bytes.expect("the fields are within what was asked for"))
+                u64::from_ne_bytes(*bytes.expect("the fields are within the requested length"))
             };
             let sent = number(BYTES_SENT).saturating_sub(number(BYTES_RETRANS));
             (sent > 0).then_some(Self {

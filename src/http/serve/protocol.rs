@@ -334,11 +334,14 @@ impl Tls {
         match timeout(self.timeout, self.begin(stream, state)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                info!(?peer, %error, "a connection did not come to TLS");
+                info!(?peer, %error, "a connection did not complete its TLS handshake");
                 None
             }
             Err(_elapsed) => {
-                info!(?peer, "a connection did not come to TLS in time");
+                info!(
+                    ?peer,
+                    "a connection did not complete its TLS handshake in time"
+                );
                 None
             }
         }

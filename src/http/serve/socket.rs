@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(user_timeout(&socket), 75_000);
         let mut request = http::Request::new(());
         state.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         socket.write_all(b"b").await.unwrap();
         assert_eq!(user_timeout(&socket), 1_500);

@@ -52,7 +52,7 @@ struct UnsettledGrant<G> {
 const ASKED_FROM: usize = 16;
 /// The largest number of grants that are kept. Beyond it the oldest grant counts as delivered, so its lease
 /// is left to its TTL.
-const MOST: usize = 64;
+const MAX_UNSETTLED_GRANTS: usize = 64;
 
 // === impl Deliverable ===
 
@@ -83,7 +83,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
             begins_at: self.written.load(Ordering::Acquire),
             next_request_settles: self.is_answered_alone.load(Ordering::Relaxed),
         });
-        let excess = (grants.len() > MOST).then(|| grants.remove(0));
+        let excess = (grants.len() > MAX_UNSETTLED_GRANTS).then(|| grants.remove(0));
         self.count.store(grants.len(), Ordering::Release);
         drop(grants);
         self.is_write_due.store(true, Ordering::Release);
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn keeps_no_more_than_so_many() {
         let rig = Rig::default();
-        let most = u32::try_from(MOST).unwrap();
+        let most = u32::try_from(MAX_UNSETTLED_GRANTS).unwrap();
         for number in 1..=most + 2 {
             rig.grant(number);
             rig.grants.on_bytes_written(300, true);

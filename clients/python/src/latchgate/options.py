@@ -42,7 +42,7 @@ class LeaseOptions(RequestOptions, total=False):
 def check_callback(callback: object) -> None:
     """Refuses at once what could only fail when it is called."""
     if callback is not None and not callable(callback):
-        raise TypeError(f"on_release_requested is to be called, and {callback!r} cannot be")
+        raise TypeError(f"on_release_requested must be callable, not {callback!r}")
 
 
 def check_known(options: Iterable[str], known: Iterable[str]) -> None:

@@ -92,7 +92,7 @@ impl Validity {
     ///
     /// No trust is checked. The verifier is asked about times at which no certificate is valid: it checks the dates
     /// first, and its errors contain them.
-    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+    pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = ParsedCertificate::try_from(certificate).ok()?;
         let at = |seconds| {
             let time = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
@@ -173,9 +173,12 @@ mod tests {
             params.not_after = date_time_ymd(to, 1, 1);
             let key = KeyPair::generate().unwrap();
             let certificate = params.self_signed(&key).unwrap();
-            let validity = Validity::of(certificate.der());
+            let validity = Validity::from_certificate(certificate.der());
             assert_eq!(validity, Some(Validity { begins, ends }));
         }
-        assert_eq!(Validity::of(&CertificateDer::from(vec![1, 2, 3])), None);
+        assert_eq!(
+            Validity::from_certificate(&CertificateDer::from(vec![1, 2, 3])),
+            None
+        );
     }
 }
