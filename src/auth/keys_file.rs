@@ -28,7 +28,7 @@ pub struct KeysFile(PathBuf);
 #[error("{0}")]
 pub struct KeysFileError(String);
 
-/// One `[[key]]` table while it is read. A field that is not read is unknown, and refused.
+/// One `[[key]]` table of a keys file while it is read. A field that no code reads is unknown, and refused.
 struct Table<'a> {
     file: &'a Path,
     /// The number of the table in the file, counted from 1.
@@ -78,7 +78,7 @@ impl KeysFile {
         let mut tables: Vec<Vec<TomlEntry>> = Vec::new();
         let found = entries(&self.0, text).map_err(|error| KeysFileError(error.to_string()))?;
         for mut found in found {
-            // An empty list of tables has no keys.
+            // `key = []` is an empty list of tables, so the file has no keys.
             if found.path == "key" && found.value.as_array().is_some_and(Vec::is_empty) {
                 continue;
             }
@@ -198,7 +198,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Reads a whole number within bounds.
+    /// Reads a field whose value is a whole number within bounds.
     fn number(
         &mut self,
         field: &'static str,
@@ -212,7 +212,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Reads the value of a field, if the table has the field.
+    /// Reads the value of a field with `convert`, if the table has the field.
     fn read<T>(
         &mut self,
         field: &'static str,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Why a caller is not admitted.
+/// Why a request is refused before its operation begins: its caller is unknown, or has sent too many wrong keys or
+/// tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The caller sent no API key.
@@ -27,7 +28,7 @@ pub enum Refusal {
         /// How long until the next API key from the address is checked.
         retry_after: Duration,
     },
-    /// Too many releases without an API key from this address had a token that held nothing.
+    /// Too many releases without an API key came from this address with tokens that held no lock.
     #[error("too many tokens from this address were wrong")]
     TooManyTokens {
         /// How long until the next token from the address is checked.

@@ -6,8 +6,8 @@
 //! the secret from its key ends a copied cookie early.
 //!
 //! Browsers attach cookies without being asked. So a session counts only for requests that the browser marks as
-//! coming from our pages, and an API key in the request takes precedence. When keys change, streams and waiters check
-//! again whether the session still permits them.
+//! coming from pages of this gateway, and an API key in the request takes precedence. When keys change, streams and
+//! waiters check again whether the session still permits them.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ use super::{ApiKeyId, api_key::random};
 /// another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Session {
-    /// The id of the secret that was sent.
+    /// The public id of the API key's secret that was sent to begin the session.
     pub(super) secret: ApiKeyId,
     /// When the session ends, in whole milliseconds.
     pub(super) until: SystemTime,
@@ -46,7 +46,7 @@ pub struct SealedSession(Box<str>);
 // === impl SealedSession ===
 
 impl SealedSession {
-    /// The first characters of every sealed session, by which it is recognised as a secret in any text.
+    /// The first characters of every sealed session, by which a session is recognised as a secret in any text.
     pub(super) const PREFIX: &str = "lgs_";
 
     /// Whether a text may contain a session, and so must not be written down.
@@ -89,7 +89,8 @@ impl SessionSeal {
 
     /// The seal of all gateways that have this secret.
     pub(super) fn from_secret(secret: &[u8]) -> Self {
-        // The key is derived from the secret and the purpose, so that another use of the secret cannot open sessions.
+        // The sealing key is derived from the shared secret and the purpose, so that another use of the secret cannot
+        // open sessions.
         let mut mac =
             Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
         mac.update(PURPOSE);
@@ -144,19 +145,19 @@ fn milliseconds(time: SystemTime) -> u64 {
 //
 // The secret that gateways share, so that each of them accepts the sessions of the others.
 
-/// Why a file is no session secret. The error shows nothing of its content.
+/// Why a file is no session secret. The error shows nothing of the file's content.
 #[derive(Debug, thiserror::Error)]
 #[error("auth.session_secret_file cannot be used: {} {reason}", path.display())]
 pub struct SessionSecretError {
-    /// The path of the file.
+    /// The path of the session secret file that cannot be used.
     path: PathBuf,
-    /// Why the file cannot be used.
+    /// Why the session secret file cannot be used.
     reason: String,
 }
 
-/// The shortest secret, in bytes: 128 random bits in hexadecimal digits.
+/// The shortest session secret, in bytes: 128 random bits in hexadecimal digits.
 const MIN_SECRET_BYTES: usize = 32;
-/// The longest secret, in bytes; a longer file must be another file by mistake.
+/// The longest session secret, in bytes; a longer file must have been configured by mistake.
 const MAX_SECRET_BYTES: u64 = 4_096;
 
 // === impl SessionSeal ===
@@ -176,7 +177,8 @@ impl SessionSeal {
     }
 }
 
-/// Reads a secret without the white space at its ends, which an editor or `kubectl` may have added.
+/// Reads a session secret from a file, without the white space at its ends, which an editor or `kubectl` may have
+/// added.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
         FileError::TooLong(_) => {

@@ -136,7 +136,7 @@ impl Query for EventsQuery {
 /// Source of the events for one listener. Dropping it ends the listening.
 pub(in crate::http) struct Events {
     listener: Listener,
-    /// Count of the stream against the limits of its API key.
+    /// Counts the stream against the limits of its API key until it is dropped.
     _counted: Option<LimitSlot>,
     /// Permissions of the caller, checked again for each event.
     access: Access,
@@ -187,7 +187,8 @@ impl EventSource for Events {
             if !self.access.still_permits(Permission::View, None) {
                 return Some(Self::end("revoked", stream));
             }
-            // A page shows what its user may do, and learns of a change of that in no other way.
+            // A page that reads the stream with a session learns only from this event that the permissions of
+            // its user may have changed.
             if has_changed && self.access.is_session() {
                 break encode("session", br#"{"kind":"session"}"#);
             }

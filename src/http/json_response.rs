@@ -39,7 +39,7 @@ pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     JSON.with_borrow_mut(|json| {
-        // A writer that panicked may have left bytes here.
+        // A writer that panicked may have left bytes in the thread's buffer.
         json.clear();
         write(json);
         json.push(b'\n');
@@ -65,7 +65,7 @@ impl<'a> ObjectWriter<'a> {
         Self { json, begin }
     }
 
-    /// Writes a field, if `is_there`.
+    /// Writes a field of the object, if `is_there`.
     pub(super) fn field_if(&mut self, is_there: bool, name: &'static str, value: impl Serialize) {
         if is_there {
             for part in [&b",\""[..], name.as_bytes(), b"\":"] {
@@ -76,7 +76,7 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Ends the object. The object has at least one field.
+    /// Writes the end of the JSON object, which must have at least one field.
     pub(super) fn end(self) {
         // Each field begins with a comma, and the first comma becomes the brace.
         self.json[self.begin] = b'{';

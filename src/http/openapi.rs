@@ -37,9 +37,9 @@ const REQUEST_ID: (&str, &str) = (
     "The name of this request in the log of the gateway.",
 );
 
-/// Name of the API key in the document.
+/// Name in the OpenAPI document of the authentication by API key.
 const BEARER: &str = "bearer";
-/// Name of the session in the document.
+/// Name in the OpenAPI document of the authentication by session cookie.
 const SESSION: &str = "session";
 const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST \
     /session`. Over HTTPS the cookie is called `__Host-latchgate-session`, or \
@@ -80,7 +80,7 @@ fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<P
     shared.insert((*component).to_owned(), own);
 }
 
-/// The document without its routes.
+/// The OpenAPI document without its routes: its title, description, tags and ways of authentication.
 fn preface() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Latchgate")
@@ -146,7 +146,7 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
     File::new("application/json", json(&document))
 }
 
-/// Describes the bodies with the limits of one gateway.
+/// Writes the limits of one gateway into the schemas of the bodies in the document.
 fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     let components = document.components.get_or_insert_default();
     for (body, schema) in [
@@ -161,8 +161,8 @@ fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     }
 }
 
-/// Adds to the description of an operation what the table of routes and the edge know of it: its problems,
-/// and headers.
+/// Adds to the description of an operation the problems and headers that the table of routes and the edge
+/// know.
 fn complete(description: &mut Description, operation: &Operation) {
     if operation.body_is_optional
         && let Some(RefOr::T(body)) = &mut description.request_body
@@ -180,7 +180,8 @@ fn complete(description: &mut Description, operation: &Operation) {
     if operation.class != Class::Probes {
         codes.extend([Code::WrongHost, Code::Overloaded]);
     }
-    // A file is sent as it is, even if the request does not accept its media type.
+    // An operation that serves a file is never answered 406: the file is sent even if the request does not
+    // accept its media type.
     let is_of_form = |response: &Response| {
         let mut forms = response.content.keys();
         forms.any(|form| form != "application/octet-stream")

@@ -68,7 +68,7 @@ pub(in crate::http) struct Alive {
 pub(in crate::http) struct Readiness {
     /// Whether this gateway should be sent requests.
     pub(in crate::http) status: ReadyStatus,
-    /// The checks, with their results.
+    /// The health checks, with their results.
     pub(in crate::http) checks: Vec<NamedCheck>,
 }
 
@@ -82,15 +82,15 @@ pub(in crate::http) enum ReadyStatus {
     NotReady,
 }
 
-/// One check, with its result.
+/// One health check of a gateway, with its result.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct NamedCheck {
-    /// What was checked.
+    /// The name of the health check.
     #[schema(value_type = String, example = "connection")]
     name: &'static str,
-    /// The result of the check.
+    /// The result of the health check.
     status: CheckStatus,
-    /// What an operator should know about the result.
+    /// A note for operators about the result of this health check; left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     detail: Option<String>,
@@ -101,11 +101,11 @@ pub(in crate::http) struct NamedCheck {
     refuses_for_ms: Option<u64>,
 }
 
-/// The result of a check.
+/// The result of a health check.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum CheckStatus {
-    /// The check found nothing wrong.
+    /// The health check found nothing wrong.
     Passing,
     /// Locks are safe, but an operator should look.
     Warning,
@@ -165,7 +165,7 @@ pub(in crate::http) async fn readiness(gateway: &AppState) -> Readiness {
     Readiness::from_checks(checks, gateway.engine.is_withdrawn())
 }
 
-/// All checks except whether the gateway is about to stop.
+/// All health checks of the gateway except whether it is about to stop.
 pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     let checked = timeout(CHECK_TIMEOUT, gateway.engine.check()).await;
     let mut checks = checked.unwrap_or_else(|_elapsed| {
@@ -330,7 +330,7 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The severity of a check, as the metric `latchgate_check` has it.
+/// The severity of a health check's result, as the metric `latchgate_check` has it.
 fn severity(health: &Health) -> u8 {
     match health {
         Health::Passing => 0,
@@ -392,7 +392,7 @@ pub(in crate::http) struct StatsBody {
     store: StoreKind,
     /// Whether this gateway should be sent requests, as `GET /readyz` says.
     status: ReadyStatus,
-    /// The checks behind `status`.
+    /// The health checks that decide `status`.
     checks: Vec<NamedCheck>,
     /// The number of leases that were granted through this gateway, or are kept by one of its hold streams,
     /// and live as far as it knows. No other gateway counts these leases.
@@ -436,7 +436,7 @@ enum StoreKind {
 #[derive(Serialize, ToSchema)]
 #[schema(as = RenewMargin)]
 struct RenewMarginBody {
-    /// The upper bounds of the buckets.
+    /// The upper bounds of the buckets: TTL left at a renewal, in milliseconds.
     #[schema(value_type = Vec<u64>)]
     bounds_ms: &'static [u64],
     /// The number of renewals in each bucket: at most its bound, and more than the bound before. The last
@@ -569,7 +569,8 @@ pub(in crate::http) async fn backup(
     let kind = HeaderValue::from_static("application/octet-stream");
     let headers = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, FILE)];
     if method == Method::HEAD && matches!(gateway.config.store, StoreUrl::Embedded(_)) {
-        // The length of a backup is not known without making the copy.
+        // The answer to HEAD has no length, because the length of a backup is known only once the backup is
+        // made.
         let unmeasured = Body::from_stream(empty::<Result<Bytes, Infallible>>());
         return Ok((headers, unmeasured).into_response());
     }
@@ -590,7 +591,7 @@ pub(in crate::http) async fn backup(
     Ok((headers, length, Body::from_stream(parts(made))).into_response())
 }
 
-/// The file as a stream of parts. The stream fails if it takes so long that the engine gives up.
+/// Streams a backup in parts. The stream fails if reading it takes so long that the engine gives up.
 fn parts(made: BackupParts) -> impl Stream<Item = io::Result<Bytes>> {
     unfold(made, async |mut made| match made.parts.recv().await {
         Some(part) => {

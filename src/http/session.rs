@@ -182,7 +182,7 @@ pub(in crate::http) struct SessionBody {
     /// Time left of the session or the key, whichever ends first. Null if there is no end.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When that time is over, by the clock of the gateway.
+    /// When the session or the key ends, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
 }
@@ -267,7 +267,7 @@ impl ToSchema for PermissionsBody {
 
 /// Body of a request to sign in. It has no `Debug`, so that the key cannot be printed.
 pub(in crate::http) struct SignInBody {
-    /// The API key.
+    /// The API key with which the caller wants to sign in.
     pub(super) key: Box<str>,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct BusShared {
     /// Set when the queue of the publisher was full and an event was dropped.
     pub(super) overflowed: AtomicBool,
     pub(super) subscribers: Mutex<Subscribers>,
-    /// The number of the next event. Waiting listeners are woken when it changes.
+    /// The number of the next event. Listeners that wait are woken when the number changes.
     pub(super) written: watch::Sender<u64>,
     /// Notified when a listener joins or leaves.
     pub(super) changed: Notify,
@@ -45,7 +45,7 @@ pub(super) struct Subscribers {
     pub(super) listeners: usize,
     /// When the last listener left; `None` while there is a listener, and before the first listener.
     left_at: Option<Instant>,
-    /// Whether events are added to the journal.
+    /// Whether events are added to the journal: while there is a listener, and for a minute after the last has left.
     pub(super) is_recording: bool,
 }
 

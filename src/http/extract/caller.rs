@@ -98,7 +98,7 @@ pub(super) fn bearer(header: &str) -> &str {
 
 /// The caller of a release. The gateway neither refuses nor counts it, whatever API key or session it has.
 pub(in crate::http) struct UnrefusedCaller {
-    /// Access of the caller, if its API key or session is valid.
+    /// Access (the permissions) of the caller, if its API key or session is valid.
     access: Option<Access>,
     from: Option<IpAddr>,
 }
@@ -110,8 +110,9 @@ pub(in crate::http) struct SessionHolder(pub(in crate::http) Option<Access>);
 // === impl UnrefusedCaller ===
 
 impl UnrefusedCaller {
-    /// Charges the release in case its token is wrong: to the API key, or to the address if there is no key.
-    /// Refuses an address that has sent too many wrong tokens, unless this gateway knows the lease.
+    /// Counts the release against a rate limit in case its token is wrong: that of the API key, or of the
+    /// address if there is no key. Refuses an address that has sent too many wrong tokens, unless this
+    /// gateway knows the lease.
     pub(in crate::http) fn charge(
         self,
         gateway: &AppState,

@@ -34,7 +34,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 pub(in crate::http) struct CookieNames {
     /// Whether the browser is known to have come over HTTPS.
     pub(in crate::http) is_secure: bool,
-    /// Name of the cookie over HTTPS.
+    /// Name of the session cookie if the browser came over HTTPS.
     secure: &'static str,
 }
 
@@ -156,7 +156,7 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
         brought.sort_unstable();
         brought.dedup();
         Ok(Self {
-            // The header `Origin` shows how the page came to the browser, even if no proxy says so.
+            // The header `Origin` shows that the page came over HTTPS, even if no proxy says so.
             is_secure: names.is_secure || is_of_https(&parts.headers),
             names,
             path: gateway.base_path.clone(),

@@ -12,7 +12,7 @@ use crate::config::LimitsConfig;
 /// A field of a body, a parameter of a query or of a path, a header, or a body as such.
 pub(in crate::http) struct Field {
     pub(in crate::http) name: &'static str,
-    /// The text for callers, as Markdown: the lines of a doc comment.
+    /// The description of the field for callers, as Markdown: the lines of a doc comment.
     pub(in crate::http) doc: &'static str,
     pub(in crate::http) form: Form,
 }
@@ -21,7 +21,7 @@ pub(in crate::http) struct Field {
 pub(in crate::http) struct Form {
     pub(super) kind: Kind,
     pub(super) is_required: bool,
-    /// Whether no answer has the field.
+    /// Whether only requests have the field, and no answer has it.
     is_write_only: bool,
     example: Option<&'static str>,
     /// Default value, which the text of the field names at its end.
@@ -132,9 +132,9 @@ impl Field {
 // === impl Form ===
 
 impl Form {
-    /// True or false.
+    /// A field whose value is true or false.
     pub(in crate::http) const FLAG: Self = Self::new(Kind::Flag);
-    /// A text of any length and content.
+    /// A field whose value is a text of any length and content.
     pub(in crate::http) const TEXT: Self = Self::text(0, usize::MAX, "");
 
     /// A text with its smallest and largest number of characters, which matches a regular expression.
@@ -157,12 +157,12 @@ impl Form {
         Self::new(Kind::List(self, least, most))
     }
 
-    /// A whole number.
+    /// A field whose value is a whole number within bounds.
     pub(in crate::http) const fn whole(bounds: Bounds) -> Self {
         Self::new(Kind::Whole(bounds, ""))
     }
 
-    /// A whole number of milliseconds.
+    /// A field whose value is a whole number of milliseconds within bounds.
     pub(in crate::http) const fn millis(bounds: Bounds) -> Self {
         Self::new(Kind::Whole(bounds, " ms"))
     }

@@ -30,9 +30,9 @@ pub(in crate::http) struct OnlyToken;
 pub(in crate::http) struct AdoptedToken;
 
 pub(in crate::http) const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// Name of the header as problems write it.
+/// Name of the header `Lock-Token` as problems write it.
 const FIELD: &str = "Lock-Token";
-/// Form of a token.
+/// Form of a lease's token: its length, and the characters that it may have.
 pub(in crate::http) const TOKEN: Form = Form::text(
     Token::TEXT_LEN,
     Token::TEXT_LEN,
@@ -107,7 +107,7 @@ impl<S: Sync> FromRequestParts<S> for LockToken {
     }
 }
 
-/// The text of a header, which may be given only once.
+/// The text of a header; fails if the request has the header more than once.
 pub(in crate::http) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -131,7 +131,7 @@ pub(in crate::http) fn single<'a>(
 pub(in crate::http) struct IdempotencyKeyHeader(pub(in crate::http) Option<IdempotencyKey>);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Name of the header as problems write it.
+/// Name of the header `Idempotency-Key` as problems write it.
 const KEY_FIELD: &str = "Idempotency-Key";
 
 // === impl IdempotencyKeyHeader ===
@@ -179,7 +179,7 @@ impl PreferredWait {
     fn from_headers(headers: &HeaderMap) -> Self {
         let values = headers.get_all(PREFER).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
-        // Of several waits the first counts.
+        // If the caller prefers several waits, the first counts.
         let mut waits = texts.flat_map(|text| text.split(',')).filter_map(wait);
         Self(waits.next().and_then(seconds))
     }
@@ -201,7 +201,7 @@ fn wait(preference: &str) -> Option<&str> {
     is_wait.then(|| value.trim())
 }
 
-/// The number of seconds, if the value is a number.
+/// The number of seconds in the value of a `wait` preference, if the value is a number.
 fn seconds(value: &str) -> Option<u64> {
     let unquoted = value
         .strip_prefix('"')

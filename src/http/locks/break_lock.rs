@@ -161,8 +161,9 @@ impl BreakRecord {
             Ok(holder) => (Some(holder), done),
             Err(error) => (None, Problem::from(error.clone()).code.as_str()),
         };
-        // One entry for each lease that was broken or asked to end. If there is none (an error, or a foreign
-        // client), one entry with the fencing token of the request, if any.
+        // The audit log gets one entry for each lease that was broken or asked to end. If there is no such
+        // lease (an error, or a foreign client), it gets one entry with the fencing token of the request, if
+        // any.
         let broken = holder.map_or(&[][..], Holder::leases).iter();
         let mut fences: Vec<_> = broken.map(|lease| Some(lease.fence)).collect();
         if fences.is_empty() {
@@ -191,9 +192,9 @@ impl BreakRecord {
 // Body of a break request.
 
 pub(in crate::http) struct BreakBody {
-    /// `None`: the field is missing or invalid, and the request is refused.
+    /// The reason of the break. `None`: the field is missing or invalid, and the request is refused.
     reason: Option<Reason>,
-    /// `None`: the current holder.
+    /// Which holder of the lock to break. `None`: the current holder.
     target: Option<BreakTarget>,
     grace: Option<Duration>,
 }

@@ -84,8 +84,8 @@ pub(in crate::http) async fn acquire_group(
     let begun = || {
         let names = names.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
-        // Each name counts as a request. The first was counted, and had to fit the rate, when the caller was
-        // admitted.
+        // Each name counts as a request. The first name was counted, and had to fit the rate, when the caller
+        // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
             terms
@@ -118,7 +118,7 @@ pub(in crate::http) async fn acquire_group(
 
 /// The names of the locks, and the terms of each lease.
 pub(in crate::http) struct AcquireGroupBody {
-    /// `None`: the names are missing or invalid, and the request is refused.
+    /// The names of the locks. `None`: the names are missing or invalid, and the request is refused.
     names: Option<GroupNames>,
     terms: AcquireBody,
 }
@@ -293,12 +293,12 @@ pub(in crate::http) struct RenewedGroupBody {
     renew_after_ms: u64,
 }
 
-/// Outcomes of a command for each of several leases.
+/// Collects the outcomes of a command for each of several leases.
 #[derive(Default)]
 struct Outcomes {
     results: Vec<PartResult>,
     is_any_done: bool,
-    /// The last failure other than a lost lease.
+    /// The problem of the last lease whose command failed for another reason than a lost lease.
     failure: Option<Problem>,
 }
 
@@ -368,7 +368,7 @@ impl Query for GroupQuery {
 /// Reads the field `names`.
 pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     let texts = fields.list(&NAMES)?;
-    // The refusal names the index of the invalid name.
+    // Each name is checked alone first, so that the refusal tells the index of the invalid name.
     for (at, text) in texts.iter().enumerate().take(GroupNames::MAX) {
         if let Err(error) = LockName::new(text) {
             fields.refuse_at(format!("{}[{at}]", NAMES.name), error.to_string());
@@ -376,7 +376,7 @@ pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     }
     match GroupNames::parse(texts.iter().map(AsRef::as_ref)) {
         Ok(names) => Some(names),
-        // The loop above has refused the invalid name.
+        // The invalid name was already refused by the loop above, with its index.
         Err(GroupNamesError::Name(..)) => None,
         Err(error @ (GroupNamesError::Count(_) | GroupNamesError::Repeated(_))) => {
             fields.refuse(&NAMES, error.to_string());

@@ -37,8 +37,8 @@ use super::{
     lease_view::{LeaseBody, ReleaseRequestBody, millis},
 };
 
-/// For how long a queued client may be silent at least. The client holds nothing yet, and a short pause must
-/// not cost it its position.
+/// For how long a client in the queue may at least leave sent data unacknowledged. The client holds nothing yet,
+/// and a short pause must not cost it its position.
 const QUEUED: Duration = Duration::from_secs(30);
 
 /// Hold a lock
@@ -143,8 +143,8 @@ pub(in crate::http) async fn hold(
             let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
             let counted = caller.stream()?;
             let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
-            // The client is queued and holds nothing yet. From the grant on, the timeout is the TTL of the
-            // lease.
+            // While the client is queued it holds nothing, so it may be silent for longer. From the grant on, the
+            // limit is the TTL of the lease.
             stream.set_user_timeout(request.ttl.duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
             let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
@@ -166,9 +166,9 @@ pub(in crate::http) async fn hold(
 /// Source of the events of a hold stream. Dropping it releases the lease that the stream still keeps.
 pub(in crate::http) struct HoldEvents {
     hold: Hold,
-    /// Count of the stream against the limits of its API key.
+    /// Counts the stream against the limits of its API key until it is dropped.
     _counted: Option<LimitSlot>,
-    /// Count of the request as a waiter, until the lock is granted.
+    /// Counts the request as a waiter against the limits of its API key, until the lock is granted.
     waiter: Option<WaiterCount>,
     gateway: Arc<AppState>,
     /// Whether a refusal may say who holds the lock.

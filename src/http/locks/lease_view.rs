@@ -346,14 +346,16 @@ impl<const AUDIENCE: u8> Told<AUDIENCE> {
 }
 
 impl LeaseBody {
-    /// The lease as it is now. `now` is the wall time of the gateway, for the timestamps.
+    /// View of a lease for its holder, with the time that is left now. `now` is the wall time of the gateway,
+    /// for the timestamps.
     pub(super) fn new(lease: Lease, now: SystemTime) -> Self {
         Self(LeaseView::of_own(lease, now))
     }
 }
 
 impl GroupLeaseBody {
-    /// The leases as they are now. `now` is the wall time of the gateway, for the timestamps.
+    /// View of the leases of several locks for their holder, with the time that is left now. `now` is the
+    /// wall time of the gateway, for the timestamps.
     pub(super) fn new(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
         Self(LeaseView::of_group(leases, waited, now))
     }

@@ -247,7 +247,8 @@ impl Query for ApiListQuery {
             owner: fields.parsed(&OWNER, Owner::new),
             search: fields.parsed(&SEARCH, SearchText::new),
         };
-        // A cursor belongs to a filter, so it is checked only if the filter is valid.
+        // The cursor belongs to the filter of its list, so it is checked only if the filter in the query is
+        // valid.
         let is_right = fields.are_right();
         let limit = fields
             .whole(&LIMIT)

@@ -10,7 +10,7 @@ use utoipa::{
 /// Declares the codes together with their texts, so that no code can be added without an entry in `docs/problems.md`.
 macro_rules! problem_codes {
     ($($variant:ident = $slug:literal, $status:ident, $title:literal, $meaning:literal, $action:literal;)+) => {
-        /// The kind of a problem, by which clients decide.
+        /// The kind of a problem, by which clients decide what to do.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum ProblemCode {
             $(
@@ -21,7 +21,7 @@ macro_rules! problem_codes {
         }
 
         impl ProblemCode {
-            /// Every code.
+            /// All problem codes.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The code in JSON and in the path of its page.

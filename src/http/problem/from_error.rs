@@ -136,7 +136,8 @@ fn ambiguous(holders: &SharedHolders) -> Problem {
     ])
 }
 
-/// Why the lock was not granted. `sharing` is how the caller wanted to share the lock, if at all.
+/// Why the lock was not granted. `sharing` is how the caller wanted to share the lock; `None` for an
+/// exclusive lease.
 fn why_held(
     holder: Option<&Holder>,
     sharing: Option<Sharing>,
@@ -285,7 +286,8 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgat
 const INVALID: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"latchgate\", error=\"invalid_token\"");
 
-/// After how long to ask again for a stream or a position that may become free at any moment.
+/// After how long a request that was refused for too many streams or waiters should be sent again: room may
+/// become free at any moment.
 const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 // === impl Problem ===
@@ -303,21 +305,23 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
-    /// The problem of a failed release, for a caller without an API key. It does not say whether another
-    /// caller holds the lock.
+    /// The problem of a failed release, for a caller without an API key. The problem does not say whether
+    /// another caller holds the lock, unless the lease was broken.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => Self::new(
                 Code::LeaseLost,
                 format!("This token does not hold the lock.{MAY_BE_REPEATED}"),
             ),
-            // The token was that of a lease once, so its caller may know whether the lock is held.
+            // The token belonged to a lease that was broken, so its caller may know whether the lock is
+            // held.
             ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
             ReleaseError::Store(error) => error.into(),
         }
     }
 
-    /// The problem of a failed acquire. Without `sees_holder` it hides the details of the holder.
+    /// The problem of a failed acquire. If `sees_holder` is false, the problem hides the owner and the
+    /// metadata of the holder.
     pub(in crate::http) fn for_acquire(mut error: AcquireError, sees_holder: bool) -> Self {
         if let (AcquireError::Held { contention, .. }, false) = (&mut error, sees_holder)
             && let Some(holder) = &mut contention.holder
@@ -330,8 +334,8 @@ impl Problem {
         error.into()
     }
 
-    /// The problem of a failed acquire of several locks: it names the lock that is in the way. `sees_holder`
-    /// says whether the caller may know the holder of that lock.
+    /// The problem of a failed acquire of several locks: the problem names the lock that could not be
+    /// acquired. `sees_holder` says whether the caller may know the holder of that lock.
     pub(in crate::http) fn for_group(
         GroupAcquireError { name, error }: GroupAcquireError,
         sees_holder: impl FnOnce(&LockName) -> bool,

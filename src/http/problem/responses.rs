@@ -12,7 +12,7 @@ use utoipa::openapi::{
 
 use super::ProblemCode;
 
-/// Headers of responses with some of the codes.
+/// Headers of problem responses: the code of the problem, the header's name, and its description.
 const HEADERS: [(ProblemCode, &str, &str); 5] = [
     (
         ProblemCode::Locked,
@@ -93,7 +93,7 @@ fn shared_response(codes: &BTreeSet<ProblemCode>) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n\n"))
         .content("application/problem+json", content);
-    // One code for each status whose responses say after how long to ask again.
+    // One problem code for each HTTP status whose responses say after how long to ask again.
     let retried = [
         ProblemCode::Locked,
         ProblemCode::RateLimited,

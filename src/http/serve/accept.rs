@@ -35,7 +35,7 @@ struct Server {
     refusing: Arc<Protocol>,
     lifecycle: Lifecycle,
     connections: Arc<Semaphore>,
-    /// Room for connections beyond the limit while they are answered 503.
+    /// Bounds how many connections beyond the limit are answered 503 at the same time.
     refusals: Arc<Semaphore>,
     refused: RefusalCount,
 }
@@ -54,7 +54,8 @@ const BACKLOG: usize = 1024;
 const REFUSALS: usize = 64;
 /// How long a connection beyond the limit may take for its request and its answer.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
-/// How long a connection beyond the limit may be idle, and how long the head of its request may take.
+/// How long a connection beyond the limit may be idle before its request, and how long the head of the request
+/// may take.
 const REFUSED_IDLE: Millis = Millis(500);
 
 /// Serves connections until the lifecycle closes.
@@ -121,7 +122,8 @@ pub async fn serve(
             }
         }
     }
-    // The kernel is asked directly: the runtime may not know yet of connections in its queue.
+    // The kernel is asked for connections directly, because the runtime may not know yet of all connections in
+    // the kernel's queue.
     let Ok(listener) = listener.into_std() else {
         return;
     };
@@ -166,7 +168,8 @@ impl Server {
             let protocol = Arc::clone(&self.refusing);
             self.lifecycle.spawn(async move {
                 if let Ok(stream) = into_tokio(stream) {
-                    // A client that takes longer gets no answer.
+                    // A client that takes longer than `REFUSED_WITHIN` to send its request and read the
+                    // refusal gets no answer.
                     drop(timeout(REFUSED_WITHIN, protocol.serve(stream)).await);
                 }
                 drop(permit);
