@@ -71,10 +71,11 @@ use super::{
 ///     lease.
 /// 12. **Slots are distinct.** The lease of a shared attempt with a limit of its own has the smallest slot that
 ///     no living lease of the name has, below that limit.
-/// 13. **A request to release is carried out.** A lease whose holder was asked to release it ([`Store::request_release`])
-///     ends when the time of the request is over (and [`ReleaseRequest::BACKSTOP`]), even if the lease is renewed or the
-///     gateway that asked is gone; the earliest end counts. Each renewal answers the request with the lease. After such
-///     an end the token of the lease is told that the lease was broken.
+/// 13. **A request to release is carried out.** A lease whose holder was asked to release it
+///     ([`Store::request_release`]) ends when the time of the request is over (and [`ReleaseRequest::BACKSTOP`]),
+///     even if the lease is renewed or the gateway that asked is gone; the earliest end counts. Each renewal
+///     answers the request with the lease. After such an end the token of the lease is told that the lease was
+///     broken.
 ///
 /// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
@@ -134,8 +135,8 @@ pub trait Store: Send + Sync + 'static {
         ttl: RenewalTtl,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
-    /// Ends a living lease: with `keeper`, only if that keeper still keeps the lease (clause 9). For a lease
-    /// that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
+    /// Ends the living lease of a token: with `keeper`, only if that keeper still keeps the lease (clause 9). For a
+    /// lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
     /// [`Release::Released`] again.
     fn release_as(
         &self,
@@ -203,7 +204,7 @@ pub trait Store: Send + Sync + 'static {
         target: Option<BreakTarget>,
     ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
 
-    /// Asks the holder of a lock to release it within a time, and ends the lease when that time is over (clause
+    /// Asks the holder of a lock to release the lock within a time, and ends the lease when that time is over (clause
     /// 13). `target` is as for a break. A foreign client cannot be asked.
     ///
     /// A request may be repeated: of several requests the one with the earliest end counts.
@@ -217,7 +218,7 @@ pub trait Store: Send + Sync + 'static {
     /// The feed of leases that were broken or requested to be released; an entry may be lost.
     fn breaks(&self) -> &BreakFeed;
 
-    /// The list of the attempts of this process that wait for news from the queue.
+    /// The attempts of this process that wait for news from the queue of their lock.
     fn parking(&self) -> &Parking;
 
     /// The partition of the store that holds a lock: an outage of one partition does not delay commands to another.
@@ -233,12 +234,12 @@ pub trait Store: Send + Sync + 'static {
     /// Checks whether the store can keep its promises now. Each finding has a name.
     fn check(&self) -> impl Future<Output = Vec<Check>> + Send;
 
-    /// The current state of the store, for the metrics. Sends no request to a server.
+    /// The current state of the store, for the metrics. Reading this state sends no request to a server.
     fn figures(&self) -> StoreFigures {
         StoreFigures::default()
     }
 
-    /// Finishes the accepted commands, then closes files and connections. Later calls answer
+    /// Finishes the accepted commands, then closes the store's files and connections. Later calls answer
     /// [`super::Unavailability::Closing`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 
@@ -276,8 +277,7 @@ pub struct Attempt {
 /// How an attempt waits in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// The longest time that the attempt waits. The attempt leaves by itself then; a store may forget the
-    /// attempt soon after.
+    /// The longest time that the attempt waits before it leaves the queue. A store may forget the attempt soon after.
     pub max_wait: Duration,
     /// How many attempts may be queued for the name, this attempt included.
     pub longest_queue: u64,
@@ -298,7 +298,7 @@ pub struct Idempotency {
 /// The answer to an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquisition {
-    /// This attempt holds the lock, by a new lease.
+    /// This attempt holds the lock, by a lease that is granted now.
     Granted(HeldLease),
     /// This attempt holds the lock by the lease that already lived under its idempotency key. The token of the
     /// lease is the token derived with this salt.
@@ -394,7 +394,7 @@ pub struct SharedHolders {
     pub count: u64,
 }
 
-/// The most leases of a shared lock that are shown.
+/// How many leases of a shared lock an answer shows at most.
 pub const SHOWN_HOLDERS: usize = 100;
 
 /// Who renews a lease: a bearer of its token, its keeper, or a new keeper.
@@ -443,9 +443,9 @@ pub enum Release {
 /// The state of a lock whose lease the token does not hold, or no longer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Another lease or a foreign client holds the lock now.
+    /// Another lease or a foreign client holds the lock of the token now.
     HeldByAnother,
-    /// The lock is free.
+    /// The lock of the token is free.
     Free,
     /// The lease of this token was broken, within [`TOMBSTONE`].
     Broken {
@@ -476,7 +476,7 @@ pub struct Inspection {
     pub waiters: u64,
 }
 
-/// The most waiters of a queue that an inspect shows.
+/// How many waiters of a queue an inspect shows at most.
 pub const INSPECTED_WAITERS: usize = 100;
 
 /// One waiter in the queue of a lock.
@@ -519,13 +519,13 @@ pub enum Breaking {
 /// The answer to a request to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requesting {
-    /// The leases whose holders were asked, with the ends that they have now.
+    /// The leases whose holders were asked to release them, with the ends that the leases have now.
     Requested(Holder),
-    /// Another holder has the lock than the target of the request. No holder was asked.
+    /// Another holder has the lock than the target of the request. No holder was asked to release.
     HolderChanged(Holder),
-    /// Several leases may share the lock, and the request does not name one of them. No holder was asked.
+    /// Several leases may share the lock, and the request does not name one of them. No holder was asked to release.
     Ambiguous(SharedHolders),
-    /// A foreign client holds the lock; it cannot be asked.
+    /// A foreign client holds the lock, and cannot be asked to release it.
     Foreign(Holder),
     /// The lock has no holder.
     NotHeld,
@@ -554,8 +554,8 @@ pub struct BreakListener {
     receiver: broadcast::Receiver<BrokenLease>,
 }
 
-/// How many entries a listener may lag behind before the oldest are dropped. As many leases may share a lock by
-/// default, and all of them may be broken at once.
+/// How many entries of the feed a listener may lag behind before the oldest are dropped. As many leases may share a
+/// lock by default, and all of them may be broken at once.
 const BACKLOG: usize = 1_024;
 
 // === impl RenewalTtl ===
@@ -591,7 +591,7 @@ impl Holder {
         }
     }
 
-    /// The leases of this holder that are shown; none for a foreign client.
+    /// The leases of this holder that the answer shows; none for a foreign client.
     pub fn leases(&self) -> &[HeldLease] {
         match self {
             Self::Lease(lease) => std::slice::from_ref(lease),
@@ -600,7 +600,7 @@ impl Holder {
         }
     }
 
-    /// The leases of this holder that are shown, for changing what the answer tells of them.
+    /// The leases of this holder that the answer shows, so that the answer can change them.
     pub fn leases_mut(&mut self) -> &mut [HeldLease] {
         match self {
             Self::Lease(lease) => std::slice::from_mut(lease),
@@ -625,13 +625,13 @@ fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool 
 // === impl BreakFeed ===
 
 impl BreakFeed {
-    /// Sends an entry to the current listeners.
+    /// Sends a broken lease, or a release request, to the current listeners.
     pub fn publish(&self, broken: BrokenLease) {
-        // The only error is that there are no listeners.
+        // Sending fails only if there are no listeners.
         drop(self.sender.send(broken));
     }
 
-    /// Returns a listener for the entries that are published from now on.
+    /// Returns a listener for the entries that are published on this feed from now on.
     pub fn listen(&self) -> BreakListener {
         let receiver = self.sender.subscribe();
         BreakListener { receiver }
@@ -648,7 +648,7 @@ impl Default for BreakFeed {
 // === impl BreakListener ===
 
 impl BreakListener {
-    /// The next entry; `None` when the feed has ended. Safe to drop and call again.
+    /// The next broken lease or release request; `None` when the feed has ended. Safe to drop and call again.
     pub async fn recv(&mut self) -> Option<BrokenLease> {
         loop {
             match self.receiver.recv().await {
@@ -678,10 +678,10 @@ pub struct ListQuery {
     pub cursor: Option<Cursor>,
 }
 
-/// The most locks that a caller may request on one page.
+/// How many locks a caller may request at most on one page of a list.
 pub const LONGEST_PAGE: usize = 1_000;
 
-/// The answer to a list.
+/// The answer to a list: one page of held locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Locks that are held. A lock of an earlier page may appear again.
@@ -710,7 +710,7 @@ pub struct HeldLock {
 pub struct Check {
     /// Stable name of what was checked, in lower case: `connection`, `permissions`, ..
     pub name: &'static str,
-    /// The outcome of the check.
+    /// The outcome of this check.
     pub health: Health,
     /// Additional information about a check that passes.
     pub note: Option<String>,
@@ -720,7 +720,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// A finding without a note.
+    /// Creates a finding without a note.
     pub fn new(name: &'static str, health: Health) -> Self {
         Self {
             name,
@@ -731,12 +731,12 @@ impl Check {
     }
 }
 
-/// The outcome of a check.
+/// The outcome of one check of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// The check has found no problem.
+    /// The check has found no problem with the store.
     Passing,
-    /// Locks are safe, but the operator should look at this.
+    /// Locks are safe, but the operator should look into the problem in the text.
     Warning(String),
     /// The store does not answer. The gateway stays in service, because every other gateway on the store would
     /// see the same outage.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Why a store gave no answer. Refusals (held, lost, ..) are values, not errors.
+/// Why a store gave no answer. Refusals of the store (held, lost, ..) are values, not errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Nothing happened, and nothing of this command will happen later: sending it again is safe.
@@ -11,13 +11,13 @@ pub enum StoreError {
     /// The command may have been carried out, or may yet be.
     #[error("the outcome is unknown: {0}")]
     Indeterminate(#[from] Uncertainty),
-    /// The value at a lock's key was not written by latchgate. The key is named in the error and never
+    /// The value at a Redis key of a lock was not written by latchgate. The key is named in the error and never
     /// overwritten.
     #[error("the key {key:?} holds {found} that latchgate did not write")]
     ForeignData {
-        /// The key in the store.
+        /// The key of the value in Redis.
         key: String,
-        /// What was found there, as text for a person: a Redis type, or a newer layout version.
+        /// What was found at the key, as text for a person: a Redis type, or a newer layout version.
         found: Cow<'static, str>,
     },
     /// No fencing token is left below 2^53.
@@ -40,7 +40,8 @@ impl StoreError {
         }
     }
 
-    /// Whether the store is unreachable, hangs or refuses. The store logs an outage itself.
+    /// Whether the error says that the store is unreachable, hangs or refuses every command. The store logs an outage
+    /// itself.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,
@@ -66,7 +67,7 @@ impl StoreError {
 /// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailability {
-    /// No connection could be made.
+    /// No connection to the server could be made.
     #[error("cannot connect: {0}")]
     Connect(String),
     /// The address of the server leads to several servers in turn, each with its own locks.
@@ -91,7 +92,7 @@ pub enum Unavailability {
     /// The server's clock shows an impossible time, from which no fencing token may be made.
     #[error("the server's clock shows an impossible time: {0}")]
     Clock(String),
-    /// The data directory cannot be written: disk full, read-only, failing.
+    /// The data directory cannot be written: the disk is full, read-only or failing.
     #[error("cannot write: {0}")]
     Disk(String),
     /// The data directory has no space left for new locks. Renew and release still work.
@@ -117,7 +118,7 @@ pub enum Unavailability {
     /// The lease ended before it was known that enough replicas have the grant.
     #[error("the time of the grant was over before it was known that enough replicas have it")]
     RanOut,
-    /// The attempt was withdrawn before it was carried out; it can never be granted.
+    /// The attempt was withdrawn before the store carried it out; it can never be granted.
     #[error("the attempt was withdrawn")]
     Withdrawn,
 }
@@ -125,7 +126,7 @@ pub enum Unavailability {
 /// Why the outcome of a command is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Uncertainty {
-    /// No answer arrived in time.
+    /// No answer to the command arrived in time.
     #[error("no answer in time")]
     TimedOut,
     /// The connection was lost after the command was sent.
@@ -134,7 +135,7 @@ pub enum Uncertainty {
     /// The gateway itself failed while it waited for the answer.
     #[error("the gateway failed while it was asking")]
     Interrupted,
-    /// The attempt was queued earlier, and the store could not be asked for its outcome.
+    /// The attempt was queued earlier, and the store could not be asked whether the attempt was granted the lock.
     #[error("it was queued, and then {0}")]
     LeftQueued(Unavailability),
     /// The grant did not reach enough replicas and was not ended: a caller may know of the lease, or ending it

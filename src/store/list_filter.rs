@@ -63,7 +63,8 @@ mod tests {
         for found in ["PLOY", "runner", "example/47", ""] {
             assert!(shows(found, None), "{found}");
         }
-        // The names of metadata entries are not searched, and no match spans two texts.
+        // `job` is the name of a metadata entry, which is not searched; the other texts would match only across two
+        // texts.
         for missed in ["job", "prod7", "prodCI"] {
             assert!(!shows(missed, None), "{missed}");
         }

@@ -1,6 +1,6 @@
 //! The attempts of this gateway that wait for news from the queue, or watch their position in it.
 //!
-//! The queue itself belongs to the store. This list holds the waiters to which this process owes an answer: the
+//! The queue of a lock belongs to the store. This list holds the waiters to which this process owes an answer: the
 //! store delivers the news of a waiter by the token of its attempt.
 //!
 //! Positions are looked up periodically for the waiters that watch them, not at each change: each hand-off
@@ -44,7 +44,7 @@ pub struct Position {
     pub waiters: u64,
 }
 
-/// The entry of one attempt in the list of waiters; dropping it removes the entry.
+/// The entry of one attempt in the list of this gateway's waiters; dropping the `Parked` removes the entry.
 #[derive(Debug)]
 pub struct Parked {
     parking: Parking,
@@ -67,7 +67,7 @@ pub enum News {
     Forgotten,
 }
 
-/// The bytes of an attempt's token hash: the order in which walks visit the waiters.
+/// The bytes of an attempt's token hash. Walks visit the waiters in the order of these bytes.
 type Key = [u8; 32];
 
 /// The waiters at this gateway for one name.
@@ -75,9 +75,9 @@ type Key = [u8; 32];
 pub struct NameWaiters {
     /// The name of the lock.
     pub name: LockName,
-    /// How many waiters there are.
+    /// How many attempts wait for this name at this gateway.
     pub waiters: usize,
-    /// How long the first of the waiters has waited.
+    /// How long the first of these attempts has waited.
     pub longest: Duration,
 }
 
@@ -106,8 +106,8 @@ struct ParkedAttempt {
 // === impl Parking ===
 
 impl Parking {
-    /// Registers an attempt. Must be called before the acquire is sent, because news may arrive before its
-    /// answer.
+    /// Registers an attempt in the list of waiters. Must be called before the acquire is sent, because news may arrive
+    /// before the acquire's answer.
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
         let attempt = ParkedAttempt {
@@ -153,7 +153,7 @@ impl Parking {
             if concerned(&attempt.name)
                 && let Some(sender) = attempt.news.take()
             {
-                // An attempt that is just leaving does not need the news.
+                // A waiter that has just left does not need the news.
                 drop(sender.send(News::Forgotten));
             }
         }
@@ -327,18 +327,19 @@ impl ParkedAttempts {
 impl Parked {
     /// Waits for the news of this attempt. Safe to drop and call again.
     pub async fn news(&mut self) -> News {
-        // The sender stays in the list until the entry is removed or news are delivered.
+        // The entry holds the sender until the entry is removed or news are delivered, so a closed channel means that
+        // the attempt is forgotten.
         (&mut self.news).await.unwrap_or(News::Forgotten)
     }
 
-    /// The news that have already arrived, if any.
+    /// The news of this attempt that have already arrived, if any.
     pub fn try_news(&mut self) -> Option<News> {
         self.news.try_recv().ok()
     }
 
-    /// Keeps the entry and waits for further news, so that the attempt can send its acquire again and is never
-    /// missing from the list. News that arrived since the last news are lost; the store tells them again when
-    /// the attempt asks.
+    /// Keeps the attempt's entry and waits for further news, so that the attempt can send its acquire again and is
+    /// never missing from the list. News that arrived since the last news are lost; the store tells them again when the
+    /// attempt asks.
     pub fn rearm(&mut self) {
         let (sender, news) = oneshot::channel();
         if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
@@ -347,14 +348,14 @@ impl Parked {
         self.news = news;
     }
 
-    /// Sets the time since which the position has waited, if the attempt has taken over an older position.
+    /// Sets the time since which the attempt's position has waited, if the attempt has taken over an older position.
     pub fn waits_since(&mut self, since: Instant) {
         if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
             attempt.since = since;
         }
     }
 
-    /// Keeps the entry for a later request with the same idempotency key. From now on no caller waits for the
+    /// Keeps the attempt's entry for a later request with the same idempotency key. From now on no caller waits for the
     /// news.
     pub fn keep(&mut self) {
         let mut attempts = self.parking.lock();

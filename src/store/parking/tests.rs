@@ -1,4 +1,4 @@
-//! Tests of the list of waiters.
+//! Tests of the list of waiters at a gateway.
 
 use super::*;
 use crate::lock::Token;

@@ -1,6 +1,6 @@
 //! Decoding of a row: its fields are read one after the other.
 
-/// The bytes of a row that were not read yet.
+/// The bytes of a stored row that were not decoded yet.
 #[derive(Debug)]
 pub(crate) struct Fields<'row>(&'row [u8]);
 
@@ -29,34 +29,34 @@ pub(super) const REMOVED: u32 = u32::MAX;
 // === impl Fields ===
 
 impl<'row> Fields<'row> {
-    /// Starts at the first field of a row.
+    /// Starts decoding at the first field of a row.
     pub(crate) fn of(row: &'row [u8]) -> Self {
         Self(row)
     }
 
-    /// Reads the next `N` bytes.
+    /// Reads the next `N` bytes of the row.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], RowError> {
         let (array, rest) = self.0.split_first_chunk().ok_or(RowError::CutShort)?;
         self.0 = rest;
         Ok(*array)
     }
 
-    /// Reads the next byte.
+    /// Reads the next byte of the row.
     pub(crate) fn byte(&mut self) -> Result<u8, RowError> {
         self.array().map(u8::from_le_bytes)
     }
 
-    /// Reads the next 64-bit number.
+    /// Reads the next 64-bit number of the row.
     pub(crate) fn u64(&mut self) -> Result<u64, RowError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads the next signed 64-bit number.
+    /// Reads the next signed 64-bit number of the row.
     pub(crate) fn i64(&mut self) -> Result<i64, RowError> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// Reads the next text, whose length precedes it; `what` names the field in an error.
+    /// Reads the next text of the row, whose length precedes it; `what` names the field in an error.
     pub(crate) fn text(&mut self, what: &'static str) -> Result<&'row str, RowError> {
         let len = usize::from(u16::from_le_bytes(self.array()?));
         let text = self.bytes(len)?;

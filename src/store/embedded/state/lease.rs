@@ -51,19 +51,19 @@ pub(crate) type Expiry = (Moment, FencingToken);
 pub(crate) struct LeaseKey {
     pub(crate) idempotency: Idempotency,
     pub(crate) delivery: LeaseDelivery,
-    /// Since when the kept position was queued that was granted the lease. In memory only, for the answer to a
-    /// later request with the key.
+    /// Since when the position was queued, if the lease was granted to a kept position. In memory only, for the answer
+    /// to a later request with the key.
     pub(crate) queued_since: Option<Moment>,
 }
 
 /// Which callers may know of a lease with an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseDelivery {
-    /// No caller: the lease was granted to a position that is kept for a later request with the key.
+    /// No caller knows of the lease: it was granted to a position that is kept for a later request with the key.
     Never,
-    /// The caller of the attempt that was granted the lease.
+    /// The caller of the attempt that was granted the lease may know of it.
     Once,
-    /// A caller that asked again under the key. The lease is then not given back.
+    /// A caller that asked again under the key may know of the lease. The lease is then not given back.
     Again,
 }
 
@@ -149,7 +149,7 @@ impl Lease {
         !self.is_kept_by(KeeperId::of_attempt(&self.token))
     }
 
-    /// The same lease with a new keeper.
+    /// The same lease with a new keeper, which has taken the lease over.
     pub(crate) fn adopted(self, keeper: KeeperId) -> Self {
         Self {
             keeper: Some(Box::new(keeper)),
@@ -157,7 +157,7 @@ impl Lease {
         }
     }
 
-    /// The lease after a renewal: it ends a TTL from now, or at its former end if that is later.
+    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
         Self {
@@ -273,8 +273,8 @@ impl Lease {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delay {
     by: Duration,
-    /// When the delay was measured. Read before the clock of leases: any time in between makes a lease look
-    /// shorter, which is safe.
+    /// When the delay was measured. This instant is read before the clock of leases: any time in between makes a lease
+    /// look shorter, which is safe.
     as_of: Instant,
 }
 
@@ -300,7 +300,7 @@ impl Delay {
 //
 // Moments on the clock by which leases expire.
 
-/// Microseconds since the boot that the log names. Negative if the moment was before that boot.
+/// Microseconds since the boot of the machine that the log names. Negative if the moment was before that boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(i64);
 

@@ -24,8 +24,7 @@ use super::{
 /// The most bytes that a request to release adds to the row of a lease: less than twice the longest name of an
 /// API key and the longest reason.
 const LONGEST_REQUEST: u64 = 2_048;
-/// How many of the next expiries are searched for a lock with waiters. A later expiry is found when these have
-/// passed.
+/// How many of the next lease ends are searched for a lock with waiters. A later end is found when these have passed.
 const EXPIRIES_LOOKED_AT: usize = 16;
 
 /// The leases, tombstones and queues, and the earlier values of everything that is not durable yet.
@@ -34,14 +33,14 @@ const EXPIRIES_LOOKED_AT: usize = 16;
 /// [`State::inspect`] answers as if there had been no change.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The leases of each lock: living, or ended and not yet cleared away.
+    /// The leases of each lock: leases that live, or have ended and are not yet cleared away.
     pub(super) held: HashMap<LockName, Held>,
     /// The names of all locks that are held, durably or not, for lists.
     pub(super) catalog: Catalog,
     /// The lock of each lease, by the end of the lease.
     expiries: BTreeMap<Expiry, LockName>,
     pub(super) queues: Queues,
-    /// The list in which waiters wait for their news.
+    /// The waiters of this process, to which news are delivered.
     pub(super) parking: Parking,
     /// News for waiters, to be delivered when all changes are durable.
     notices: Vec<Notice>,
@@ -74,24 +73,24 @@ type LeaseRow = (LockName, Option<FencingToken>);
 /// A shortage of space: the disk is full, and no waiter is granted a lock unless a lease has ended.
 #[derive(Debug)]
 pub(crate) struct Shortage {
-    /// The answer to every command that needs more room.
+    /// The answer to every command that needs more room on the full disk.
     pub(crate) error: StoreError,
-    /// How many bytes of rows fit into the existing files.
+    /// How many bytes of rows fit into the existing log file and reserve.
     pub(crate) room: u64,
 }
 
-/// How far a copy of all rows has come: after which row it continues.
+/// The last row that a copy of all rows has copied; the copy continues after this row.
 #[derive(Debug)]
 pub(crate) enum CopyCursor {
     Leases(Bound<Expiry>),
-    /// All leases are copied.
+    /// All leases are copied; the copy continues after this tombstone.
     Tombstones(Bound<(Moment, Tombstone)>),
 }
 
 // === impl CopyCursor ===
 
 impl CopyCursor {
-    /// The copy has not begun.
+    /// The copy of all rows has not begun.
     pub(crate) const START: Self = Self::Leases(Bound::Unbounded);
 }
 
@@ -127,13 +126,13 @@ impl State {
         self.fence
     }
 
-    /// How many rows the log needs for this state.
+    /// How many rows the log needs for all leases and tombstones.
     pub(crate) fn len(&self) -> u64 {
         let rows = self.expiries.len() + self.tombstones.len();
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// How many bytes these rows take in the log.
+    /// How many bytes the rows of all leases and tombstones take in the log.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -200,8 +199,7 @@ impl State {
         }
     }
 
-    /// The next end of a lease whose lock has waiters, or an earlier moment, because only the first expiries
-    /// are searched.
+    /// The next end of a lease whose lock has waiters, or an earlier moment, because only the first ends are searched.
     pub(crate) fn next_hand_off(&self) -> Option<Moment> {
         if self.queues.is_empty() {
             return None;
@@ -215,8 +213,8 @@ impl State {
         awaited.map_or(last, |((moment, _fence), _name)| Some(*moment))
     }
 
-    /// Clears away at most `limit` leases, positions and tombstones that have ended, and grants the locks that
-    /// become free to their waiters. Returns whether that was all.
+    /// Clears away at most `limit` leases, positions and tombstones that have ended, and grants the locks that become
+    /// free to their waiters. Returns whether nothing is left to clear away.
     pub(crate) fn sweep(&mut self, now: Moment, limit: usize) -> bool {
         for _ in 0..limit {
             if let Some(((end, _fence), name)) = self.expiries.first_key_value()
@@ -259,8 +257,8 @@ impl State {
     /// Appends the next rows of a copy of the state until `rows` has `enough` bytes. Returns how far the copy
     /// has come; `None` if all rows are copied.
     ///
-    /// The copy is ordered by the ends of the rows. A row that changes during the copy is also written as a
-    /// change, so a row whose end moves from behind the cursor to before it is not missed.
+    /// The copy is ordered by the ends of the rows. A row that changes during the copy is also written as a change. So
+    /// the copy does not miss a row whose new end is before the cursor.
     pub(crate) fn copy(
         &self,
         from: CopyCursor,
@@ -290,7 +288,7 @@ impl State {
         None
     }
 
-    /// Marks all changes as durable. Returns the news for the waiters.
+    /// Marks all changes of the state as durable. Returns the news for the waiters.
     #[must_use = "somebody waits for the news"]
     pub(crate) fn commit(&mut self) -> Vec<Notice> {
         let undo = std::mem::take(&mut self.undo);
@@ -300,7 +298,7 @@ impl State {
         std::mem::take(&mut self.notices)
     }
 
-    /// Undoes all changes that are not durable.
+    /// Undoes all changes of the state that are not durable.
     pub(crate) fn rollback(&mut self) {
         let undo = std::mem::take(&mut self.undo);
         // New leases are removed first, so that no new lease stands beside a restored lease of another mode.
@@ -321,7 +319,7 @@ impl State {
         // Waiters that were held back for lack of room may be in these queues again. Without this, they would
         // not be granted the lock when there is room.
         self.held_back.extend(self.queues.rollback());
-        // These news tell of changes that were undone.
+        // The pending news tell waiters of changes that were undone.
         self.notices.clear();
         self.undo = Undo::default();
         self.forget_free_locks(undo.leases.into_keys());
@@ -368,7 +366,8 @@ impl State {
         self.held_back.insert(name.clone());
     }
 
-    /// Sets whether the disk is full. If the disk has room, grants the locks whose waiters were held back.
+    /// Sets whether the disk is full. If the disk has room, grants locks to the waiters that were held back on the full
+    /// disk.
     pub(crate) fn bound(&mut self, shortage: Option<Shortage>, now: Moment) {
         self.shortage = shortage;
         if self.shortage.is_none() && !self.held_back.is_empty() {
@@ -431,7 +430,7 @@ impl State {
         self.add_tombstone(&RowKey::given_back(name, token), now);
     }
 
-    /// Whether the tombstone with this key exists and has not ended.
+    /// Whether the state has the tombstone with this key, and the tombstone has not ended.
     pub(crate) fn remembers(&self, key: &RowKey, now: Moment) -> bool {
         self.tombstones
             .get(key.as_bytes())
@@ -512,7 +511,7 @@ impl State {
         Some(lease)
     }
 
-    /// Keeps the value of a row before its first change, and removes the old lease from the expiries and the
+    /// Keeps the value of a lease's row before its first change, and removes the old lease from the expiries and the
     /// byte count.
     fn note_before(&mut self, row: LeaseRow, before: Option<Lease>) {
         if let Some(before) = &before {
@@ -536,8 +535,8 @@ impl State {
         self.undo.tombstones.entry(tombstone).or_insert(before);
     }
 
-    /// Sends these attempts their positions in the queue of a lock. Walks the queue once, however many attempts
-    /// there are.
+    /// Sends these attempts their positions in the queue of a lock. One walk through the queue serves all of the
+    /// attempts.
     pub(crate) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
         let Some(queue) = self.queues.of(name) else {
             return;
@@ -557,12 +556,12 @@ impl State {
 // === impl Undo ===
 
 impl Undo {
-    /// The earlier values of the changed leases of a lock.
+    /// The values of the changed leases of a lock, before their first change.
     fn of(&self, name: &LockName) -> impl Iterator<Item = &Lease> {
         self.rows(name).filter_map(|(_, before)| before.as_ref())
     }
 
-    /// Whether this lease of a lock is changed or new.
+    /// Whether this lease of a lock has changes that are not durable, or is new.
     fn has_changed(&self, name: &LockName, lease: &Lease) -> bool {
         !self.leases.is_empty() && self.leases.contains_key(&(name.clone(), lease.row()))
     }

@@ -1,4 +1,5 @@
-//! Operations on the state in memory: acquire, leave, confirm, give back, release, renew, break and hand-off.
+//! Operations of the embedded store on its state in memory: acquire, leave, confirm, give back, release, renew, break
+//! and hand-off.
 
 use std::{sync::Arc, time::Duration};
 
@@ -139,7 +140,7 @@ impl State {
             return Acquisition::IdempotencyMismatch;
         }
         if !before.attended && before.attempt.token == attempt.token {
-            // The attempt has left, and its position is kept for a later request.
+            // The attempt has left, and its position is kept for a later request with the same idempotency key.
             return Acquisition::Superseded;
         }
         queued.since = before.since;
@@ -307,7 +308,7 @@ impl State {
         }
     }
 
-    /// Renews the living lease of this token for a TTL from now, at most until its hold limit.
+    /// Renews the living lease of this token for a TTL from now, at most until the lease's hold limit.
     pub(crate) fn renew(
         &mut self,
         renewer: Renewer,
@@ -445,7 +446,7 @@ impl State {
                 continue;
             }
             let Ok(lease) = self.grant(&queued.attempt, now) else {
-                // No fencing token is left, and never will be. A waiter that asks again is told so.
+                // No fencing token is left, and none ever will be. A waiter that asks again gets this as an error.
                 self.announce_forgotten(name, &queued);
                 continue;
             };
@@ -474,7 +475,7 @@ impl State {
         }
     }
 
-    /// Removes a position whose time is over.
+    /// Removes a position from the queue of a lock, because the position's time is over.
     pub(crate) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
         if let Some(queued) = self.queues.put(name, order, None) {
             self.announce_forgotten(name, &queued);
@@ -482,7 +483,7 @@ impl State {
         self.hand_off(name, now);
     }
 
-    /// Removes every position.
+    /// Removes every position from every queue.
     pub(crate) fn drop_all_positions(&mut self) {
         while let Some((name, order)) = self.queues.over(Moment::MAX) {
             if let Some(queued) = self.queues.put(&name, order, None) {
@@ -491,7 +492,7 @@ impl State {
         }
     }
 
-    /// Tells a waiter whose position was removed that it must ask again.
+    /// Tells a waiter whose position was removed that it must send its acquire again.
     fn announce_forgotten(&mut self, name: &LockName, queued: &Queued) {
         if queued.attended {
             self.announce(name, queued.attempt.token, News::Forgotten);
@@ -505,8 +506,8 @@ fn differs(attempt: &Attempt, before: &Attempt) -> bool {
     fingerprint(attempt) != fingerprint(before)
 }
 
-/// The leases that the target names, possibly none. Fails with the sharers if the lock is shared and there is
-/// no target.
+/// The leases of a lock that the target of a break or of a release request names, possibly none. Fails with the sharers
+/// if the lock is shared and there is no target.
 fn meant(
     held: &Held,
     target: Option<BreakTarget>,
@@ -523,7 +524,7 @@ fn meant(
     })
 }
 
-/// The holder that an answer shows for these leases.
+/// The holder that the answer to a break or to a release request shows for these leases.
 fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
     match leases.pop() {
         Some(lease) if !is_shared => Holder::Lease(lease),

@@ -1,4 +1,4 @@
-//! Waiters: the queue of each lock, and the news for a waiter.
+//! Waiters of the embedded store: the queue of each lock, and the news for a waiter.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +22,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     positions: BTreeMap<u64, Queued>,
-    /// Position of each token, including the last superseded token of a position.
+    /// Position of each attempt by its token; also by the token of the last attempt that was superseded at the
+    /// position.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
 }
@@ -46,7 +47,7 @@ impl Queue {
         Some((*order, queued))
     }
 
-    /// All positions, in order.
+    /// All positions of the queue, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Queued)> {
         self.positions
             .iter()
@@ -58,17 +59,18 @@ impl Queue {
         self.positions.get(&order)
     }
 
-    /// The position that this attempt has, or had until it was superseded.
+    /// The position of the attempt with this token, even if another attempt has superseded it there.
     pub(crate) fn of_token(&self, token: &TokenHash) -> Option<(u64, &Queued)> {
         self.find(self.by_token.get(token))
     }
 
-    /// The position that was taken under this idempotency key.
+    /// The position of the attempt with this idempotency key.
     pub(crate) fn under_key(&self, key: &IdempotencyHash) -> Option<(u64, &Queued)> {
         self.find(self.by_key.get(key))
     }
 
-    /// How many positions are before this one. For the last position this is fast; for any other it counts.
+    /// How many positions of the queue are before this position. For the last position this is fast; for any other it
+    /// counts.
     pub(crate) fn ahead_of(&self, order: u64) -> usize {
         match self.positions.last_key_value() {
             Some((last, _)) if *last == order => self.positions.len() - 1,
@@ -76,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// Fills or empties a position. Returns the attempt that had the position before.
+    /// Sets or removes the attempt at a position of the queue. Returns the attempt that had the position before.
     pub(crate) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
         let before = self.positions.remove(&order);
         if let Some(before) = &before {
@@ -119,9 +121,9 @@ fn tokens(queued: &Queued) -> impl Iterator<Item = TokenHash> {
 #[derive(Debug, Clone)]
 pub(crate) struct Queued {
     pub(crate) attempt: Arc<Attempt>,
-    /// When the position was first taken.
+    /// Time at which the position was taken first, perhaps by an earlier attempt with the same idempotency key.
     pub(crate) since: Moment,
-    /// When the position is removed if nothing else happens.
+    /// Time at which the position is removed from the queue unless the attempt leaves or is granted the lock before.
     pub(crate) until: Moment,
     /// Whether a caller waits for the news. If not, the position is kept for a later request with the same
     /// idempotency key.
@@ -157,7 +159,7 @@ impl Queued {
 pub(crate) struct Queues {
     /// The queues by name; an empty queue is removed.
     by_name: HashMap<LockName, Queue>,
-    /// The lock of each position, by the time when the position is removed.
+    /// The lock of each position, by the time at which the position is removed.
     ends: BTreeMap<(Moment, u64), LockName>,
     /// The number of the last position that was ever taken. Numbers are not used again.
     last: u64,
@@ -190,13 +192,13 @@ impl Queues {
         self.last
     }
 
-    /// The position that should have been removed first, if its time is over.
+    /// A position of any queue whose time is over: the position with the earliest end; `None` if there is none.
     pub(crate) fn over(&self, now: Moment) -> Option<(LockName, u64)> {
         let ((end, order), name) = self.ends.first_key_value()?;
         (*end <= now).then(|| (name.clone(), *order))
     }
 
-    /// Fills or empties a position. Returns the attempt that had the position before.
+    /// Sets or removes the attempt at a position of a queue. Returns the attempt that had the position before.
     pub(crate) fn put(
         &mut self,
         name: &LockName,
@@ -230,12 +232,12 @@ impl Queues {
         (head, count(waiters))
     }
 
-    /// Marks all changes as durable.
+    /// Marks all changes of the queues as durable.
     pub(crate) fn commit(&mut self) {
         self.undo.clear();
     }
 
-    /// Undoes all changes that are not durable. Returns the names of the changed queues.
+    /// Undoes all changes of the queues that are not durable. Returns the names of the changed queues.
     pub(crate) fn rollback(&mut self) -> impl Iterator<Item = LockName> + use<> {
         let undo = std::mem::take(&mut self.undo);
         // New positions are removed first, because a new position may have the idempotency key of a restored
@@ -284,8 +286,7 @@ pub(crate) struct UndeliveredGrant {
 // === impl Notice ===
 
 impl Notice {
-    /// Delivers the news to the attempt, with times corrected by the delay. Returns a grant that could not be
-    /// delivered.
+    /// Delivers the news to the waiter, with times corrected by the delay. Returns a grant that could not be delivered.
     pub(crate) fn deliver(self, parking: &Parking, delay: Delay) -> Option<UndeliveredGrant> {
         let Self {
             name,
