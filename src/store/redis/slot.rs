@@ -1,4 +1,4 @@
-//! Hash slots, a short tag for each, and the highest fencing token that was seen in each.
+//! Hash slots of Redis keys, a short tag for each slot, and the highest fencing token that was seen in each slot.
 //!
 //! A fence counter belongs to a slot, not to a name, so that there are at most 16,384 counters. The key of a counter is
 //! `lg:{TAG}:fence`. TAG is the shortest string over `0-9a-z` that hashes to the slot; of several, the first in
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(u16);
 
-/// The tag of every slot.
+/// The hash tag of every slot, for keys that belong to a slot and not to a lock.
 #[derive(Debug)]
 pub struct SlotTags {
     tags: Box<[[u8; SlotTags::LONGEST]]>,
@@ -43,7 +43,7 @@ impl Slot {
         (usize::from(number) < Self::COUNT).then_some(Self(number))
     }
 
-    /// The number of the slot.
+    /// The number of the slot, 0 to 16,383.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -53,10 +53,10 @@ impl Slot {
 
 impl SlotTags {
     const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    /// Length of the longest tag. A test finds a tag of at most this length for every slot.
+    /// Length of the longest slot tag. A test finds a tag of at most this length for every slot.
     const LONGEST: usize = 4;
 
-    /// Finds the tags of all slots by trying strings in the order of the rule, which takes a few milliseconds.
+    /// Finds the tags of all slots: tries strings in the order of the tag rule, which takes a few milliseconds.
     pub fn compute() -> Self {
         let mut tags = vec![[0; Self::LONGEST]; Slot::COUNT].into_boxed_slice();
         let mut missing = Slot::COUNT;
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn hashes_as_redis_cluster_does() {
-        // CLUSTER KEYSLOT of redis-server 7.0.15.
+        // The expected slot is the answer of CLUSTER KEYSLOT of redis-server 7.0.15.
         assert_eq!(Slot::of(b"123456789").index(), 12_739);
         assert_eq!(Slot::of(b"foo").index(), 12_182);
         assert_eq!(Slot::of(b"").index(), 0);

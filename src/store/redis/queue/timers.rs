@@ -38,7 +38,7 @@ pub(crate) enum OrphanKind {
     Departed(Option<FencingToken>, Option<KeeperId>),
 }
 
-/// At most one timer for each key, which fires at the earliest time that was set.
+/// Timers by key: at most one for each key, which fires at the earliest time that was set.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
     timers: Mutex<Schedule<K>>,
@@ -51,10 +51,11 @@ struct Schedule<K> {
     due: HashMap<K, Instant>,
 }
 
-/// How many orphaned attempts may wait for their release (the leases of more attempts end with their TTL), and how many
-/// kept positions have timers.
+/// How many orphaned attempts may wait for their release, and how many kept positions may have timers. If more attempts
+/// are orphaned, their leases end with their TTL.
 pub(crate) const BACKLOG: usize = 16_384;
-/// Added to each timer, because Redis counts in milliseconds and deletes a key only after its expiry has passed.
+/// Added to the time of each timer, because Redis counts in milliseconds and deletes a key only after its expiry has
+/// passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Timers ===
@@ -106,7 +107,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
     }
 
-    /// The key of a due timer; or when the next timer is due.
+    /// Takes the key of a due timer; if no timer is due, returns when the next timer is due.
     fn take_due(&self) -> Result<K, Option<Instant>> {
         let mut schedule = self.timers.lock();
         match schedule.by_due.first() {
@@ -141,9 +142,9 @@ impl<K> Default for Timers<K> {
 
 /// The timers and orphaned attempts that need actions.
 pub(crate) struct DueEvents<'a> {
-    /// Ends of leases of locks with a waiter here.
+    /// Timers for the ends of leases whose locks have a waiter here.
     pub(crate) ends: &'a Timers<LockName>,
-    /// Ends of kept positions.
+    /// Timers for the ends of kept positions.
     pub(crate) kept: &'a Timers<(LockName, TokenHash)>,
     /// Orphaned attempts, whose grants and positions must be released.
     pub(crate) orphans: mpsc::Receiver<OrphanedAttempt>,
@@ -153,9 +154,9 @@ pub(crate) struct DueEvents<'a> {
 pub(crate) trait TimerActions: Sync {
     /// The partition of a lock. Actions in one partition do not wait for another.
     fn partition(&self, name: &LockName) -> Partition;
-    /// Passes a lock on after its lease has ended.
+    /// Passes a lock on to its next waiter after its lease has ended.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
-    /// Gives up a kept position.
+    /// Gives up a kept position whose caller has not come back.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
     /// Releases what an orphaned attempt holds. Answers the attempt if the release must be tried again.
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>>;
@@ -170,10 +171,10 @@ const GIVING_BACK: usize = 64;
 /// How many commands that give up kept positions are under way at once at each server. The limit is low and separate:
 /// many fall due together, and no caller waits for them.
 const LAPSING: usize = 16;
-/// Pause before a failed release is repeated: the first pause and the longest.
+/// Pause before a failed release of an orphaned attempt is repeated: the first pause and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// Runs the actions of due timers and orphaned attempts, until it is dropped.
+/// Runs the actions of due timers and orphaned attempts, until the future is dropped.
 pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActions) {
     let mut passing_on = PartitionedCommands::new(PASSING_ON, |name| {
         due.ends.begin(&name);

@@ -22,7 +22,7 @@ pub(super) const GRANT: &[Field] = &[
     // TTL and hold limit in ms. A hold limit of 0 means no limit.
     ("ttl", 8),
     ("hold_limit", 9),
-    // Blank: the attempt itself is the keeper.
+    // A blank keeper: the attempt itself is the keeper of the lease.
     ("keeper", 64),
     // Key, fingerprint and salt are in hexadecimal digits.
     ("key", 64),
@@ -30,7 +30,7 @@ pub(super) const GRANT: &[Field] = &[
     ("salt", 32),
 ];
 
-/// Length of the fields of an idempotency key.
+/// Length of the fields of an idempotency key in the terms of a lease.
 pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
 
 const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {

@@ -26,7 +26,7 @@ local lock, counter, floor, news = KEYS[1], KEYS[2], ARGV[1], ''
 local name, me = string.sub(lock, 1, -5), floor_gateway(ARGV[1])
 local wait = name .. 'wait'
 
--- How soon to look again at a grant that is not confirmed yet, in ms, at least.
+-- How soon the gateway looks again at a grant that is not confirmed yet, in ms, at least.
 local OFTEN = 500
 
 local held, left = redis.call('GETRANGE', lock, lease_range('id', 'hold_limit')), redis.call('PTTL', lock)

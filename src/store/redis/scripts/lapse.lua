@@ -39,7 +39,7 @@ if ticket_late_is(body, '1') then
 else
   redis.call('DEL', of)
 end
--- The idempotency key may lead to a newer request by now, and is then left alone.
+-- The idempotency key may lead to a newer request by now, and is then not deleted.
 local used = name .. 'key:' .. ticket_key(body)
 if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)

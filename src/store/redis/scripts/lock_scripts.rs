@@ -23,7 +23,7 @@ use super::{
     catalogue::Scripts,
 };
 
-/// The state that all commands of the store share.
+/// The state that all commands of the Redis store share.
 pub(in crate::store::redis) struct RedisContext {
     pub(in crate::store::redis) dispatch: Arc<Dispatch>,
     pub(in crate::store::redis) scripts: Scripts,
@@ -61,7 +61,7 @@ impl RedisContext {
 // === impl LockScripts ===
 
 impl LockScripts<'_> {
-    /// Runs a script whose reply has no news.
+    /// Runs a script whose reply has no news for this gateway.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -74,7 +74,7 @@ impl LockScripts<'_> {
             .await
     }
 
-    /// Runs a script, and processes the news in its reply.
+    /// Runs a script, and processes the news for this gateway in the script's reply.
     pub(super) async fn run_with_news(
         &self,
         script: &Script,

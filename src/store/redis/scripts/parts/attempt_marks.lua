@@ -1,7 +1,8 @@
--- Records how attempts ended, as one letter in `:of:ID`. The script that imports this part names `name`: what all keys
--- of the lock begin with.
+-- Records how attempts ended, as one letter in `:of:ID`. The script that imports this part names `name`: the text with
+-- which all keys of the lock begin.
 
--- The letters in their order, after `q` of a queued ticket. A letter is never replaced by an earlier letter.
+-- The letters that record ends, in their order, after `q` of a queued ticket. A letter is never replaced by an earlier
+-- letter.
 local LETTERS = 'qgasrb'
 
 -- Whether a letter may be written for an attempt, and the current value of its `:of:ID`. A key of another type ends the

@@ -2,9 +2,10 @@
 -- that imports this part names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`, and imports
 -- `clock`, `fence`, `field`, `lease`, `shared`, `send` and `gateways`.
 
--- How many dead tickets one script removes, which takes a few milliseconds. The gateway asks again for the rest.
+-- How many dead tickets one script removes, which takes a few milliseconds. The gateway runs another script for the
+-- rest.
 local MOST_DEAD = 512
--- How many waiters one script grants a shared lock. The gateway asks again for the rest.
+-- How many waiters one script grants a shared lock. The gateway runs another script for the rest.
 local MOST_GRANTS = 64
 
 -- The idempotency key of a ticket, and what this key leads to: perhaps the ticket of a newer request.
