@@ -67,7 +67,7 @@ struct RedisConnectionState {
     order: VecDeque<PendingReply>,
     slots: Vec<ReplySlot>,
     free: Vec<usize>,
-    /// A time that is not later than the limit of any pending reply; the driver sets its timer to it.
+    /// A time that is not later than the limit of any pending reply; the driver sets its timer to this time.
     earliest: Option<Instant>,
     /// Waker of the driver's task. The first queued command takes it, so that many commands wake the driver once.
     driver: Option<Waker>,
@@ -81,13 +81,13 @@ struct PendingReply {
     limit: Instant,
 }
 
-/// State of one caller's wait for a reply.
+/// State of one caller's wait for the reply to its command.
 #[derive(Debug)]
 enum ReplySlot {
     Free,
     Waiting(Option<Waker>),
     Answered(Result<Value, Uncertainty>),
-    /// The caller went away before the reply came.
+    /// The caller went away before the reply to its command came.
     Left,
 }
 
@@ -102,8 +102,8 @@ struct ReplyFuture<'a> {
 /// a server that is far behind gets no more commands.
 const MOST_PENDING: usize = 16_384;
 
-/// How long after a command's limit callers on other threads wait for the driver to report the time-out, before they
-/// time out by themselves.
+/// How long after a command's limit a caller on another thread waits for the driver to report the time-out, before the
+/// caller itself times out.
 const DRIVER_IS_LATE: Duration = Duration::from_millis(50);
 
 // === impl Connection ===
@@ -128,12 +128,12 @@ impl Connection {
         self.0.shared.retire();
     }
 
-    /// Whether both are handles to the same connection.
+    /// Whether both handles are of the same connection.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How long the server at the other end has been running; `None` if the server was not asked, or does not say.
+    /// How long the server of the connection has been running; `None` if the server was not asked, or does not say.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.0.run.age()
     }
@@ -143,8 +143,8 @@ impl Connection {
         self.0.run.id()
     }
 
-    /// Waits for a reply. The driver ends commands that take too long. A caller on another thread than the driver
-    /// checks the limit as well, because a driver on a stuck thread ends nothing.
+    /// Waits for a reply at most until the command's limit. The driver ends commands that take too long. A caller on
+    /// another thread than the driver checks the limit as well, because a driver on a stuck thread ends nothing.
     async fn within(&self, limit: Instant, reply: ReplyFuture<'_>) -> Result<Value, Uncertainty> {
         if Worker::current() == self.0.home {
             return reply.await;
@@ -404,7 +404,7 @@ pub(crate) struct Driver<S> {
     stream: S,
     input: BytesMut,
     replies: Replies,
-    /// The bytes that are being sent; the first `sent` of them have been.
+    /// The bytes that are being sent; the first `sent` bytes were already sent.
     output: Vec<u8>,
     sent: usize,
     is_flushed: bool,
@@ -414,7 +414,7 @@ pub(crate) struct Driver<S> {
     woken: Vec<Waker>,
 }
 
-/// Free space of the input buffer before each read, in bytes.
+/// Free space of the input buffer before the driver reads, in bytes.
 const READ: usize = 16 * 1_024;
 /// Maximum capacity that an empty buffer keeps, in bytes. Only a full script or a page of a list needs more.
 const KEPT: usize = 64 * 1_024;
@@ -512,8 +512,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             let mut state = self.shared.state();
             std::mem::swap(&mut self.output, &mut state.unsent);
             if self.output.is_empty() {
-                // Set under the same lock: a command that is queued between the check and this line would not wake
-                // the driver.
+                // The waker is set under the same lock as the check: otherwise a command that is queued between the two
+                // would not wake the driver.
                 state.wake_with(context.waker());
                 break;
             }

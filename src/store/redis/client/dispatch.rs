@@ -25,14 +25,14 @@ use super::{
     topology::Topology,
 };
 
-/// Sends commands to the servers of a store.
+/// Sends scripts and commands to the servers of a store, with retries.
 pub(crate) struct Dispatch {
     pub(crate) topology: Topology,
     pub(crate) command_timeout: Duration,
     /// Returns the keys of a lock that the scripts read, each with the Redis type that it should have. The second
     /// argument is the echo of the script.
     typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
-    /// Why the server refuses subscriptions, if it refuses them permanently.
+    /// Why the server refuses this user's subscriptions, if it refuses them permanently.
     pub(crate) unsubscribed: Mutex<Option<String>>,
     deadline: Duration,
 }
@@ -53,12 +53,12 @@ pub(crate) struct DispatchReply {
     pub(crate) earlier: Option<Uncertainty>,
 }
 
-/// How long a command without effect is retried while the server refuses it or is unreachable: long enough for a
+/// How long a command that had no effect is retried while the server refuses it or is unreachable: long enough for a
 /// restart, short enough for a caller to be told that nothing happened and to do something else.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// Maximum pause before the first retry; it doubles with each retry.
+/// Maximum pause before the first retry of a command; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Upper bound of the pauses between retries.
+/// Upper bound of the pauses between retries of a command.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 // === impl Dispatch ===
@@ -83,7 +83,7 @@ impl Dispatch {
         Instant::now() + self.deadline
     }
 
-    /// Part of a request's time that is reserved for undoing its own changes.
+    /// Part of a request's time that is reserved for undoing the request's own changes.
     pub(crate) fn reserve(&self) -> Duration {
         self.command_timeout.min(self.deadline / 4)
     }
@@ -278,7 +278,7 @@ pub(crate) async fn on_each(
 // Otherwise it could miss a key that is on the other server after it has already written. Some scripts can run with
 // the lock's key alone, which exists as long as the lease does.
 
-/// Which keys one call of a script names.
+/// Which keys of a lock one call of a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyForm {
     /// All keys of the script, and in a cluster the key that never exists if the script writes.

@@ -50,10 +50,10 @@ pub(crate) struct Endpoint {
     identity: Identity,
     /// Notified when a connection was lost.
     pub(super) lost: Arc<Notify>,
-    /// The connections that are open.
+    /// The connections to the server that are open.
     open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
-    /// The driver tasks, one for each connection. They outlive all other tasks, because undelivered leases are
-    /// released at the very end; closing the store ends them.
+    /// The driver tasks, one for each connection. The driver tasks outlive all other tasks, because undelivered leases
+    /// are released at the very end; closing the store ends them.
     drivers: TaskTracker,
     closing: CancellationToken,
 }
@@ -96,7 +96,7 @@ impl Endpoint {
         &self.node
     }
 
-    /// How long connecting may take.
+    /// How long connecting to the server may take.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }
@@ -143,8 +143,8 @@ impl Endpoint {
         Unavailability::Connect(format!("no {tls}connection within {ms} ms"))
     }
 
-    /// Opens a connection to the same run as all other connections. Also returns the token that is cancelled when
-    /// those connections are closed.
+    /// Opens a connection to the same run of the server as all other connections. Also returns the token that is
+    /// cancelled when those connections are closed.
     async fn reach(&self) -> Result<(Wire, Run, CancellationToken), Unavailability> {
         loop {
             self.settle().await?;
@@ -212,7 +212,7 @@ impl Endpoint {
     }
 
     async fn greet(&self, wire: &mut Wire, login: &RedisLogin) -> Result<Run, Unavailability> {
-        // Taken before the reply comes, so that the time of the round trip counts as uptime.
+        // The time is taken before the reply comes, so that the round trip counts as uptime.
         let asked = Instant::now();
         let mut greeting = Vec::new();
         for command in self.greeting(login) {
@@ -332,7 +332,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes every connection, even those that are still in use.
+    /// Closes every connection to the server, even those that are still in use.
     pub(crate) async fn close(&self) {
         self.disconnect();
         self.drivers.close();
@@ -344,14 +344,14 @@ impl Endpoint {
 //
 // Judges the replies to the first commands on a connection, and names the reason if the login failed.
 
-/// The reason why the server refuses and closes the connection: it has too many clients, or is in protected mode.
-/// `None` for any other error.
+/// Why the server refuses and closes the connection: the server has too many clients, or is in protected mode. `None`
+/// for any other error.
 fn turned_away(error: &ServerError) -> Option<Unavailability> {
     let is_full = error.details().is_some_and(tells_of_too_many_clients);
     (is_full || error.code() == "DENIED").then(|| answered(error).reason())
 }
 
-/// Judges the reply to AUTH. Its text may repeat the password, so none of it is passed on.
+/// Judges the reply to AUTH. The text of an error may repeat the password, so none of it is passed on.
 fn judge_login(reply: Value) -> Result<(), Unavailability> {
     let why = match reply {
         Value::Okay => return Ok(()),
@@ -370,7 +370,7 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
         return Err(why);
     }
     let detail = error.details().unwrap_or_default();
-    // A cluster replies with the second text for any database but 0.
+    // A cluster replies with the second text for any database but 0; the first is the text of a single server.
     let has_none = detail.contains("DB index") || detail.contains("SELECT is not allowed");
     let why = if has_none {
         format!(
@@ -392,8 +392,8 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
     Err(Unavailability::Misconfigured(why))
 }
 
-/// Judges the reply to PING. Nearly any reply will do, even that the server is busy or that the user may not send
-/// PING: such a server answers.
+/// Judges the reply to PING. Nearly any reply shows that the server answers, even that it is busy or that the user may
+/// not send PING.
 fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     let Value::ServerError(error) = reply else {
         return Ok(());
@@ -406,8 +406,7 @@ fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     }
 }
 
-/// The reason for a failed TLS handshake. A refused certificate is a wrong configuration; a lost connection may be
-/// temporary.
+/// Why a TLS handshake failed. A refused certificate is a wrong configuration; a lost connection may be temporary.
 fn no_tls(error: &io::Error) -> Unavailability {
     if let Some(why) = distrust(error, "redis.tls.ca_file") {
         return Unavailability::Misconfigured(format!(
@@ -426,7 +425,7 @@ fn no_tls(error: &io::Error) -> Unavailability {
     }
 }
 
-/// The reason why a subscription failed.
+/// Why a subscription to channels failed.
 fn refused(error: &RedisError) -> Unavailability {
     let code = error.code().unwrap_or_default();
     match Failure::of(code, error.detail().unwrap_or_default()) {
@@ -452,7 +451,8 @@ const PING: Duration = Duration::from_secs(2);
 // === impl PubSubConnection ===
 
 impl PubSubConnection {
-    /// The published messages, until the connection is lost, no longer answers, or is closed by the gateway.
+    /// The messages on the subscribed channels, until the connection is lost, no longer answers, or is closed by the
+    /// gateway.
     pub(crate) fn messages(self) -> impl Stream<Item = String> + Send + 'static {
         let (mut requests, messages) = self.connection.split();
         let disconnected = self.disconnected;
@@ -468,8 +468,8 @@ impl PubSubConnection {
     }
 }
 
-/// Waits until the connection no longer answers PING: a connection may be lost without a sign. Any reply will do,
-/// even a refusal.
+/// Waits until the subscribed connection no longer answers PING: a connection may be lost without a sign. Any reply
+/// counts as an answer, even a refusal.
 async fn until_silent(requests: &mut PubSubSink) {
     loop {
         sleep(PING).await;

@@ -12,8 +12,8 @@ use crate::{
 pub(crate) enum Failure {
     /// The command had no effect, and a retry may succeed.
     Transient(Unavailability),
-    /// The command had no effect because this server does not accept writes: retry on a new connection, to the right
-    /// server.
+    /// The command had no effect because this server does not accept writes: the command is retried on a new
+    /// connection, to the right server.
     WrongNode(Unavailability),
     /// The command had no effect: another server of the cluster has the slot, or has the keys of the slot that this
     /// server does not have any more.
@@ -114,8 +114,7 @@ impl Failure {
         }
     }
 
-    /// The reason for the failure of a command that changes nothing, where an unknown outcome is only a missing
-    /// reply.
+    /// The reason for the failure of a command that only reads, where an unknown outcome is only a missing reply.
     pub(crate) fn reason(self) -> Unavailability {
         match self {
             Self::Transient(why)
@@ -223,7 +222,7 @@ impl Redirect {
 // === impl Unavailability ===
 
 impl Unavailability {
-    /// The same reason, prefixed with the place where it was found, such as a server's address.
+    /// The same reason, prefixed with the place where the failure happened, such as a server's address.
     pub(super) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::Connect(what) => Self::Connect(format!("{place}: {what}")),
@@ -234,7 +233,7 @@ impl Unavailability {
     }
 }
 
-/// Adds the ACL line that the user needs to a refusal, if the refusal is for a missing permission.
+/// Adds the ACL line that the user needs to a refusal for a missing permission. Any other refusal is unchanged.
 pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
     match refusal {
         Unavailability::Misconfigured(what) if what.starts_with(LACKS_PERMISSION) => {

@@ -39,10 +39,10 @@ use super::{
 /// The pool of connections to one server.
 pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
-    /// Opens connections, including those outside the pool.
+    /// Opens connections to the server, including connections outside the pool.
     pub(crate) route: Route,
     state: Arc<PoolState>,
-    /// Counter that selects the next connection of the snapshot.
+    /// Counter that selects the next connection of the snapshot of live connections.
     turn: AtomicUsize,
 }
 
@@ -62,7 +62,7 @@ type Live = Vec<(Option<Worker>, Connection)>;
 struct PoolState {
     live: ArcSwap<Live>,
     connected: Notify,
-    /// Error of the last connect; `None` if it succeeded.
+    /// Error of the last connect; `None` if the connect succeeded.
     last_error: Mutex<Option<String>>,
 }
 
@@ -120,7 +120,8 @@ impl Pool {
         }
     }
 
-    /// The next live connection of this thread, or of any thread if this thread has none. `None` if it is broken.
+    /// The next live connection of this thread, or of any thread if this thread has none. `None` if that connection is
+    /// broken.
     fn live(&self) -> Option<Connection> {
         let live = self.state.live.load();
         let here = Worker::current();
@@ -152,17 +153,17 @@ impl Pool {
         }
     }
 
-    /// How many connections are open.
+    /// How many connections of the pool are open.
     pub(crate) fn open(&self) -> u32 {
         self.connections.state().connections
     }
 
-    /// Waits until a new connection has been opened.
+    /// Waits until the pool has opened a new connection.
     pub(crate) async fn wait_connected(&self) {
         self.state.connected.notified().await;
     }
 
-    /// Error of the last connect; `None` if it succeeded.
+    /// Error of the last connect; `None` if the connect succeeded.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.state.last_error.lock().clone()
     }
@@ -270,12 +271,12 @@ impl PoolState {
 
 // === Route ===
 
-/// Which server new connections lead to.
+/// Which server new connections of a pool lead to.
 #[derive(Clone)]
 pub(crate) enum Route {
-    /// Always to this server.
+    /// New connections always lead to this server.
     Fixed(Arc<Endpoint>),
-    /// To the server that is the master when the connection is opened.
+    /// New connections lead to the server that is the master when they are opened.
     Followed(Arc<FollowedMaster>),
 }
 
@@ -293,7 +294,7 @@ impl Route {
         Self::to(endpoint)
     }
 
-    /// Maximum time until a connect succeeds or fails.
+    /// Maximum time until a connect to the server succeeds or fails.
     fn longest_connect(&self) -> Duration {
         match self {
             Self::Fixed(endpoint) => endpoint.connect_timeout(),
@@ -349,7 +350,7 @@ impl Route {
         }
     }
 
-    /// Closes every connection, even those that are still in use.
+    /// Closes every connection to the server, even those that are still in use.
     pub(crate) async fn close(&self) {
         match self {
             Self::Fixed(endpoint) => endpoint.close().await,

@@ -1,4 +1,4 @@
-//! Which server of the store has which slot.
+//! The topology of a store: which server has which slot.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ impl Topology {
         }
     }
 
-    /// All servers that are known to have slots.
+    /// All servers of the store that are known to have slots.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         match self {
             Self::One(shard) => vec![Arc::clone(shard)],
@@ -139,7 +139,7 @@ impl Topology {
         }
     }
 
-    /// All servers that have slots, in the order of the first slot of each. Fails if a slot has no server.
+    /// All servers of the store that have slots, in the order of the first slot of each. Fails if a slot has no server.
     pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
         match self {
             Self::One(shard) => Ok(vec![Arc::clone(shard)]),
@@ -153,8 +153,8 @@ impl Topology {
         owner.is_ok_and(|owner| Arc::ptr_eq(&owner, shard))
     }
 
-    /// A slot of this server, for a key that tests what the server permits; `None` outside a cluster, where any key
-    /// will do.
+    /// A slot of this server, for a key that tests what the server permits; `None` outside a cluster, where any key is
+    /// at the server.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         match self {
             Self::One(_) => None,
@@ -179,7 +179,7 @@ impl Topology {
         }
     }
 
-    /// The destination that a server's redirect names.
+    /// The destination to which a server's redirect sends a command.
     pub(crate) fn follow(
         &self,
         slot: Slot,
@@ -199,7 +199,7 @@ impl Topology {
         }
     }
 
-    /// Notifies subscribers when the set of servers changes. It never changes outside a cluster.
+    /// Returns a receiver that is notified when the set of servers changes. Outside a cluster the set never changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         match self {
             Self::One(_) => watch::Sender::new(0).subscribe(),
@@ -226,7 +226,7 @@ impl Topology {
         }
     }
 
-    /// Closes every connection, even those that are still in use.
+    /// Closes every connection to the servers, even those that are still in use.
     pub(crate) async fn close(&self) {
         match self {
             Self::One(shard) => shard.pool.route.close().await,

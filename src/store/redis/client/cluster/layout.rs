@@ -11,14 +11,14 @@ use crate::{
 
 use super::super::{connection::answered, identity::info_field, shard::Shard};
 
-/// Maps each slot to the server that has it. A layout is never changed, only replaced.
+/// Maps each slot to the server that has it. A `Layout` is never changed, only replaced.
 #[derive(Clone)]
 pub(super) struct Layout {
     /// Index in `shards` of each slot's server.
     owners: Box<[u16]>,
-    /// The servers that have slots.
+    /// The servers that have slots of the cluster.
     pub(super) shards: Vec<Arc<Shard>>,
-    /// Replicas in the cluster, which can be asked if none of the masters answers.
+    /// Replicas in the cluster, which the gateway can ask for the layout if none of the masters answers.
     pub(super) replicas: Vec<RedisNode>,
     /// Epoch of the cluster at the time of this layout.
     pub(super) epoch: u64,
@@ -68,7 +68,7 @@ impl Layout {
         self.shards.get(usize::from(self.owners[slot.index()]))
     }
 
-    /// The server at this address, if it has slots and is still in use.
+    /// The server at this address, if the server has slots and is still in use.
     pub(super) fn at(&self, node: &RedisNode) -> Option<&Arc<Shard>> {
         let mut used = self
             .shards
@@ -81,14 +81,14 @@ impl Layout {
         self.shards.iter().any(|it| Arc::ptr_eq(it, shard))
     }
 
-    /// How many slots no server is known to have, and the first of them.
+    /// How many slots have no known server, and the first of these slots.
     pub(super) fn unassigned(&self) -> (usize, Option<usize>) {
         let mut without = (0..Slot::COUNT).filter(|&slot| self.owners[slot] == UNASSIGNED);
         let first = without.next();
         (usize::from(first.is_some()) + without.count(), first)
     }
 
-    /// The slots that have another server in the other layout.
+    /// The slots that have another server in the layout `other`.
     pub(super) fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = Slot> + 'a {
         let slots = (0..Slot::COUNT).filter_map(Slot::numbered);
         slots.filter(|&slot| match (self.owner(slot), other.owner(slot)) {
@@ -118,9 +118,9 @@ pub(super) struct ClusterView {
     pub(super) epoch: u64,
     /// Whether the server sees enough of the cluster to be a part of it.
     pub(super) sound: bool,
-    /// The masters with their ranges of slots.
+    /// The masters of the cluster with their ranges of slots.
     pub(super) ranges: Vec<SlotRange>,
-    /// The replicas of the masters.
+    /// The replicas of the cluster's masters.
     pub(super) replicas: Vec<RedisNode>,
 }
 
@@ -178,8 +178,8 @@ impl ClusterView {
         let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
         let (first, last) = (slot(first)?, slot(last)?);
         let mut nodes = nodes.iter().map(|node| read_address(node, by));
-        // A master without an address still has its slots, but this view cannot assign them; another server may know
-        // the address.
+        // A master without an address still has its slots, but this view cannot assign the slots; another server may
+        // know the address.
         let master = nodes.next()??;
         (self.ranges).extend(master.map(|node| SlotRange { first, last, node }));
         for replica in nodes {
@@ -208,7 +208,7 @@ fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
     };
     Some(match host {
         "?" => None,
-        // An empty host is that of the server that was asked.
+        // An empty host means the host of the server that was asked.
         "" => Some(RedisNode::new(by.host(), port)),
         host => Some(RedisNode::new(host, port)),
     })

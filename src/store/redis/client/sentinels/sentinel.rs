@@ -22,7 +22,7 @@ use super::super::{
     script::Command,
 };
 
-/// The connections to one sentinel, and its last errors.
+/// The connections to one sentinel, and the last errors of this sentinel.
 pub(super) struct Sentinel {
     endpoint: Endpoint,
     /// The connection on which the sentinel is asked, once it is open.
@@ -33,7 +33,7 @@ pub(super) struct Sentinel {
 /// The current errors of a sentinel: of its answers, and of its subscription.
 #[derive(Default)]
 struct SentinelErrors {
-    /// The reply of the sentinel, if it named no master.
+    /// The error of the sentinel's last answer, if the answer named no master.
     refusal: Option<String>,
     subscription_error: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Candidate {
 
 /// The channel on which a sentinel announces a new master, once the sentinels agree that a failover is over.
 const SWITCHES: &str = "+switch-master";
-/// Pause before the gateway subscribes to a sentinel again after the subscription failed or was lost.
+/// Pause before the gateway subscribes again to a sentinel whose subscription failed or was lost.
 const PAUSE: Duration = Duration::from_secs(1);
 
 // === impl Sentinel ===
@@ -80,7 +80,7 @@ impl Sentinel {
         });
         match &answer {
             Ok(_) => self.note(|now| now.refusal = None),
-            // A slow sentinel counts as no error here: its subscription shows within seconds whether it can be
+            // A slow sentinel is not recorded as failing here: its subscription shows within seconds whether it can be
             // reached.
             Err(Unavailability::Connect(_)) => {}
             Err(why) => self.note(|now| now.refusal = Some(why.to_string())),
@@ -248,8 +248,8 @@ fn rank(named: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// Selects the error to report. A temporary error takes precedence over a wrong configuration, which is not the cause
-/// as long as something else may pass.
+/// Selects which of two errors of the sentinels to report. A temporary error takes precedence over a wrong
+/// configuration, which is not the cause as long as the temporary error may pass.
 fn worse(before: Unavailability, now: Unavailability) -> Unavailability {
     match before {
         Unavailability::Misconfigured(_) => now,
