@@ -1,4 +1,4 @@
-//! The lease that the nodes agree on, and for how long its holder may rely on it.
+//! Finds the lease that the nodes of a quorum agree on, and for how long its holder may rely on it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) fn is_ratified(lease: &HeldLease) -> bool {
     lease.fence.get() > UNRATIFIED
 }
 
-/// The lease as these nodes report it, whether or not they are a majority; `None` if none of them knows its fence.
+/// The lease as these nodes report it, whether or not they are a majority; `None` if no node knows its fence.
 pub(super) fn agreed(leases: &[&HeldLease], majority: usize) -> Option<HeldLease> {
     let as_of = leases.iter().map(|lease| lease.as_of).min()?;
     valid_lease(leases, majority, as_of, as_of)
@@ -35,7 +35,7 @@ pub(super) fn accepted(
     valid_lease(&accepted, majority, began, now)
 }
 
-/// How many of these nodes have accepted the lease with its most frequent fence.
+/// How many of these nodes have accepted the lease with the fence that most of them accepted.
 pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
     fence(leases).map_or(0, |fence| with(leases, fence).count())
 }
@@ -61,7 +61,8 @@ fn with<'a>(leases: &[&'a HeldLease], fence: FencingToken) -> impl Iterator<Item
         .filter(move |lease| lease.fence == fence)
 }
 
-/// The fence with which most nodes have accepted the lease. Another fence is of a try that failed, and may be higher.
+/// The fence with which most nodes have accepted the lease. A different fence is of a try that failed, and may be
+/// higher.
 fn fence(leases: &[&HeldLease]) -> Option<FencingToken> {
     let ratified = leases.iter().filter(|lease| is_ratified(lease));
     let fences = ratified.map(|lease| lease.fence);
@@ -79,7 +80,7 @@ fn valid_lease(
 ) -> Option<HeldLease> {
     let spent = now.saturating_duration_since(began);
     let lease = with(leases, fence(leases)?).next()?;
-    // A renewal that a majority has refused may have changed the TTL at the other nodes.
+    // A renewal that only a minority of the nodes has carried out may have changed the TTL at these nodes.
     let ttls = leases.iter().map(|lease| lease.ttl).collect();
     let ttl = least_of_majority(ttls, majority)?;
     let left = majority_validity(
@@ -104,10 +105,10 @@ fn valid_lease(
                 ..request.clone()
             })
         }),
-        // Counted from when the last node took part, so that the time held and the time left together do not exceed the
-        // limit.
+        // The time held counts from when the last node took part, so that the time held and the time left together do
+        // not exceed the limit.
         held_for: held_for.unwrap_or_default(),
-        // If the hold limit is what ends the lease, both times must be the same.
+        // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
         hold_expires_in: lease.hold_expires_in.map(|_| {
             if limit <= left {
                 expires_in
@@ -134,8 +135,8 @@ pub(super) fn majority_validity(lefts: Vec<Duration>, majority: usize) -> Durati
     least_of_majority(lefts, majority).unwrap_or_default()
 }
 
-/// The largest value that at least a majority of these values reach; the smallest one if there are fewer values; `None`
-/// if there are none.
+/// The largest value that at least a majority of these values reach; the smallest value if there are fewer values;
+/// `None` if there are none.
 pub(super) fn least_of_majority<T: Ord + Copy>(mut values: Vec<T>, majority: usize) -> Option<T> {
     values.sort_unstable_by(|a, b| b.cmp(a));
     let least = values.get(majority - 1).or(values.last());
@@ -150,7 +151,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Time at which the nodes were asked.
+    /// Time at which the tests' nodes were asked.
     static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     /// A lease as a node reports it, with times in milliseconds.

@@ -74,7 +74,7 @@ pub(super) struct ReleaseTally {
     pub(super) released: usize,
     broken: usize,
     adopted: usize,
-    /// How the lease was lost, for each node that did not have it or where it was broken.
+    /// How the lease was lost, for each node that did not have the lease or where it was broken.
     losses: Vec<Loss>,
 }
 
@@ -101,7 +101,7 @@ impl ReleaseTally {
         release_tally
     }
 
-    /// The outcome for the caller; `None` if the missing answers can change it.
+    /// The outcome of the release for the caller; `None` if the missing answers can change the outcome.
     pub(super) fn outcome(&self, majority: usize) -> Option<Release> {
         let (released, losses) = (self.released, self.losses.len());
         let silent = self.nodes - self.answered;
@@ -119,14 +119,14 @@ impl ReleaseTally {
         (gone && self.broken + silent < majority).then_some(Release::Released)
     }
 
-    /// The outcome when the missing answers are not waited for. A lease that no node has released is lost to its
-    /// holder, whether or not a break has ended it.
+    /// The outcome of the release when the gateway no longer waits for the missing answers. A lease that no node has
+    /// released is lost to its holder, whether or not a break has ended it.
     pub(super) fn final_outcome(&self, majority: usize) -> Option<Release> {
         let lost = || loss(&self.losses, majority).filter(|_| self.released == 0);
         self.outcome(majority).or_else(|| lost().map(Release::Lost))
     }
 
-    /// Whether no missing answer can change the outcome, or none of them is worth waiting for.
+    /// Whether no missing answer can change the outcome of the release, or no missing answer is worth waiting for.
     pub(super) fn is_decided(&self, majority: usize) -> bool {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
@@ -155,7 +155,7 @@ impl Shared {
         let majority = self.quorum.majority();
         let local_queue = self.local_queues.of(name);
         local_queue.leave(token, None, Instant::now(), true);
-        // Waits for the turn, so that no try for the attempt is under way any more.
+        // Waits for the turn at this gateway, so that no try for the attempt is in progress any more.
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
             |node| node.withdraw(&keys, token, None, unanswered),
@@ -178,7 +178,7 @@ impl Shared {
         for node in answers.others(Result::is_ok) {
             self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
         }
-        // A try that only a minority of the nodes had was no lease.
+        // If a majority of the nodes had nothing of the attempt, the attempt had no lease: a try at a minority is none.
         Ok(if nothing >= majority {
             GiveBack::NothingHeld
         } else {
@@ -247,7 +247,7 @@ impl Shared {
                 if released == NodeRelease::Released {
                     return Ok(());
                 }
-                // Without the withdrawal, a copy of its acquire that is still on its way would take the lock.
+                // Without the withdrawal, a copy of the lease's acquire that is still on its way would take the lock.
                 None
             }
         };
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(outcome([released(), free(), None]), told);
         assert_eq!(outcome([released(), broken(), free()]), told);
         assert_eq!(outcome([released(), broken(), released()]), told);
-        // The lease may have been broken at the missing node too.
+        // A break may have ended the lease at the missing node too.
         assert_eq!(outcome([released(), broken(), None]), None);
         assert_eq!(
             outcome([released(), released(), broken(), None, None]),

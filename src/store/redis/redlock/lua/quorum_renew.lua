@@ -67,7 +67,7 @@ local limit = math.min(tonumber(record[7]) or math.huge, last_instant(record[10]
 local left = redis.call('PTTL', lock)
 local expiry = math.min(now + math.max(ttl, left), limit)
 if expiry <= now then
-  -- The limit ends in this very millisecond, and Redis keeps the key until the next.
+  -- The hold limit ends in this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
   return lost(false, now)
 end

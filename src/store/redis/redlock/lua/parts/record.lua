@@ -1,6 +1,6 @@
 -- Reads a lease record.
 
--- The layout of the record that this version reads and writes.
+-- The layout of a lease record that this version of the gateway reads and writes.
 local LAYOUT = '1'
 
 -- The fields `v`, `lock` and the named ones of a lease record; `nil` if there is no record. If the record has another

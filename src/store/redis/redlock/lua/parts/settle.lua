@@ -9,7 +9,7 @@ local function settle(now)
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
   local expiry = math.min(now + fields[1], hold, last_instant(fields[6]))
   if expiry <= now then
-    -- The limit ends in this very millisecond, and Redis keeps the key until the next.
+    -- The hold limit ends in this very millisecond, and Redis keeps the key until the next.
     redis.call('DEL', lock, info)
     return nil
   end
