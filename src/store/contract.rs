@@ -226,7 +226,7 @@ pub trait Store: Send + Sync + 'static {
         Partition::WHOLE
     }
 
-    /// The channel for events of other gateways on the same store; `None` if there are no other gateways.
+    /// The channel for events of the other gateways on the same store; `None` if this store has no other gateways.
     fn relay(&self) -> Option<&dyn Relay> {
         None
     }
@@ -335,7 +335,7 @@ pub struct Contention {
 /// The position of an attempt in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePosition {
-    /// How many attempts are queued before this one.
+    /// How many attempts are queued before the attempt.
     pub ahead: u64,
     /// How long the position has been queued: longer than the attempt itself, if the attempt has taken over the
     /// position under its idempotency key.
@@ -414,7 +414,7 @@ pub enum Renewer {
 pub struct RenewalTtl {
     /// The TTL that the caller asks for; `None` for the lease's own TTL.
     pub asked: Option<Ttl>,
-    /// The longest TTL that the caller may have. A longer TTL, even the lease's own, is cut to this one.
+    /// The longest TTL that the caller may have. A longer TTL, even the lease's own, is cut to this TTL.
     pub max: Option<Ttl>,
 }
 
@@ -653,7 +653,7 @@ impl BreakListener {
         loop {
             match self.receiver.recv().await {
                 Ok(broken) => return Some(broken),
-                // Entries were dropped. The keepers of those leases learn of the break at their next renewal.
+                // Entries of the feed were dropped. The keepers of these leases learn of the break at the next renewal.
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
@@ -758,8 +758,8 @@ pub trait Relay: Send + Sync {
     /// Asks all other gateways to send their news for this long.
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
 
-    /// Waits until another gateway asks for news, and returns for how long. A request that arrives between two
-    /// calls is kept; a later request replaces an earlier one.
+    /// Waits until another gateway asks for news, and returns for how long that gateway wants news. A request that
+    /// arrives between two calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
 
     /// Sends a batch of news to all other gateways that listen.

@@ -16,18 +16,18 @@ pub enum Cursor {
         /// The position of the last name that the walk has passed.
         position: u64,
     },
-    /// Redis: the walk scans one server after the other.
+    /// A walk through the locks of Redis, which scans one server after the other.
     Redis {
         /// Index of the server that is being scanned, in the order of the first slot of each server.
         node: u16,
         /// How far this server was scanned.
         scanned: Scanned,
     },
-    /// A quorum: the walk scans one server after the other.
+    /// A walk through the locks of a quorum, which scans one server after the other.
     Quorum {
         /// Index of the server that is being scanned, in the quorum.
         node: u8,
-        /// How many servers before this one could not be scanned.
+        /// How many servers before the current server could not be scanned.
         skipped: u8,
         /// When the walk began, in milliseconds by the clock of the first scanned server; 0 if unknown.
         since: u64,

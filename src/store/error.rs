@@ -70,7 +70,7 @@ pub enum Unavailability {
     /// No connection to the server could be made.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The address of the server leads to several servers in turn, each with its own locks.
+    /// The address of the server leads to several servers in turn, each with locks of its own.
     #[error(
         "the address leads to several servers in turn, as with round-robin DNS or a proxy that balances over \
          masters; a lock may be granted at one server only"
@@ -112,7 +112,7 @@ pub enum Unavailability {
     TooFewReplicas {
         /// How many replicas must have the grant.
         wanted: u32,
-        /// How many replicas had the grant in time, if that is known.
+        /// How many replicas acknowledged the grant in time, if that is known.
         confirmed: Option<u32>,
     },
     /// The lease ended before it was known that enough replicas have the grant.

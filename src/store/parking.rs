@@ -38,7 +38,7 @@ struct Inner {
 /// The position of a waiter in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// How many waiters are queued before this one.
+    /// How many waiters are queued before this waiter.
     pub ahead: u64,
     /// How many waiters are queued in all.
     pub waiters: u64,
@@ -86,7 +86,7 @@ struct ParkedAttempts {
     by_token: BTreeMap<Key, ParkedAttempt>,
     /// How many attempts wait for each name; a name that no attempt waits for has no entry.
     by_name: HashMap<LockName, usize>,
-    /// The attempts that watch their position, until their entry is removed.
+    /// The attempts that watch their position, until their entry in the list is removed.
     watched: BTreeMap<Key, watch::Sender<Option<Position>>>,
 }
 
@@ -147,7 +147,7 @@ impl Parking {
         }
     }
 
-    /// Tells every attempt whose name is concerned that the store has lost its queue.
+    /// Tells every attempt whose name `concerned` selects that the store has lost its queue.
     pub fn notify_forgotten(&self, concerned: impl Fn(&LockName) -> bool) {
         for attempt in self.lock().by_token.values_mut() {
             if concerned(&attempt.name)
@@ -159,7 +159,7 @@ impl Parking {
         }
     }
 
-    /// Watches the position of an attempt that waits here, until the attempt leaves.
+    /// Watches the position of an attempt that waits at this gateway, until the attempt leaves.
     pub fn watch_position(&self, token: &TokenHash) -> watch::Receiver<Option<Position>> {
         let (news, receiver) = watch::channel(None);
         let mut attempts = self.lock();
@@ -207,12 +207,12 @@ impl Parking {
         by_name
     }
 
-    /// How many attempts here have a caller that waits for the outcome.
+    /// How many attempts at this gateway have a caller that waits for the outcome.
     pub fn len(&self) -> usize {
         self.0.attended.load(Ordering::Relaxed)
     }
 
-    /// Whether no attempt here has a caller that waits.
+    /// Whether no attempt at this gateway has a caller that waits for the outcome.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -237,17 +237,17 @@ impl Parking {
         by_name.into_iter().map(waiters_of).collect()
     }
 
-    /// The names that attempts wait for here.
+    /// The names that attempts wait for at this gateway.
     pub fn names(&self) -> Vec<LockName> {
         self.lock().by_name.keys().cloned().collect()
     }
 
-    /// Whether an attempt waits for this name here.
+    /// Whether an attempt waits for this name at this gateway.
     pub fn has_waiters(&self, name: &LockName) -> bool {
         self.lock().by_name.contains_key(name)
     }
 
-    /// Whether this attempt waits here.
+    /// Whether this attempt waits at this gateway.
     pub fn contains(&self, token: &TokenHash) -> bool {
         self.lock().by_token.contains_key(token.as_bytes())
     }
@@ -259,7 +259,7 @@ impl Parking {
         }
     }
 
-    /// Whether an acquire of this attempt, which waits here, was sent more than once.
+    /// Whether an acquire of this attempt, which waits at this gateway, was sent more than once.
     pub fn was_resent(&self, token: &TokenHash) -> bool {
         let attempts = self.lock();
         let attempt = attempts.by_token.get(token.as_bytes());
@@ -283,7 +283,7 @@ impl Parking {
             .collect()
     }
 
-    /// The attempts that wait for this name here. Walks the whole list: for recovery only.
+    /// The attempts that wait for this name at this gateway. Walks the whole list: for recovery only.
     pub fn waiting_for(&self, name: &LockName) -> Vec<TokenHash> {
         let attempts = self.lock();
         let of_name = attempts

@@ -326,8 +326,8 @@ impl fmt::Debug for EmbeddedStore {
 /// How many commands may wait for the writer; more commands are refused as overload. This is many batches, and
 /// still less than a second of work.
 pub(super) const QUEUE: usize = 16_384;
-/// How many of the waiting commands may be acquires. The rest is for renewals and releases: no holder may lose
-/// a lock because other callers ask for too many.
+/// How many of the commands that wait for the writer may be acquires. The other commands are renewals and releases: no
+/// holder may lose a lock because other callers send too many acquires.
 pub(super) const ACQUIRES: usize = QUEUE - QUEUE / 8;
 /// Wall times at which fencing tokens may begin, in microseconds: the years 2025 to 2200. A clock outside of
 /// this range is wrong, and would waste fencing tokens for ever.
@@ -388,7 +388,7 @@ impl EmbeddedStore {
         volume
             .reserved()
             .map_err(|error| OpenError::of(&directory.path().join(RESERVE), error))?;
-        // The first write of a log file shows at once whether the directory can be written.
+        // The first write of a log file shows at once whether the data directory can be written.
         let mut log = Log::begin(volume, end, &meta, &state)
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
 

@@ -41,8 +41,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// The shortest pause before the writer checks again for an expired lease with waiters: the clock of the pause
 /// and the clock of leases differ by microseconds, so a shorter pause would make the writer spin.
 const PROMPT: Duration = Duration::from_millis(1);
-/// How often a failed disk is tried again, and how often the writer checks on a sound disk whether the files
-/// are still there.
+/// How often the writer tries a failed disk again, and how often it checks on a sound disk whether the files of the
+/// store are still in place.
 const RETRY: Duration = Duration::from_millis(250);
 /// The longest time between two log records while a lease lives. After a reboot, the time of the last record is the
 /// latest moment that is known of the boot before.
@@ -72,7 +72,7 @@ pub(super) struct Writer {
     pub(super) live_bytes: u64,
     /// The answer to acquires while the disk is full.
     pub(super) shortage: Option<StoreError>,
-    /// When a failed or full disk is tried again.
+    /// When the writer tries a failed or full disk again.
     pub(super) try_after: Instant,
     /// Whether the reserve and the log file still have to grow, for when the disk is full.
     pub(super) keeping_space: bool,

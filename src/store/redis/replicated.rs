@@ -127,7 +127,8 @@ impl LockScripts<'_> {
             // Another request was answered the lease under the idempotency key, so the lease stays.
             Ok(GiveBack::Kept) => Err(Uncertainty::NotReplicated(why).into()),
             Err(error) => {
-                // The answer has the reason for which the grant had to be taken back; the second error is only logged.
+                // The caller is answered the reason for which the grant had to be released; the error of the release is
+                // only logged.
                 let name = self.keys.name();
                 info!(%name, %error, "a grant that too few replicas have could not be taken back");
                 Err(Uncertainty::NotReplicated(why).into())

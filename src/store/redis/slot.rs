@@ -24,7 +24,7 @@ pub struct SlotTags {
 // === impl Slot ===
 
 impl Slot {
-    /// How many slots there are.
+    /// How many hash slots Redis Cluster has.
     pub const COUNT: usize = 16_384;
 
     /// The slot of a hash tag, or of a whole key without a hash tag.

@@ -49,7 +49,7 @@ pub(crate) trait Volume: fmt::Debug + Send {
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
     /// Removes the draft of a log file.
     fn discard_draft(&self) -> io::Result<()>;
-    /// The length of the reserve, which is kept for a full disk.
+    /// The length of the reserve, which is kept for a full disk, in bytes.
     fn reserved(&self) -> io::Result<u64>;
     /// Makes the reserve exactly this many bytes long. If the disk has no room, the reserve stays as long as before.
     fn keep_reserve(&self, len: u64) -> io::Result<()>;
@@ -87,10 +87,10 @@ pub(crate) struct Log {
     next: Option<NextFile>,
     /// Whether part of a record may follow the last durable record of the log file.
     is_torn: bool,
-    /// The length of the reserve, which is kept for a full disk.
+    /// The length of the reserve, which is kept for a full disk, in bytes.
     reserved: u64,
-    /// Whether space for a full disk is kept. False after keeping space has failed for another reason than a
-    /// full disk.
+    /// Whether the log keeps space for a full disk. False after keeping space has failed for another reason than a full
+    /// disk.
     keeps_space: bool,
     /// The error with which the disk reported that it is full; `None` if it has room.
     shortage: Option<ErrorKind>,

@@ -224,7 +224,7 @@ impl Volume for LogFiles {
         }
         // Written zeros occupy space on the disk; a length that is only set does not.
         write_zeros(&file, end, len).inspect_err(|_full| {
-            // A reserve that is too short is useless here, and other programs need its space.
+            // A reserve that is too short cannot be used, and other programs need its space.
             file.set_len(end).ok();
         })
     }
@@ -245,8 +245,8 @@ impl Volume for LogFiles {
         // The reserve must be writable. A file of another user cannot be opened for writing, so it does not
         // become the reserve.
         let len = self.open(&name, OFlags::WRONLY)?.metadata()?.len();
-        // The file that replaces this one must be durably in place first; a process that was killed may not
-        // have synced the directory.
+        // The log file that replaces this file must be durably in place first; a process that was killed may not have
+        // synced the directory.
         self.directory.sync_all()?;
         renameat(&self.directory, name, &self.directory, RESERVE)?;
         // The directory is synced before the reserve is written: otherwise a loss of power could bring back the
@@ -387,7 +387,7 @@ pub enum OpenError {
         /// The error of the operating system at creating the data directory.
         source: io::Error,
     },
-    /// There is a file where the data directory should be.
+    /// The path of the data directory is a file, or below a file.
     #[error(
         "the data directory {path:?} is a file, or below one; choose a directory with --store embedded:DIR"
     )]

@@ -40,7 +40,7 @@ struct Slots(Vec<u64>);
 // === impl Held ===
 
 impl Held {
-    /// The first lease of a lock that was free.
+    /// Creates the holder of a lock that was free from its first lease.
     pub(crate) fn by(lease: Lease) -> Self {
         match lease.mode {
             Mode::Exclusive => Self::Exclusive(lease),

@@ -25,9 +25,9 @@ pub(crate) struct Lease {
     pub(crate) hold_ends_at: Option<Moment>,
     pub(crate) owner: Option<Owner>,
     pub(crate) metadata: Metadata,
-    /// Boxed: most leases have no key, and a key is as large as the rest of the lease.
+    /// Boxed: most leases have no idempotency key, and a key is as large as the rest of the lease.
     pub(crate) key: Option<Box<LeaseKey>>,
-    /// Present if the holder was asked to release the lease. Boxed, because this is rare.
+    /// Present if the holder was asked to release the lease. Boxed, because a release request is rare.
     pub(crate) request: Option<Box<LeaseRequest>>,
     /// The keeper that has adopted the lease; `None` while its own attempt is the keeper. In memory only: a
     /// keeper keeps a lease by a connection to this process.

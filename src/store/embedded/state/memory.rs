@@ -316,8 +316,8 @@ impl State {
         for (tombstone, before) in undo.tombstones {
             self.put_tombstone(tombstone, before);
         }
-        // Waiters that were held back for lack of room may be in these queues again. Without this, they would
-        // not be granted the lock when there is room.
+        // Waiters that were held back for lack of room may be in these queues again. Without this line, they would not
+        // be granted the lock when there is room.
         self.held_back.extend(self.queues.rollback());
         // The pending news tell waiters of changes that were undone.
         self.notices.clear();
@@ -361,7 +361,7 @@ impl State {
         self.shortage.is_some() && self.expiries.len() >= self.durable_leases
     }
 
-    /// Records that the next waiter of this lock is to be granted the lock when there is room again.
+    /// Records that the next waiter of this lock must be granted the lock when the disk has room again.
     pub(crate) fn hold_back(&mut self, name: &LockName) {
         self.held_back.insert(name.clone());
     }

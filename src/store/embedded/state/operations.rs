@@ -47,8 +47,8 @@ impl State {
         let mut may_share = None;
         if let Some(held) = self.living(name, now) {
             if let Some(lease) = held.of_token(token) {
-                // A newer request under the same key was answered this lease and keeps it; or the attempt has
-                // left, and the lease was granted to its kept position.
+                // A newer request under the same idempotency key was answered this lease and is its keeper; or the
+                // attempt has left, and the lease was granted to its kept position.
                 if lease.is_adopted() || lease.is_undelivered() {
                     return Ok(Acquisition::Superseded);
                 }

@@ -125,8 +125,8 @@ pub(crate) struct Queued {
     pub(crate) since: Moment,
     /// Time at which the position is removed from the queue unless the attempt leaves or is granted the lock before.
     pub(crate) until: Moment,
-    /// Whether a caller waits for the news. If not, the position is kept for a later request with the same
-    /// idempotency key.
+    /// Whether a caller waits for the news of the attempt. If not, the position is kept for a later request with the
+    /// same idempotency key.
     pub(crate) attended: bool,
     /// The token of the attempt from which this attempt took over the position, if that attempt was still
     /// waiting. Only the last such attempt is remembered, because it may have been about to leave when it was
@@ -298,7 +298,7 @@ impl Notice {
             delay.age(held);
             is_grant = !held.expires_in.is_zero();
             if !is_grant {
-                // The lease has ended before its grant could be delivered. A waiter that was told of it would
+                // The lease has ended before its grant could be delivered. A waiter that was told of the lease would
                 // act on it.
                 news = News::Forgotten;
             }

@@ -48,7 +48,7 @@ struct ConnectionInner {
     home: Option<Worker>,
 }
 
-/// What the handles of a connection share with its driver.
+/// State that the handles of a connection share with its driver.
 // No `Debug`: the unsent bytes may contain the password.
 #[derive(Default)]
 pub(crate) struct ConnectionShared {
@@ -98,8 +98,8 @@ struct ReplyFuture<'a> {
     taken: bool,
 }
 
-/// Maximum number of pending replies on one connection. It is many times the number of callers that may wait, so only
-/// a server that is far behind gets no more commands.
+/// Maximum number of pending replies on one connection. The maximum is many times the number of callers that may wait,
+/// so only a server that is far behind gets no more commands.
 const MOST_PENDING: usize = 16_384;
 
 /// How long after a command's limit a caller on another thread waits for the driver to report the time-out, before the
@@ -318,7 +318,7 @@ impl RedisConnectionState {
                 continue;
             };
             if limit <= now {
-                // The reply may still come. Without a slot it is dropped, and cannot reach the caller of another
+                // The reply may still come. Without a slot the reply is dropped, and cannot reach the caller of another
                 // command.
                 self.order[at].slot = None;
                 is_overdue = true;

@@ -69,7 +69,7 @@ pub enum PasswordError {
     /// The password file is empty.
     #[error("is empty")]
     Empty,
-    /// The file is too long for a password, so it is probably another file.
+    /// The password file is too long for a password, so it is probably another file.
     #[error("is longer than {MAX_PASSWORD} bytes, and so no password")]
     TooLong,
 }

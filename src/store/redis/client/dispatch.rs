@@ -162,8 +162,8 @@ impl Dispatch {
         }
     }
 
-    /// Sends one copy of a script. If its slot is being moved, a script that can do so runs with the lock's key
-    /// alone, or with the keys of its shared leases.
+    /// Sends one copy of a script. If its slot is being moved, a script that can run during a move runs with the lock's
+    /// key alone, or with the keys of its shared leases.
     async fn send_in_any_form(
         &self,
         script: &Script,
@@ -244,7 +244,7 @@ pub(crate) async fn on_each(
         let mut shards = dispatch.topology.shards();
         shards.retain(|shard| !shard.disconnected.is_cancelled());
         for shard in shards {
-            // The address in memory identifies the shard: no other shard has it while this one is in use.
+            // The address in memory identifies the shard: no other shard has this address while this shard is in use.
             let place = Arc::as_ptr(&shard).addr();
             if served.insert(place) {
                 let going_on = go(Arc::clone(&shard));
@@ -439,7 +439,8 @@ impl Dispatch {
         })
     }
 
-    /// Sends plain commands to a server together, once. A refusal of one of them is among the replies.
+    /// Sends plain commands to a server together, once. If the server refuses a command, its error is among the
+    /// replies.
     pub(crate) async fn batch_to(
         &self,
         shard: &Shard,

@@ -111,7 +111,7 @@ impl Endpoint {
         self.in_time(open).await
     }
 
-    /// Readiness warning about where the address leads, which applies although connections can be opened.
+    /// Readiness warning about which servers the address leads to, which applies although connections can be opened.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         self.identity.warning()
     }
@@ -173,7 +173,8 @@ impl Endpoint {
         let _turn = self.identity.turn.lock().await;
         if let Some(connections) = self.identity.doubt()? {
             let dialled = join_all((0..connections).map(|_| self.dial())).await;
-            // All of these connections stay open until now, so that a proxy spreads them over all of its servers.
+            // All of these connections stay open until now, so that a proxy spreads the connections over all of its
+            // servers.
             let runs = dialled.into_iter().map(|it| Ok(it?.1)).collect();
             if self.identity.settle(runs) {
                 let node = &self.node;
@@ -275,7 +276,7 @@ impl Endpoint {
         open_connections.retain(|shared| shared.strong_count() > 0);
         open_connections.push(Arc::downgrade(shared));
         drop(open_connections);
-        // The connections may have been closed before this one was listed, which would then stay open.
+        // The connections may have been closed before this connection was listed, which would then stay open.
         if connections.is_cancelled() {
             shared.close();
         }

@@ -90,8 +90,8 @@ impl Failure {
             {
                 Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
             }
-            // The server does not have the command, or it was renamed. The arguments follow in the text; they may be
-            // secret, so they are not passed on.
+            // The server does not have the command, or the command was renamed. The arguments follow in the text; the
+            // arguments may be secret, so they are not passed on.
             "ERR" if text.starts_with("unknown command") => {
                 let name = text.split(',').next().unwrap_or_default();
                 Self::misconfigured(format!("the server refuses: {name}"))
@@ -99,7 +99,8 @@ impl Failure {
             "ERR" if text.starts_with("Unknown") && text.contains("command called from script") => {
                 Self::misconfigured("the server lacks a command that the scripts use".to_owned())
             }
-            // Scripts build further key names from the keys that they declare. This server allows only declared keys.
+            // Scripts build further key names from the keys that they declare, but this server allows only declared
+            // keys.
             "ERR" if text.contains("undeclared key") => Self::misconfigured(
                 "the server refuses keys that a script does not declare".to_owned(),
             ),

@@ -39,7 +39,7 @@ struct IdentityState {
     settled: Instant,
 }
 
-/// Which run of a server an address leads to, as far as that is known.
+/// Which run of a server an address leads to, as far as the gateway knows.
 enum Leads {
     /// No connection to the address has been opened yet.
     Unknown,
@@ -160,8 +160,8 @@ impl Identity {
         Reached::Same(state.connections.clone())
     }
 
-    /// Records which runs were reached by several connections that were opened at once. Returns whether it is news
-    /// that they reach several servers, so that the caller logs it once.
+    /// Records which runs were reached by several connections that were opened at once. Returns whether the connections
+    /// reach several servers now and did not before, so that the caller logs this once.
     pub(super) fn settle(&self, runs: Result<Vec<Run>, Unavailability>) -> bool {
         let mut state = self.state.lock();
         let Leads::Doubtful { pause, .. } = state.leads else {

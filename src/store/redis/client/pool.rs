@@ -66,7 +66,7 @@ struct PoolState {
     last_error: Mutex<Option<String>>,
 }
 
-/// An entry of the pool: a connection, or a failed connect with its time. A failure is an entry too, so that its
+/// An entry of the pool: a connection, or a failed connect with its time. A failed connect is an entry too, so that its
 /// caller gets the reason at once: bb8 itself would keep the reason and let the caller wait until the time is over.
 type Dialled = Result<Connection, (Instant, Unavailability)>;
 
@@ -193,8 +193,8 @@ impl Pool {
 // === impl Manager ===
 
 impl Manager {
-    /// Selects the worker with the fewest connections, open or being opened, and counts one more for it. `None` if
-    /// there are no workers.
+    /// Selects the worker with the fewest connections, open or being opened, and counts a further connection for this
+    /// worker. `None` if there are no workers.
     fn next_worker(&self) -> Option<Worker> {
         // In this order, a connection that is being opened at the same time may be counted twice, but is never
         // missed.

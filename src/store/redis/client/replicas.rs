@@ -237,7 +237,7 @@ pub(crate) struct MarkerConnection {
     turn: AsyncMutex<()>,
     /// When the last marker was begun, and how many replicas have it, if that is known.
     last: Mutex<Option<(Instant, Option<u32>)>>,
-    /// Time by which the reply to the first unanswered WAIT is due. It stays set if the caller of that WAIT goes
+    /// Time by which the reply to the first unanswered WAIT is due. The time stays set if the caller of that WAIT goes
     /// away.
     unanswered: Mutex<Option<Instant>>,
 }

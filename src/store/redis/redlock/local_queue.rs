@@ -345,7 +345,7 @@ pub(super) struct LocalWaiter {
 // === impl LocalWaiter ===
 
 impl LocalWaiter {
-    /// The waiter as an inspect shows it.
+    /// The waiter as the answer to an inspect shows it.
     pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),

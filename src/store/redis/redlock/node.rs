@@ -104,7 +104,7 @@ impl Node {
         Some(self.wait.saturating_sub(connection.age()?))
     }
 
-    /// Why the node does not vote at present; `None` if it votes.
+    /// Why the node does not vote at present; `None` if the node votes.
     pub(super) async fn vote_refusal(&self) -> Result<Option<VoteRefusal>, StoreError> {
         let limit = Instant::now() + self.timeout;
         let connection = self.shard.pool.connection(limit).await?;
@@ -280,7 +280,7 @@ pub(crate) enum LearnState {
     Unlearnt(String),
 }
 
-/// Answer of a node that is asked for the largest fence, for another node that learns.
+/// Answer of a node that is asked for the largest fence so that another node can learn this fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TeachReply {
     /// The largest fence that the node has accepted, or has learnt of.

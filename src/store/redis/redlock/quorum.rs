@@ -88,7 +88,7 @@ pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
         return None;
     }
     let held = losses.iter().filter(|loss| is_held(**loss));
-    // Holders at fewer nodes are only tries.
+    // A holder at fewer nodes than a majority is only a try.
     let held = held.count() >= majority;
     let broken = losses
         .iter()
@@ -139,8 +139,8 @@ impl<T> NodeReplies<T> {
         self.by_node[node] = Some(answer);
     }
 
-    /// The error if a majority is missing: how many of the nodes that were asked have answered, and why another node
-    /// has not.
+    /// The error if answers of a majority are missing: how many of the nodes that were asked have answered, and why
+    /// another node has not.
     pub(super) fn too_few_answers(&self, answered: usize, why: Option<&StoreError>) -> StoreError {
         too_few(self.asked, answered, why)
     }
@@ -210,7 +210,8 @@ pub(super) struct Backoff {
 /// Longest first pause of a gateway: a few round trips to nodes that are near.
 const FIRST: Duration = Duration::from_millis(4);
 const LONGEST: Duration = Duration::from_millis(128);
-/// How many tries fit into the longest pause where the nodes are far away: enough that two gateways seldom meet.
+/// How many times as long as a try the longest pause may be where the nodes are far away: enough that two gateways
+/// seldom meet.
 const DOUBLINGS: u32 = 4;
 
 // === impl Backoff ===

@@ -15,7 +15,7 @@ use super::super::{
 /// Holder of a lock at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeHolder {
-    /// The lease of this token, or a try. Its fence means nothing until the second round has named one.
+    /// The lease of this token, or a try. The fence of a try means nothing until the second round has named the fence.
     Lease(TokenHash, HeldLease),
     /// A foreign client: the time until its value expires (`None`: never), and the mark of that value.
     Foreign(Option<Duration>, ForeignMark),

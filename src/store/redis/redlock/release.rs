@@ -110,7 +110,7 @@ impl ReleaseTally {
         {
             return Some(Release::Adopted);
         }
-        // A majority has broken the lease, or did not have it any more when the release came.
+        // A majority of the nodes has broken the lease, or did not have the lease any more when the release came.
         if self.broken >= majority || losses - self.broken >= majority {
             return loss(&self.losses, majority).map(Release::Lost);
         }
@@ -131,8 +131,8 @@ impl ReleaseTally {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
             Some(Release::Released | Release::Adopted) => true,
-            // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, nothing that
-            // it keeps has ended.
+            // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, the lease has
+            // not ended at the nodes where it is kept.
             None => self.answered >= majority && self.broken == 0,
         }
     }

@@ -174,7 +174,8 @@ fn confirmation(
         return Some(Confirmation::Superseded);
     }
     let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed;
-    // A lease that fewer than a majority have accepted was never granted. The other nodes may have accepted it too.
+    // A lease that only a minority of the nodes has accepted was never granted. But the nodes that have not answered
+    // may have accepted it too.
     let others = answers.nodes() - superseded - lost - confirmed.len();
     (accepting(&sure) + others < majority).then_some(Confirmation::Lost)
 }
@@ -203,7 +204,7 @@ mod tests {
             (&[7, 7], false),
             (&[7, 9], true),
             (&[7, 9, 7], false),
-            // The second round has not named the fence of the second node.
+            // At the second node, the second round has not named the fence of the lease.
             (&[7, 1], false),
             (&[1, 1], false),
             (&[7, 1, 9], true),

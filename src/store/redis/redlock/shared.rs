@@ -38,7 +38,7 @@ const HAND_OFF_WITHIN: Duration = Duration::from_millis(100);
 /// State that all parts of the Redlock store use.
 pub(super) struct Shared {
     pub(super) quorum: Quorum,
-    /// Identity of this gateway, as other gateways know it.
+    /// Id of this gateway, by which other gateways know it.
     pub(super) id: GatewayId,
     pub(super) channels: Channels,
     pub(super) news_wanted: Arc<NewsWanted>,
@@ -114,7 +114,7 @@ impl Shared {
         match (foreign.or(uncertain), answers.errors().next()) {
             (Some(error), _) => error.clone(),
             (None, Some(_)) if !partly && answered < self.quorum.majority() => answers.too_few(),
-            // Some nodes have carried out the command, some have not, and the others do not answer.
+            // Some nodes have carried out the command, some have not, and the other nodes do not answer.
             _ => Uncertainty::TimedOut.into(),
         }
     }

@@ -13,7 +13,7 @@ use crate::lock::{KeeperId, LockName, TokenHash};
 
 use super::scripts::Nonce;
 
-/// Lists of tries and leases to end at each node.
+/// The lists of tries and leases that must be ended later, one list for each node.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     nodes: Vec<mpsc::Sender<Sweep>>,
@@ -46,7 +46,7 @@ pub(super) struct Sweep {
     _pending_withdrawal: PendingWithdrawal,
 }
 
-/// How many sweeps may wait for one node. Further tries and leases are left to the TTL.
+/// How many sweeps may wait for one node. Further tries and leases at the node end with their TTL.
 const BACKLOG: usize = 16_384;
 /// How much longer than the longest TTL a sweep asks its node, because the node may have got the command late.
 const AFTER: Duration = Duration::from_mins(1);

@@ -40,7 +40,7 @@ impl Shared {
         let mut view = self.view(keys).await?;
         let mut pauses = Backoff::new();
         while view.holding().is_err() && began.elapsed() < RETRY_FOR.min(self.deadline) {
-            // A command may have reached some of the nodes and not the others yet.
+            // A command may have reached some of the nodes and not the other nodes yet.
             sleep(pauses.next(Duration::ZERO)).await;
             let answers = self.quorum.ask(
                 async |node| {
@@ -55,7 +55,7 @@ impl Shared {
         Ok(view)
     }
 
-    /// Asks the nodes once for the holder of a lock. A majority of them must answer.
+    /// Asks the nodes once for the holder of a lock. Fails unless a majority of the nodes answers.
     pub(super) async fn view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(

@@ -193,7 +193,7 @@ pub(super) const WAKES: Duration = Duration::from_secs(5);
 const SCATTER: Duration = Duration::from_millis(3);
 /// Longest random pause after a try that failed with an error, for example because too few nodes answered.
 const AWAY: Duration = Duration::from_millis(400);
-/// How much later than its end a lease is tried for again: a key is gone only when its instant has passed.
+/// How much later than the end of a lease the contender tries again: a key is gone only when its instant has passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Shared ===
@@ -209,7 +209,7 @@ impl Shared {
         self.start_background(async move { shared.contend(&name, &local_queue).await });
     }
 
-    /// Contends for the lock until its queue is empty.
+    /// Contends for the lock on behalf of its waiters until their queue is empty.
     async fn contend(self: &Arc<Self>, name: &LockName, local_queue: &LocalQueue) {
         let mut splits = Backoff::new();
         while let Some(head) = local_queue.head(Instant::now()) {
@@ -221,7 +221,7 @@ impl Shared {
             let pause = match tried {
                 Ok(Pause::Split(took)) => {
                     // No holder has the lock, so no release will wake this gateway. And if one message woke all
-                    // gateways that have split the nodes, they would come together again.
+                    // gateways that have split the nodes, these gateways would try at the same time again.
                     sleep(splits.next(took).min(PERIOD)).await;
                     None
                 }
@@ -296,7 +296,7 @@ impl Shared {
             }
             AttemptOutcome::Split(None) | AttemptOutcome::Free => Ok(Pause::Split(began.elapsed())),
             AttemptOutcome::Done(_) => {
-                // The attempt gets its answer when its caller asks again.
+                // The waiter asks again, and then gets its final answer from the store.
                 if local_queue.take(head) && head.attended {
                     let token = &head.attempt.token;
                     let _delivered = self.parking.deliver(name, token, News::Forgotten);

@@ -122,8 +122,8 @@ local function stand(us, queued, count, ahead)
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
   end
   if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
-    -- The liveness key was missing. If this gateway had waiters here before, other scripts may have removed them as
-    -- dead, so these waiters must ask again.
+    -- The liveness key of this gateway was missing. If the gateway had waiters in this slot before, other scripts may
+    -- have removed them as dead, so these waiters must ask again.
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end

@@ -27,7 +27,8 @@ use super::{
     reply::not_ours,
 };
 
-/// What is known of the delivery of a grant that must be released. The script releases or keeps the lease accordingly.
+/// What is known about the delivery of a grant that must be released. The script releases or keeps the lease
+/// accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::redis) enum GrantKnowledge {
     /// The answer with the grant may be on its way to the caller: the idempotency key counts as used.

@@ -106,7 +106,7 @@ if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
 if lease_mode_below(lease, 'a') then
-  -- The holder was asked to release the lease, and this release comes in time.
+  -- The holder was asked to release the lease, and this release comes in time, so the request is forgotten.
   redis.pcall('DEL', name .. 'asked:' .. id)
 end
 if keyed then

@@ -109,7 +109,7 @@ const LOOKS: usize = 32;
 enum ScriptTarget {
     /// The lease with this fencing token, exclusive or shared.
     Lease(FencingToken),
-    /// All shared leases with fencing tokens up to this one: a late copy must not break a newer lease.
+    /// All shared leases with fencing tokens up to this token: a late copy must not break a newer lease.
     UpTo(FencingToken),
     /// The foreign value with this mark.
     Foreign(ForeignMark),

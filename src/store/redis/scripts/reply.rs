@@ -139,7 +139,8 @@ pub(in crate::store::redis) enum ScriptNews {
     /// The lock has passed to another attempt, which keeps it for this long; or the holders of a shared lock keep it
     /// for this long before it may pass on.
     Passed(Duration),
-    /// An attempt that was queued through this gateway holds the lock beside others, and has not confirmed its grant.
+    /// An attempt that was queued through this gateway holds the lock beside other leases, and has not confirmed its
+    /// grant.
     Provisional(TokenHash),
     /// Another attempt has taken over the position of an attempt that waits at this gateway.
     Superseded(TokenHash),

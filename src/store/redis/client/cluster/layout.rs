@@ -114,7 +114,7 @@ impl Layout {
 pub(super) struct ClusterView {
     /// Address of the server that reports this view, as the gateway asked it.
     pub(super) by: RedisNode,
-    /// Epoch of the cluster as this server knows it; of two views, the one with the higher epoch is later.
+    /// Epoch of the cluster as the server knows it; of two views, the view with the higher epoch is later.
     pub(super) epoch: u64,
     /// Whether the server sees enough of the cluster to be a part of it.
     pub(super) sound: bool,

@@ -63,7 +63,7 @@ pub(crate) struct Cluster {
     listened_to: AtomicUsize,
 }
 
-/// How long a server without slots is kept after a redirect has named it.
+/// How long a server without slots stays connected after a redirect has named it.
 const REDIRECT_TARGET_STAYS: Duration = Duration::from_secs(3);
 
 // === impl Cluster ===
@@ -304,7 +304,7 @@ impl Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Readiness check of the cluster: whether its servers answer, and have all slots.
+    /// Readiness check of the cluster: whether its servers answer, and whether every slot has a server.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let layout = self.layout();
         let last_error = self.last_error.lock();

@@ -93,7 +93,7 @@ impl Cluster {
         };
         // A server that returns from a partition must not revert the topology to an older epoch.
         if view.epoch < layout.epoch && !most {
-            // Most of all servers in the URL must report this view. If only those that answered were counted, a
+            // Most of all servers in the URL must report this view. If only the servers that answered were counted, a
             // single server could decide.
             let named = self.seeds.iter().filter(|seed| {
                 let mut views = views.iter().filter(|it| it.by == **seed);
@@ -217,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
         let lifecycle = Lifecycle::new();
-        // Half of the servers in the URL are not most of them, no matter how often one is named.
+        // Half of the servers in the URL are not most of them, no matter how often the URL names a server.
         for (away, believed) in [
             ("", 3),
             (",127.0.0.1:AGAIN,127.0.0.1:1", 6),

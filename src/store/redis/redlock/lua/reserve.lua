@@ -76,7 +76,8 @@ if not vote then
 end
 if vote.found and ARGV[14] ~= '0' then
   if now < vote.found then
-    -- The clock was set back, so it is not known any more how long ago the node was found without its data.
+    -- The clock of this node was set back, so the time since the node was found without its data is not known any more,
+    -- and begins again.
     redis.call('HSET', node, 'found', now)
     vote.found = now
   end
@@ -91,7 +92,7 @@ end
 local left = held and redis.call('PTTL', lock)
 local ours = held and left >= 0 and record and record[2] == held and record
 if ours and held == token then
-  -- A newer request under the same idempotency key may have been answered with the lease meanwhile, and keeps it.
+  -- A newer request under the same idempotency key may have been answered the lease meanwhile, and is its keeper.
   local superseded = key ~= '' and keeper_of(token) ~= token
   return { superseded and 'superseded' or 'again', nonce }
 end

@@ -60,8 +60,8 @@ local key = ours[4]
 if keeper_of(token) ~= (ARGV[5] or token) or (not ARGV[5] and key and not ours[5]) then
   return { 'kept', token }
 end
--- A try that was not granted is never renewed. So a later try was granted, and counts this node among those that keep
--- its lease.
+-- If the lease was renewed, a try was granted: a try that was not granted is never renewed. So a later try was granted,
+-- and counts this node among those that keep its lease.
 if nonce ~= '' and ours[6] and now + redis.call('PTTL', lock) > ours[6] + JITTER then
   return { 'kept', token }
 end
@@ -75,12 +75,12 @@ else
   end
 end
 if ours[8] then
-  -- The holder was asked to release the lease, and this withdrawal comes in time.
+  -- The holder was asked to release the lease, and this withdrawal ends it in time, so the request is forgotten.
   redis.call('ZREM', ended, 'q:' .. token)
 end
 redis.call('DEL', lock, info)
--- A gateway that was refused because of a failed try tries again after a pause that keeps gateways apart. Woken by one
--- message, all of them would come together again.
+-- A gateway that was refused because of a failed try tries again after a pause that keeps gateways apart. If one
+-- message woke all of these gateways, they would try at the same time again.
 if nonce == '' or ours[7] ~= UNRATIFIED then
   wake()
 end

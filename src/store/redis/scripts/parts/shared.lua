@@ -122,7 +122,7 @@ local function sharing()
     redis.call('HSET', leases, lease_id(lease), lease)
   end
 
-  -- Sets the expiry of the other three keys to a tombstone time after `:lock`, which ends in `left` ms.
+  -- Sets the expiry of the lock's other three keys to a tombstone time after `:lock`, which ends in `left` ms.
   function share.outlast(left)
     for _, key in ipairs({ ids, leases, slots }) do
       redis.call('PEXPIRE', key, left + TOMBSTONE)
@@ -152,7 +152,8 @@ local function sharing()
     share.rewrite(lease)
   end
 
-  -- Grants a lease beside the others, and answers it: with a slot, if the mode of the lease has slots.
+  -- Grants a lease beside the leases that share the lock, and answers it: with a slot, if the mode of the lease has
+  -- slots.
   function share.grant(lease, us)
     local slot = lease_mode_is(lease, 'n') and redis.call('BITPOS', slots, '0')
     if slot then
@@ -162,7 +163,7 @@ local function sharing()
     return lease
   end
 
-  -- The leases that end after `us` and until `before`, soonest first, at most `most` of them.
+  -- The shared leases that end after `us` and until `before`, soonest first, at most `most` of them.
   function share.ending(us, before, most)
     local found = redis.call('ZRANGE', ids, '(' .. us, before, 'BYSCORE', 'LIMIT', '0', most)
     local shown = {}
