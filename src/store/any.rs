@@ -97,7 +97,7 @@ impl AnyStore {
         Self { kind, metrics }
     }
 
-    /// Returns the same store with its commands measured from now on.
+    /// Returns the same store, whose commands are measured from now on.
     #[must_use]
     pub fn measured(self, metrics: Metrics) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl AnyStore {
         }
     }
 
-    /// A backup of the embedded store as a file; `None` for any other store.
+    /// Makes a backup of the embedded store, as a file; `None` for any other store.
     pub async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
         match &self.kind {
             StoreKind::Embedded(store) => Some(store.backup().await),

@@ -243,7 +243,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`super::Unavailability::Closing`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 
-    /// Text that names the store in the start-up message, without a password.
+    /// Text that names the store in the gateway's start-up message, without a password.
     fn describe(&self) -> String;
 }
 
@@ -254,11 +254,11 @@ pub const TOMBSTONE: Duration = Duration::from_mins(1);
 /// One request for a lock, as it is sent to the store.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// The lock that is wanted.
+    /// The name of the lock that the attempt wants.
     pub name: LockName,
     /// The hash of the token that the attempt's own lease will have; the identity of the attempt.
     pub token: TokenHash,
-    /// The TTL of the lease.
+    /// The TTL that the attempt's lease will have.
     pub ttl: Ttl,
     /// How long renewals may extend the lease, counted from its grant.
     pub hold_limit: Option<HoldLimit>,
@@ -266,11 +266,11 @@ pub struct Attempt {
     pub sharing: Option<Sharing>,
     /// Owner text shown to other callers, if the caller gave one.
     pub owner: Option<Owner>,
-    /// Metadata to attach to the lease.
+    /// Metadata that the attempt attaches to its lease.
     pub metadata: Metadata,
-    /// Present if the request carried an idempotency key.
+    /// The idempotency key of the attempt; `None` if the request carried none.
     pub idempotency: Option<Idempotency>,
-    /// Present if the attempt waits in the queue when the lock is held.
+    /// How the attempt waits in the queue when the lock is held; `None` if it does not wait.
     pub wait: Option<Waiting>,
 }
 
@@ -286,7 +286,7 @@ pub struct Waiting {
 /// The idempotency key of an attempt, as the store keeps it with the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// Hash that identifies the key.
+    /// Hash over the caller, the lock name and the idempotency key.
     pub hash: IdempotencyHash,
     /// Fingerprint of the request that was made with the key: another request under the same key has another
     /// fingerprint.
@@ -308,7 +308,7 @@ pub enum Acquisition {
     /// the grant. With the salt of the lease's token, and how long the position has been queued, as far as the
     /// store knows.
     Collected(HeldLease, Salt, Duration),
-    /// Another holder has the lock, or a waiter in the queue is about to get it.
+    /// Another holder has the lock, or a waiter in the queue is about to be granted it.
     Held(Contention),
     /// The attempt is in the queue, at this position.
     Queued(QueuePosition),
@@ -361,7 +361,7 @@ pub enum Leaving {
     /// The attempt is not in the queue any more; its position may be kept for a later request with the same
     /// key.
     Left(Contention),
-    /// The attempt had already been granted the lock, and holds it.
+    /// The attempt had already been granted the lock before it could leave, and holds the lock.
     Granted(HeldLease),
     /// A newer request with the same idempotency key has taken over the position or the lease of this attempt.
     Superseded,
@@ -390,7 +390,7 @@ pub struct SharedHolders {
     /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first. After a break, all leases that
     /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
-    /// How many leases share the lock.
+    /// How many leases share the lock, shown or not.
     pub count: u64,
 }
 
@@ -425,7 +425,7 @@ pub enum Renewal {
     Renewed(HeldLease, Duration),
     /// Another keeper has the lease, which is unchanged. A bearer never gets this answer.
     Adopted,
-    /// The token does not hold the lock.
+    /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
 
@@ -436,7 +436,7 @@ pub enum Release {
     Released,
     /// Another keeper has the lease, which is unchanged. Only a keeper gets this answer.
     Adopted,
-    /// The token does not hold the lock.
+    /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
 
@@ -468,11 +468,11 @@ pub enum GiveBack {
 /// The answer to an inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
-    /// The holder of the lock, if there is one.
+    /// The holder of the lock; `None` if the lock is free.
     pub holder: Option<Holder>,
     /// The first waiters of the queue, head first: at most [`INSPECTED_WAITERS`].
     pub queue: Vec<Waiter>,
-    /// How many waiters are queued in all.
+    /// How many waiters are queued in all, shown or not.
     pub waiters: u64,
 }
 
@@ -561,7 +561,7 @@ const BACKLOG: usize = 1_024;
 // === impl RenewalTtl ===
 
 impl RenewalTtl {
-    /// The TTL of a lease after the renewal; `own` is its TTL before.
+    /// The TTL of a lease after the renewal; `own` is the TTL of the lease before.
     pub fn applied_to(self, own: Ttl) -> Ttl {
         let ttl = self.asked.unwrap_or(own);
         self.max.map_or(ttl, |max| ttl.min(max))
@@ -668,7 +668,7 @@ impl BreakListener {
 /// Which locks a page of a list shows.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// The filter that a lock must match.
+    /// The filter that a lock must match to be shown.
     pub filter: ListFilter,
     /// How many locks are on one page, from 1 to [`LONGEST_PAGE`]. Below 20 a page of Redis may have a few
     /// more, because a server returns some locks together.
@@ -686,7 +686,7 @@ pub const LONGEST_PAGE: usize = 1_000;
 pub struct Page {
     /// Locks that are held. A lock of an earlier page may appear again.
     pub locks: Vec<HeldLock>,
-    /// Where the next page begins; `None` after the last page.
+    /// Where the next page of the list begins; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
@@ -705,7 +705,7 @@ pub struct HeldLock {
 //
 // The findings of a store about whether it can keep its promises.
 
-/// One finding of [`Store::check`].
+/// One finding of [`Store::check`] on whether the store can keep its promises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Stable name of what was checked, in lower case: `connection`, `permissions`, ..

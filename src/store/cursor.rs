@@ -1,4 +1,4 @@
-//! Cursors: where one page of a list ends and the next begins.
+//! Cursors: where one page of a list of locks ends and the next begins.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ pub enum Cursor {
     Redis {
         /// Index of the server that is being scanned, in the order of the first slot of each server.
         node: u16,
-        /// How far this server was scanned.
+        /// How far the current server was scanned.
         scanned: Scanned,
     },
     /// A walk through the locks of a quorum, which scans one server after the other.
@@ -31,7 +31,7 @@ pub enum Cursor {
         skipped: u8,
         /// When the walk began, in milliseconds by the clock of the first scanned server; 0 if unknown.
         since: u64,
-        /// How far this server was scanned.
+        /// How far the current server was scanned.
         scanned: Scanned,
     },
 }
@@ -41,7 +41,7 @@ pub enum Cursor {
 pub struct Scanned {
     /// Identifies the run of the server: a `SCAN` cursor means nothing to another run or server.
     pub run: u32,
-    /// The cursor that `SCAN` answered.
+    /// The cursor that the server's last `SCAN` answered.
     pub scan: u64,
 }
 

@@ -53,7 +53,7 @@ impl StoreError {
         }
     }
 
-    /// The error in one word, for the label of a metric.
+    /// The kind of the error in one word, for the label of a metric.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "unavailable",
@@ -95,7 +95,7 @@ pub enum Unavailability {
     /// The data directory cannot be written: the disk is full, read-only or failing.
     #[error("cannot write: {0}")]
     Disk(String),
-    /// The data directory has no space left for new locks. Renew and release still work.
+    /// The disk of the data directory has no space left for new locks. Renew and release still work.
     #[error("cannot acquire: {0}")]
     DiskFull(String),
     /// More commands wait for the store than its limit allows.
@@ -110,12 +110,12 @@ pub enum Unavailability {
     /// Not enough replicas acknowledged the grant in time, and the grant was ended.
     #[error("{}", too_few(*wanted, *confirmed))]
     TooFewReplicas {
-        /// How many replicas must have the grant.
+        /// How many replicas must acknowledge the grant.
         wanted: u32,
         /// How many replicas acknowledged the grant in time, if that is known.
         confirmed: Option<u32>,
     },
-    /// The lease ended before it was known that enough replicas have the grant.
+    /// The lease ended before enough replicas had acknowledged its grant.
     #[error("the time of the grant was over before it was known that enough replicas have it")]
     RanOut,
     /// The attempt was withdrawn before the store carried it out; it can never be granted.
@@ -145,7 +145,7 @@ pub enum Uncertainty {
     /// The server sent a reply that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),
-    /// The data directory failed while the command was being written.
+    /// The disk of the data directory failed while the command was being written.
     #[error("the write failed half-way: {0}")]
     Disk(String),
 }

@@ -9,7 +9,7 @@ pub struct ListFilter {
     pub prefix: NamePrefix,
     /// Exact owner of the lease; a foreign client has no owner.
     pub owner: Option<Owner>,
-    /// Text that the name, the owner or a metadata value must contain.
+    /// Text that the lock's name, or the owner or a metadata value of its lease, must contain.
     pub search: Option<SearchText>,
 }
 

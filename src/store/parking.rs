@@ -40,7 +40,7 @@ struct Inner {
 pub struct Position {
     /// How many waiters are queued before this waiter.
     pub ahead: u64,
-    /// How many waiters are queued in all.
+    /// How many waiters are queued for the lock in all.
     pub waiters: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum News {
 /// The bytes of an attempt's token hash. Walks visit the waiters in the order of these bytes.
 type Key = [u8; 32];
 
-/// The waiters at this gateway for one name.
+/// The attempts that wait for one name at this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameWaiters {
     /// The name of the lock.

@@ -11,7 +11,7 @@ pub struct Partition(usize);
 /// Runs store commands with a limit for how many are in progress at each partition. Further commands wait in the queue
 /// of their partition, and do not delay commands to another partition.
 pub(crate) struct PartitionedCommands<'a, T, R, F> {
-    /// How many commands may be in progress at each partition.
+    /// How many commands may be in progress at each partition, at most.
     limit: usize,
     send: F,
     queues: HashMap<Partition, PartitionQueue<T>>,

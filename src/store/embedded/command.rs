@@ -21,19 +21,19 @@ use super::state::{Delay, Moment, State};
 /// The channel to which the writer sends an answer. A caller that has gone is not an error.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// One command to the writer.
+/// One command to the writer thread.
 pub(super) enum Command {
-    /// Change the state.
+    /// Change the state of the store.
     Change(Box<dyn Change>),
     /// Make a backup of all leases and tombstones that live, in the format of a log file.
     Backup(ReplySender<Vec<u8>>),
-    /// Finish the earlier commands, close the files and end the thread.
+    /// Finish the earlier commands, close the files and end the writer thread.
     Close(oneshot::Sender<()>),
 }
 
 /// A change of the store's state, which is answered when the change is durable.
 pub(super) trait Change: Send {
-    /// Carries the change out in memory.
+    /// Carries the change out on the state in memory.
     fn execute(&mut self, state: &mut State, now: Moment);
     /// Sends the answer, `delay` after the change was carried out, or the error if the change was not carried
     /// out.

@@ -1,4 +1,4 @@
-//! The health of the disk, as the writer reports it.
+//! The health of the embedded store's disk, as the writer reports it.
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ pub struct EmbeddedStore {
     pub(super) commands: SyncSender<(Command, Handle)>,
     /// Permits that limit how many acquires are among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
-    /// The permit for a backup in memory.
+    /// The permit for a backup in memory, of which only one exists at a time.
     pub(super) backups: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,

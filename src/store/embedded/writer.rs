@@ -70,7 +70,7 @@ pub(super) struct Writer {
     pub(super) backup: Option<Backup>,
     /// How many bytes the rows of all leases and tombstones take in the log.
     pub(super) live_bytes: u64,
-    /// The answer to acquires while the disk is full.
+    /// The error with which acquires are answered while the disk is full.
     pub(super) shortage: Option<StoreError>,
     /// When the writer tries a failed or full disk again.
     pub(super) try_after: Instant,
@@ -138,7 +138,7 @@ impl Writer {
         self.finish(closed);
     }
 
-    /// How long the writer waits for a command before it has other work to do.
+    /// How long the writer waits for a command at most, because other work is due afterwards.
     fn poll_timeout(&self) -> Duration {
         if !self.writable {
             return RETRY;
@@ -288,7 +288,7 @@ impl Writer {
         }
     }
 
-    /// Begins a new log file with all rows.
+    /// Begins a new log file with all rows of the state.
     fn write_anew(&mut self, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
         self.log.rewrite(&meta, &self.state.read())?;
@@ -316,7 +316,7 @@ impl Writer {
             if may_shorten && self.log.is_wasteful(self.live_bytes) {
                 match self.write_anew(now) {
                     Ok(()) => self.keeping_space = self.log.keep_space(self.live_bytes),
-                    // The rewrite has failed without a change to the log.
+                    // The rewrite of the log has failed without a change to the log.
                     Err(failure) if failure.is_of_space() => {}
                     Err(WriteFailure {
                         error,
@@ -368,7 +368,7 @@ impl Writer {
         let untold = notices
             .into_iter()
             .filter_map(|notice| notice.deliver(&self.parking, delay));
-        // The earlier undelivered grants were ended in this transaction.
+        // The undelivered grants of earlier transactions were ended in this transaction.
         self.orphans = untold.collect();
         done.answer(carried_out, &self.clock);
     }

@@ -36,7 +36,7 @@ pub(crate) struct Channels {
 // === impl Channels ===
 
 impl Channels {
-    /// The channels of a database, by its number.
+    /// The channels of the database with this number.
     pub(crate) fn of(database: u16) -> Self {
         let of_it = match database {
             0 => String::new(),

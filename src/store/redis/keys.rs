@@ -14,7 +14,7 @@ pub(crate) struct GatewayId(Box<str>);
 /// How many hexadecimal digits a gateway's id has: few, because the id is sent with every command.
 const LENGTH: usize = 16;
 
-/// The keys of one lock, in one string.
+/// The Redis keys of one lock, in one string.
 #[derive(Debug)]
 pub(super) struct Keys {
     name: LockName,

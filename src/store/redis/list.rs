@@ -32,7 +32,7 @@ use super::{
     scripts::RedisContext,
 };
 
-/// Fills a page of a list.
+/// Fills one page of a list of held locks.
 pub(crate) struct RedisListing<'a> {
     pub(crate) context: &'a RedisContext,
     pub(crate) query: &'a ListQuery,
@@ -49,7 +49,7 @@ struct ScanWalk {
     /// The index of the server in
     /// [`Topology::shards_by_slot`](super::super::client::topology::Topology::shards_by_slot).
     node: u16,
-    /// The run of that server, if it is known.
+    /// The run of the server with this index, if the run is known.
     run: Option<u32>,
     scan: u64,
 }
@@ -185,7 +185,7 @@ impl ScanWalk {
 /// While a slot moves, some tickets may be at the other server.
 type LockRead = (Option<HeldLease>, u64);
 
-/// How many commands are sent for each lock.
+/// How many commands a batch sends for each lock.
 const COMMANDS: usize = 2;
 
 /// Reads the replies to [`commands`], which were sent at `sent`.
@@ -323,7 +323,7 @@ impl RedisListing<'_> {
     /// Reads the holder of a lock at one instant, with a script.
     async fn inspect_one(&self, keys: Keys, waiters: u64) -> Result<Option<HeldLock>, StoreError> {
         let most = if self.query.filter.looks_at_leases() {
-            // Any lease that shares the lock may match the filter.
+            // Any lease that shares the lock may match the list's filter, so all of them are read.
             usize::from(Limit::MAX)
         } else {
             SHOWN_HOLDERS

@@ -32,7 +32,7 @@ impl Slot {
         Self(tag.iter().fold(0, |crc, &byte| crc16(crc, byte)) & 0x3fff)
     }
 
-    /// The slot of a lock.
+    /// The hash slot to which the keys of a lock belong.
     pub(super) fn of_name(name: &LockName) -> Self {
         Self::of(name.as_str().as_bytes())
     }
@@ -85,7 +85,7 @@ impl SlotTags {
         Self { tags }
     }
 
-    /// The tag of a slot.
+    /// The tag of a slot, with which keys of the slot are named.
     pub fn of(&self, slot: Slot) -> &str {
         let tag = &self.tags[slot.index()];
         let len = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
@@ -137,12 +137,12 @@ impl Floors {
         }
     }
 
-    /// The highest fence seen in this slot, or zero.
+    /// The highest fence that this gateway has seen in this slot; zero if none.
     pub(crate) fn of(&self, slot: Slot) -> u64 {
         self.seen[slot.index()].load(Ordering::Relaxed)
     }
 
-    /// Records a fence that was seen in a slot.
+    /// Records a fence that this gateway has seen in a slot.
     pub(crate) fn raise(&self, slot: Slot, fence: FencingToken) {
         self.seen[slot.index()].fetch_max(fence.get(), Ordering::Relaxed);
     }
@@ -154,7 +154,7 @@ impl Floors {
         }
     }
 
-    /// The highest fence seen in any slot, or zero.
+    /// The highest fence that this gateway has seen in any slot; zero if none.
     pub(crate) fn highest(&self) -> u64 {
         let seen = self.seen.iter().map(|seen| seen.load(Ordering::Relaxed));
         seen.max().unwrap_or_default()

@@ -351,7 +351,7 @@ impl Relay for RedisContext {
         let pubsub = pubsub_shard.pool.route.subscribe(&news).await?;
         let me = format!("{}\n", self.gateway.id.as_str());
         let batches = pubsub.messages().filter_map(move |message| {
-            // Messages without a sender are ignored, and so are the messages of this gateway.
+            // A batch without a sender is ignored, and so is a batch that this gateway sent.
             let batch = message.split_once('\n').map(|(_, batch)| batch.to_owned());
             future::ready(batch.filter(|_| !message.starts_with(&me)))
         });

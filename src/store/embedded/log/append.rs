@@ -71,7 +71,7 @@ pub(crate) trait Volume: fmt::Debug + Send {
 pub(crate) trait DiskFile: fmt::Debug + Send {
     /// Writes bytes at this offset: overwrites existing bytes, or appends to the file.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes everything that was written durable.
+    /// Makes everything that was written to the file durable.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct WriteFailure {
 /// An error that prevented reading the log.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// The number of the file that could not be read.
+    /// The number of the log file that could not be read.
     pub(crate) generation: u64,
     pub(crate) error: LogError,
 }
@@ -249,7 +249,7 @@ impl Log {
 
     fn look_for_room(&mut self, needed: u64) -> io::Result<()> {
         if self.reserved > needed {
-            // A reserve that is too long takes space from other programs.
+            // A reserve that is longer than needed takes space from other programs.
             self.keep_reserve(needed)?;
         }
         if self.file.allocated.min(self.reserved) < needed {
@@ -336,7 +336,7 @@ impl Log {
         self.is_torn
     }
 
-    /// The number of the current log file.
+    /// The number of the current log file, which is the highest.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }

@@ -33,7 +33,7 @@ const LOCK: &str = "latchgate.lock";
 // === impl Directory ===
 
 impl Directory {
-    /// Locks a directory for this process, and creates the directory if it does not exist.
+    /// Locks a data directory for this process, and creates the directory if it does not exist.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         create(path).map_err(|source| match source.kind() {
             // The path of the data directory, or a directory above it, is a file.
@@ -297,7 +297,7 @@ fn create(path: &Path) -> io::Result<()> {
     }
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(path)?;
-    // The parent directory is synced, so that the new directory survives a loss of power.
+    // The parent directory is synced, so that a new data directory survives a loss of power.
     let absolute = std::path::absolute(path)?;
     let parent = absolute.parent().map(File::open).transpose()?;
     parent.map_or(Ok(()), |parent| parent.sync_all())
@@ -313,7 +313,7 @@ fn create(path: &Path) -> io::Result<()> {
 /// the leases that were granted meanwhile.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    /// Path, identity and least length of each file. The first is the lock file.
+    /// Path, identity and least length of each open file. The first is the lock file.
     files: Vec<(PathBuf, FileId, u64)>,
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn append_record(bytes: &mut Vec<u8>, salt: u32, meta: &Meta, rows: &
     finish_record(bytes, start);
 }
 
-/// Pads a record, and fills in its length and checksum.
+/// Pads a record of the log, and fills in its length and checksum.
 fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     let len = (bytes.len() - start + 1).next_multiple_of(ALIGNMENT);
     bytes.resize(start + len - 1, 0);
@@ -116,7 +116,7 @@ fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     record[8..12].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The checksum of a record over all of its bytes except the checksum itself.
+/// The checksum of a record of the log over all of its bytes except the checksum itself.
 fn record_checksum(record: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&record[..8]);
@@ -237,7 +237,7 @@ fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     is_whole.then_some(record)
 }
 
-/// A log with one record around these bytes, for fuzzers.
+/// Makes a log with one record around these bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn around(bytes: &[u8]) -> Vec<u8> {
     let mut log = header(1);

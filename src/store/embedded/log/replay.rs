@@ -1,4 +1,4 @@
-//! Replay of a log: its records are applied one after the other.
+//! Replay of a log when the store starts: the records are applied one after the other.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ pub(crate) struct Snapshot {
     /// The bytes of the snapshot's file that follow the bytes already taken out for writing.
     pub(crate) bytes: Vec<u8>,
     pub(crate) salt: u32,
-    /// How many bytes of rows are copied at once.
+    /// How many bytes of rows are copied into the snapshot at once.
     part: usize,
     /// The row up to which rows are copied; `None` when all rows are copied.
     copied: Option<CopyCursor>,
@@ -109,7 +109,7 @@ pub enum BackupError {
     /// The backup file cannot be read, or part of it is missing.
     #[error("the backup is damaged or not whole: {0}")]
     Damaged(String),
-    /// The file is a log file of a store, without the mark of a backup.
+    /// The file is a log file of a store: it has no mark of a backup.
     #[error("this is no backup, but a file of a log that is in use")]
     NoBackup,
 }

@@ -1,4 +1,4 @@
-//! Decoding of a row: its fields are read one after the other.
+//! Decoding of a stored row: its fields are read one after the other.
 
 /// The bytes of a stored row that were not decoded yet.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) enum RowError {
 
 /// Length of a row's header: the lengths of its key and of its value.
 pub(super) const ROW_HEADER: usize = 2 + 4;
-/// Marks a removed row, instead of the length of its value.
+/// Stands in place of the length of a row's value if the row is removed.
 pub(super) const REMOVED: u32 = u32::MAX;
 
 // === impl Fields ===
@@ -81,7 +81,7 @@ impl<'row> Fields<'row> {
         Ok(bytes)
     }
 
-    /// Fails if bytes are left behind the last field.
+    /// Fails if bytes are left behind the last field of the row.
     pub(crate) fn end(self) -> Result<(), RowError> {
         if self.0.is_empty() {
             Ok(())

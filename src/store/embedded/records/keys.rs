@@ -1,4 +1,4 @@
-//! Keys of rows: leases, and tombstones, whose value is only the time of their end.
+//! Keys of stored rows: leases, and tombstones, whose value is only the time of their end.
 
 use std::{borrow::Borrow, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The row of a lease: encoding, decoding and length.
+//! The stored row of a lease: its encoding, decoding and length.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ mod flag {
     pub(crate) const UNKNOWN: u16 = !((1 << 9) - 1);
 }
 
-/// Appends the encoded row of a lease.
+/// Appends the encoded row of a lease to a buffer.
 pub(crate) fn encode(lease: &Lease, row: &mut Vec<u8>) {
     write(lease, &mut |bytes| row.extend_from_slice(bytes));
 }

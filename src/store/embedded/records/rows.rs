@@ -90,9 +90,9 @@ impl Rows {
 /// The data about the whole store that a transaction carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The highest fencing token that was ever granted.
+    /// The highest fencing token that the store ever granted.
     pub(crate) fence: u64,
-    /// The boot from which every moment counts.
+    /// The boot of the machine from which every stored moment counts.
     pub(crate) boot: BootId,
     /// When the transaction was written to the log.
     pub(crate) written_at: Moment,

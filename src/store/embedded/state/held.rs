@@ -33,7 +33,7 @@ pub(crate) struct Sharers {
     slots: Slots,
 }
 
-/// The slots that the leases of a lock have: a bit for each.
+/// The slots that the leases of a shared lock have: a bit for each slot.
 #[derive(Debug, Default)]
 struct Slots(Vec<u64>);
 
@@ -223,7 +223,7 @@ impl Sharers {
         before
     }
 
-    /// Removes the lease with this fencing token.
+    /// Removes the shared lease with this fencing token.
     pub(crate) fn remove(&mut self, fence: FencingToken) -> Option<Lease> {
         let lease = self.by_fence.remove(&fence)?;
         self.ends.remove(&lease.expiry());
@@ -286,7 +286,7 @@ pub(crate) struct Catalog(BTreeMap<u64, Vec<LockName>>);
 // === impl Catalog ===
 
 impl Catalog {
-    /// Adds a name, if the catalog does not have it yet.
+    /// Adds a name to the catalog, if the catalog does not have it yet.
     pub(crate) fn add(&mut self, name: &LockName) {
         let names = self.0.entry(position(name)).or_default();
         if !names.contains(name) {

@@ -34,7 +34,7 @@ pub(crate) struct Lease {
     pub(crate) keeper: Option<Box<KeeperId>>,
 }
 
-/// A request to the holder of a lease to release it.
+/// A request to the holder of a lease to release the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     pub(crate) by: Option<Arc<str>>,
@@ -144,7 +144,7 @@ impl Lease {
         self.keeper() == keeper
     }
 
-    /// Whether another keeper than the lease's own attempt keeps it.
+    /// Whether another keeper has taken the lease over (adopted it) from the attempt that was granted it.
     pub(crate) fn is_adopted(&self) -> bool {
         !self.is_kept_by(KeeperId::of_attempt(&self.token))
     }
@@ -310,7 +310,7 @@ impl Moment {
     /// The latest possible moment.
     pub(crate) const MAX: Self = Self(i64::MAX);
 
-    /// The current moment.
+    /// The current moment on the clock by which leases expire.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self(micros(clock.since_boot()))
     }

@@ -1,4 +1,4 @@
-//! Pages of lists, from the durable state.
+//! Pages of lists of held locks, from the durable state.
 
 use crate::{
     lock::LockName,

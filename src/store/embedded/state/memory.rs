@@ -60,7 +60,7 @@ pub(crate) struct State {
     held_back: HashSet<LockName>,
 }
 
-/// The value of every changed row before the changes that are not durable yet.
+/// The value of every row that changed since the last commit, from before its first change.
 #[derive(Debug, Default)]
 struct Undo {
     leases: BTreeMap<LeaseRow, Option<Lease>>,
@@ -97,7 +97,7 @@ impl CopyCursor {
 // === impl State ===
 
 impl State {
-    /// Restores the state from the rows of a log, with the highest known fencing token.
+    /// Restores the state from the rows of a log. `fence` is the highest known fencing token.
     pub(crate) fn new(
         leases: Vec<(LockName, Lease)>,
         tombstones: Vec<(Tombstone, Moment)>,
@@ -121,7 +121,7 @@ impl State {
         state
     }
 
-    /// The highest fencing token that was ever granted.
+    /// The highest fencing token that the store ever granted.
     pub(crate) fn fence(&self) -> u64 {
         self.fence
     }
@@ -236,7 +236,7 @@ impl State {
         false
     }
 
-    /// The changed rows that are not in the log yet. Empty if nothing has changed.
+    /// The changed rows that are not in the log yet. Empty if no row has changed.
     pub(crate) fn unwritten(&self) -> Rows {
         let mut rows = Rows::default();
         for ((name, shared), before) in &self.undo.leases {

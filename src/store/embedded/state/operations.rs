@@ -166,7 +166,7 @@ impl State {
                 self.announce(name, before.attempt.token, News::Superseded);
             }
             self.queues.put(name, order, None);
-            // Without the removed position, the waiters behind it may be able to share the lock.
+            // Without the removed position, the waiters behind that position may be able to share the lock.
             self.hand_off(name, now);
         }
         Acquisition::Held(self.contention(name, now))
@@ -401,7 +401,7 @@ impl State {
         Ok((Requesting::Requested(told(asked, is_shared)), tokens))
     }
 
-    /// The answer to a token that does not hold the lock.
+    /// The answer to a command whose token does not hold the lock.
     pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
         let held = self.held.contains_key(name);
         if self.remembers(&RowKey::broken(name, token), now) {

@@ -54,7 +54,7 @@ impl Queue {
             .map(|(order, queued)| (*order, queued))
     }
 
-    /// The attempt at this position.
+    /// The attempt at this position of the queue.
     pub(crate) fn at(&self, order: u64) -> Option<&Queued> {
         self.positions.get(&order)
     }
@@ -137,7 +137,7 @@ pub(crate) struct Queued {
 // === impl Queued ===
 
 impl Queued {
-    /// The attempt as an inspect shows it.
+    /// The attempt as the answer to an inspect shows it.
     pub(crate) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
@@ -157,7 +157,7 @@ impl Queued {
 /// durable.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// The queues by name; an empty queue is removed.
+    /// The queues by the name of the lock; a queue that becomes empty is removed.
     by_name: HashMap<LockName, Queue>,
     /// The lock of each position, by the time at which the position is removed.
     ends: BTreeMap<(Moment, u64), LockName>,
@@ -276,7 +276,7 @@ pub(crate) struct Notice {
     pub(crate) news: News,
 }
 
-/// A grant to a waiter that could not be delivered to it.
+/// A grant that could not be delivered to its waiter.
 #[derive(Debug, Clone)]
 pub(crate) struct UndeliveredGrant {
     pub(crate) name: LockName,

@@ -61,7 +61,7 @@ pub(crate) struct ConnectionShared {
 
 #[derive(Default)]
 struct RedisConnectionState {
-    /// Commands that the driver has not begun to send.
+    /// Bytes of the commands that the driver has not begun to send.
     unsent: Vec<u8>,
     /// The commands whose replies have not arrived, in the order in which the commands are sent.
     order: VecDeque<PendingReply>,
@@ -91,7 +91,7 @@ enum ReplySlot {
     Left,
 }
 
-/// Future of the reply to a command. Dropping it does not withdraw the command.
+/// Future of the reply to a command. Dropping the future does not withdraw the command.
 struct ReplyFuture<'a> {
     shared: &'a ConnectionShared,
     slot: usize,
@@ -118,7 +118,7 @@ impl Connection {
         }))
     }
 
-    /// Whether no new command may be sent on the connection.
+    /// Whether the connection is broken, so that no new command may be sent on it.
     pub(crate) fn is_broken(&self) -> bool {
         self.0.shared.broken.load(Ordering::Acquire)
     }
@@ -198,7 +198,7 @@ impl Drop for ConnectionInner {
     }
 }
 
-/// Converts an error reply of the server to a failure of the command.
+/// Converts an error reply of the server to the failure of its command.
 pub(crate) fn answered(error: &ServerError) -> Failure {
     Failure::of(error.code(), error.details().unwrap_or_default())
 }
@@ -494,7 +494,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Sends all queued commands.
+    /// Sends the bytes of all queued commands, as far as the server takes them.
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             while self.sent < self.output.len() {

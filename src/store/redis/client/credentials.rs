@@ -55,7 +55,7 @@ pub enum CredentialsError {
     Host {
         /// The host in the store's URL.
         host: String,
-        /// Why the host is no valid name.
+        /// Why the host in the store's URL is no valid name.
         reason: InvalidDnsNameError,
     },
 }
@@ -86,7 +86,7 @@ pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, Crede
 // === impl Credentials ===
 
 impl Credentials {
-    /// Credentials for the servers that store the locks. Reads no file yet.
+    /// Creates the credentials for the servers that store the locks. Reads no file yet.
     pub(crate) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
         let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
         let login = RedisLogin {

@@ -476,7 +476,7 @@ impl Dispatch {
         Ok(replies)
     }
 
-    /// The server that has a slot.
+    /// The server that has a slot; a failure if none is known.
     fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Failure> {
         self.topology.shard(slot).map_err(Failure::Transient)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Endpoint {
     /// first.
     one_server: bool,
     identity: Identity,
-    /// Notified when a connection was lost.
+    /// Notified when a connection to the server was lost.
     pub(super) lost: Arc<Notify>,
     /// The connections to the server that are open.
     open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
@@ -91,7 +91,7 @@ impl Endpoint {
         }
     }
 
-    /// Address of the server.
+    /// Address of the server to which the endpoint connects.
     pub(crate) fn node(&self) -> &RedisNode {
         &self.node
     }
@@ -191,7 +191,7 @@ impl Endpoint {
         let failed = |error: io::Error| Unavailability::Connect(error.to_string());
         let credentials = Arc::clone(&self.credentials);
         let loaded = spawn_blocking(move || credentials.current()).await;
-        // The blocking task fails only when the runtime ends.
+        // The blocking task that reads the credentials fails only when the runtime ends.
         let loaded = loaded.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
         let LoadedCredentials { login, tls } =
             loaded.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
@@ -289,14 +289,14 @@ impl Endpoint {
         });
     }
 
-    /// Opens a separate connection that is subscribed to channels.
+    /// Opens a separate connection to the server that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
     ) -> Result<PubSubConnection, Unavailability> {
         let open = async {
             let (wire, _run, disconnected) = self.reach().await?;
-            // The stream is logged in already, so the library gets no login.
+            // The stream is logged in already, so the library needs no login.
             let subscription = PubSub::new(&RedisConnectionInfo::default(), wire).await;
             let mut connection = subscription.map_err(|error| refused(&error))?;
             let subscribed = connection.subscribe(channels).await;

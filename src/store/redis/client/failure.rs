@@ -146,7 +146,7 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Whether an error text says that the server has its maximum number of clients.
+/// Whether an error text says that the server has as many clients as it allows.
 pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")
 }
@@ -185,7 +185,7 @@ impl Redirect {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
-        // A server sends `?` as the host if it does not know the address.
+        // A server sends `?` as the host if it does not know the address of the other server.
         if host == "?" {
             return None;
         }
@@ -207,7 +207,7 @@ impl Redirect {
         RedisNode::new(host, self.port)
     }
 
-    /// The reason for the failure, for a gateway that is configured for a single server.
+    /// The reason why a redirect is a failure, for a gateway that is configured for a single server.
     pub(crate) fn reason(&self) -> Unavailability {
         let said = if self.asking {
             "ASK: the slot is being moved to another node"
@@ -277,7 +277,7 @@ mod tests {
             ),
             ("NoScript", "NOSCRIPT", ""),
             ("WrongType", "WRONGTYPE", ""),
-            // An error that is not in the table may have had an effect.
+            // An error that is not in the table of errors may have had an effect.
             ("Unknown", "ERR", "user_script:7: attempt to index"),
         ] {
             for code in codes.split(' ') {
@@ -319,7 +319,7 @@ mod tests {
                 "user_script:7: attempt to index script: 1, on @user",
                 "user_script:7: attempt to index",
             ),
-            // Valkey 9 names no script, and the text itself contains the word.
+            // Valkey 9 does not name the script in its error, and the error's text itself contains the word "script".
             (
                 "failure in script: of x script: on @user_script:1.",
                 "failure in script: of x",

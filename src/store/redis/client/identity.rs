@@ -29,9 +29,9 @@ struct IdentityState {
     leads: Leads,
     /// Cancelled when the connections that were opened so far must be closed.
     connections: CancellationToken,
-    /// When a connection last reached the known run.
+    /// When a new connection last reached the known run of the server.
     reached: Instant,
-    /// When a connection last reached another server than the known one.
+    /// When a new connection last reached another server than the known server.
     moved: Option<Instant>,
     /// `pause`: how long the address is not tried if it leads to several servers again. `settled`: since when it has
     /// led to one server.
@@ -47,7 +47,7 @@ enum Leads {
     To(Option<RunId>),
     /// The address may lead to several servers: several connections must reach the same run before one is used.
     Doubtful {
-        /// Time before which the address is not tried again.
+        /// Time before which the gateway does not connect to the address again.
         until: Instant,
         /// How long the address is not tried if it leads to several servers again.
         pause: Duration,

@@ -36,7 +36,7 @@ use super::{
     sentinels::FollowedMaster,
 };
 
-/// The pool of connections to one server.
+/// The pool of connections to one server, or to the current master.
 pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
     /// Opens connections to the server, including connections outside the pool.
@@ -309,7 +309,7 @@ impl Route {
         }
     }
 
-    /// Opens a separate connection that is subscribed to channels.
+    /// Opens a separate connection to the server that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
@@ -391,7 +391,7 @@ pub(super) mod tests {
             matches!(refused, Some(Unavailability::Connect(_))),
             "{refused:?}"
         );
-        // The pool connects again by itself, without success, and keeps the failures.
+        // The pool connects again, without success, and keeps each failure as an idle entry.
         while pool.connections.state().idle_connections < 2 {
             tokio::task::yield_now().await;
         }

@@ -62,7 +62,7 @@ impl Replicas {
         self.wanted
     }
 
-    /// The error for a grant that too few replicas have.
+    /// The error for a grant that too few replicas have acknowledged.
     pub(crate) fn too_few(&self, confirmed: Option<u32>) -> Unavailability {
         let wanted = self.wanted();
         Unavailability::TooFewReplicas { wanted, confirmed }
@@ -228,7 +228,7 @@ impl Replicas {
 /// A connection on which markers are written.
 pub(crate) struct MarkerConnection {
     connection: Connection,
-    /// Which run of which server the connection leads to.
+    /// Which run of which server the marker connection leads to.
     pub(crate) run: RunId,
     /// Key of the marker that this connection writes.
     marker: String,

@@ -246,7 +246,7 @@ impl Reply {
         ForeignMark::new(&self.text()?).ok()
     }
 
-    /// Reads the loss of a lease that was broken.
+    /// Reads from a reply how the token lost a lease that was broken.
     pub(crate) fn broken(&mut self) -> Result<Loss, StoreError> {
         match self.integer() {
             Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),

@@ -129,7 +129,7 @@ fn error(line: &[u8]) -> Result<Value, ProtocolError> {
     parse_redis_value(line.as_bytes()).map_err(|_| ProtocolError)
 }
 
-/// A text as a server sends it: a bulk string.
+/// A text as a server sends it in a reply: a bulk string.
 #[cfg(test)]
 pub(crate) fn text(text: &str) -> Value {
     Value::BulkString(text.into())

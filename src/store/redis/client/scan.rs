@@ -21,7 +21,7 @@ use super::{
     shard::Shard,
 };
 
-/// The result of one step of a scan.
+/// The result of one step of a scan through the keys of a server.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// Names of the locks that were found; a name may appear twice.

@@ -133,7 +133,7 @@ fn compose(text: &str, parts: &Parts) -> String {
     replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
 }
 
-/// Replaces a word wherever it stands alone, and not inside a longer word.
+/// Replaces a word in a Lua text wherever it stands alone, and not inside a longer word.
 fn replace_word(text: &str, word: &str, replacement: &str) -> String {
     let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let pieces = text.split_inclusive(|c| !is_in_word(c));
@@ -148,7 +148,7 @@ fn replace_word(text: &str, word: &str, replacement: &str) -> String {
 //
 // A command is encoded for sending while its arguments are appended, so that it is written only once.
 
-/// A command whose arguments are bulk strings, in their order.
+/// A Redis command whose arguments are bulk strings, in their order.
 #[derive(Clone)]
 pub(crate) struct Command {
     /// The arguments in RESP, without the line before them that states their number.
@@ -183,7 +183,7 @@ impl Command {
         self
     }
 
-    /// Appends a value, as one argument or several.
+    /// Appends a value to the command, as one argument or several.
     pub(crate) fn arg(&mut self, value: impl ToRedisArgs) -> &mut Self {
         value.write_redis_args(self);
         self
@@ -222,7 +222,7 @@ impl RedisWrite for Command {
     }
 }
 
-/// Initial size of a command, in bytes: enough for one that calls no script.
+/// Initial size of a command, in bytes: enough for a command that calls no script.
 const SHORT: usize = 128;
 /// Maximum size of a line of RESP that states a length, in bytes: a sign, 20 digits, and the line break.
 const LENGTH_LINE: usize = 23;

@@ -37,11 +37,11 @@ pub(crate) struct Shard {
     pub(crate) pool: Pool,
     pub(crate) replicas: Replicas,
     pub(crate) admission: Admission,
-    /// Cancelled when the server is not used any more.
+    /// Cancelled when the gateway stops using the server.
     pub(crate) disconnected: CancellationToken,
-    /// Address of the server, if it is one of several.
+    /// Address of the server, if the store has several servers.
     node: Option<RedisNode>,
-    /// Limits how many acquires and inspections are under way.
+    /// Limits how many acquires and inspections are in progress at the server.
     pub(crate) asking: AskingRoom,
     /// Limits how many acquires and inspections wait while the server is unreachable.
     waiting: Arc<Semaphore>,
@@ -95,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// Address of the server, if it is one of several.
+    /// Address of the server, if the store has several servers.
     pub(crate) fn node(&self) -> Option<&RedisNode> {
         self.node.as_ref()
     }
@@ -122,7 +122,7 @@ impl Shard {
         }
     }
 
-    /// A connection to the server. If this fails, nothing was sent.
+    /// Returns a connection to the server. If this fails, nothing was sent.
     pub(crate) async fn connection(&self, limit: Instant) -> Result<Connection, Failure> {
         let connection = self.pool.connection(limit).await;
         connection.map_err(|why| match why {
@@ -157,7 +157,7 @@ impl Shard {
         Some(endpoint.node().to_string())
     }
 
-    /// Prefixes a text with the address of the server, if it is one of several.
+    /// Prefixes a text with the address of the server, if the store has several servers.
     pub(crate) fn named(&self, what: &str) -> String {
         match &self.node {
             Some(node) => format!("{node}: {what}"),
@@ -258,7 +258,7 @@ pub(crate) struct Admission {
     pub(crate) is_safe: AtomicBool,
     /// Verdict of the last examination that reached the server: safe, or the reason why not.
     pub(crate) last_verdict: Mutex<Option<Result<(), String>>>,
-    /// Notified when an examination has new findings.
+    /// Notified when an examination of the server has new findings.
     pub(crate) found: Notify,
     /// How many seconds the server's clock was ahead of the gateway's clock at the last examination.
     pub(crate) skew: Mutex<Option<f64>>,

@@ -33,7 +33,7 @@ pub(crate) enum Topology {
     Cluster(Arc<Cluster>),
 }
 
-/// How long the start waits until the masters of a cluster are known.
+/// How long a command waits at most until the masters of a cluster are known.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 // === impl Topology ===
@@ -108,7 +108,7 @@ impl Topology {
         }
     }
 
-    /// Waits until some servers are known, or until that has taken too long.
+    /// Waits until some servers of the store are known, or until that has taken too long.
     pub(crate) async fn wait_until_known(&self) {
         if let Self::Cluster(cluster) = self {
             drop(timeout(KNOWN_WITHIN, cluster.wait_until_known()).await);

@@ -50,7 +50,7 @@ impl Admission {
             if let Some(last_verdict) = last_verdict {
                 return last_verdict.map_err(Unavailability::Misconfigured);
             }
-            // The server has not been reached since this gateway started.
+            // The server has not been reached since this gateway started, so the acquire needs a permit to wait for it.
             if waiting.is_none() {
                 waiting = shard.wait_permit(CommandClass::Ask)?;
             }
@@ -82,7 +82,7 @@ impl Admission {
         })
     }
 
-    /// The findings on the server, not older than [`FRESH`].
+    /// The findings on the server, from an examination that is no older than [`FRESH`].
     pub(crate) async fn check(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Vec<Check> {
         let now = Instant::now();
         let since = now.checked_sub(FRESH).unwrap_or(now);

@@ -172,7 +172,7 @@ mod tests {
     fn a_missing_permission_is_found_in_words_that_nobody_knows() {
         let (unknown, full) = ("ERR you shall not pass", "OOM command not allowed");
         assert_eq!(missing(&[("GET", ""), ("DEL", unknown)])[0], ["DEL"]);
-        // LSET fails because RPUSH did.
+        // In this probe LSET fails because RPUSH did, so LSET does not count as missing.
         let refused = "ERR ACL failure in script: no permissions to run the 'rpush' command";
         let errors = [("RPUSH", refused), ("LSET", "ERR no such key")];
         assert_eq!(missing(&errors)[0], ["RPUSH"]);

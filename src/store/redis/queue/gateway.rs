@@ -59,7 +59,7 @@ pub(crate) struct RedisGateway {
     pub(crate) waits_for_replicas: bool,
     /// The slots in which an attempt was queued through this gateway, and the time of the last such attempt.
     slots: Mutex<HashMap<Slot, Instant>>,
-    /// When an acquire last announced in a slot that this gateway is alive.
+    /// When an acquire last announced in each slot that this gateway is alive.
     announced: Mutex<HashMap<Slot, Instant>>,
     /// Attempts without a caller, whose grants and positions must be released.
     orphans: mpsc::Sender<OrphanedAttempt>,
@@ -268,7 +268,7 @@ impl RedisGateway {
     }
 
     fn supersede(&self, name: &LockName, token: &TokenHash) {
-        // An attempt that has left already does not need the news.
+        // An attempt that has left does not need the news.
         let _delivered = self.parking.deliver(name, token, News::Superseded);
     }
 

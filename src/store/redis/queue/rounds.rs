@@ -49,7 +49,7 @@ struct Rounds {
     /// How many lookups were made so far: with each lookup, another waiter is the first of its name, whose id is
     /// searched in the queue.
     turn: usize,
-    /// The waiter whose position was looked up last.
+    /// The waiter whose position was looked up last, after which the next round continues.
     last_shown: Option<TokenHash>,
     /// The run of the server at the last round, if the server names its run.
     run_id: Option<RunId>,
@@ -317,7 +317,7 @@ impl Rounds {
     }
 }
 
-/// A command that sets the expiry of a key.
+/// Creates a command that sets the expiry of a key.
 fn expire(key: &str, lasts: Duration) -> Command {
     let ms = lasts.as_millis().to_string();
     Command::new("PEXPIRE").with(key).with(ms)

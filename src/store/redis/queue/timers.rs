@@ -81,7 +81,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
     }
 
-    /// How many timers are set.
+    /// How many timers are set now.
     pub(crate) fn len(&self) -> usize {
         self.timers.lock().due.len()
     }
@@ -152,7 +152,7 @@ pub(crate) struct DueEvents<'a> {
 
 /// The actions of due timers and orphaned attempts.
 pub(crate) trait TimerActions: Sync {
-    /// The partition of a lock. Actions in one partition do not wait for another.
+    /// The partition of a lock: actions in one partition do not wait for another partition.
     fn partition(&self, name: &LockName) -> Partition;
     /// Passes a lock on to its next waiter after its lease has ended.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;

@@ -30,7 +30,7 @@ pub(in crate::store::redis) const TICKET: Layout = Layout {
         ],
         MARKS,
         &[
-            // Limit of leases that may share the lock; 0 for an exclusive attempt.
+            // How many leases may share the lock at most; 0 for an exclusive attempt.
             ("limit", 4),
             // Since when the attempt is queued, and until when the ticket counts, in µs.
             ("since", 16),

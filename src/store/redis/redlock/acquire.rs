@@ -36,7 +36,7 @@ use super::{
 pub(super) enum AttemptOutcome {
     /// The attempt was granted the lock, by its try with this nonce.
     Granted(HeldLease, Nonce),
-    /// The attempt has its final answer.
+    /// The attempt has this final answer.
     Done(Acquisition),
     /// Another attempt or a foreign client holds the lock.
     Held(Holder),
@@ -83,7 +83,7 @@ impl Shared {
                 TryOutcome::Over(tried) => return Ok(tried),
                 TryOutcome::Split(holder) => {
                     splits += 1;
-                    // An attempt that may wait is not retried here: it continues in the queue.
+                    // An attempt that may wait is not retried after a split vote: it continues in the queue.
                     if splits > TRIES || !request.take || request.wake_within.is_some() {
                         return Ok(AttemptOutcome::Split(holder));
                     }

@@ -9,7 +9,7 @@ use crate::lock::{FencingToken, HeldLease, ReleaseRequest};
 /// The fence in a lease record until the second round has named one, as in `reserve.lua`.
 const UNRATIFIED: u64 = 1;
 
-/// Whether the second round has named the fence of a lease.
+/// Whether the second round of the acquire has named the fence of a lease.
 pub(super) fn is_ratified(lease: &HeldLease) -> bool {
     lease.fence.get() > UNRATIFIED
 }
@@ -154,7 +154,7 @@ pub(super) mod tests {
     /// Time at which the tests' nodes were asked.
     static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// A lease as a node reports it, with times in milliseconds.
+    /// Makes a lease as a node reports it, with times in milliseconds.
     pub(in super::super) fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(fence).unwrap(),
@@ -258,7 +258,7 @@ pub(super) mod tests {
             majority_validity(vec![ms(3), ms(9), ms(5), ms(1), ms(7)], 3),
             ms(5)
         );
-        // Some nodes of the majority have not answered.
+        // Some of the nodes that have the lease have not answered.
         assert_eq!(majority_validity(vec![ms(9)], 2), ms(9));
         assert_eq!(majority_validity(Vec::new(), 2), Duration::ZERO);
     }

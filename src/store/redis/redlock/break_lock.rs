@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// How many nodes report that this break, or another break, has ended the target.
+/// How many nodes report that this break, or another break, has ended the lease or value that is the target.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BreakTally {
     own: usize,

@@ -79,7 +79,7 @@ pub(super) struct ReserveRequest {
 /// Answer of a node that is asked to accept the fence of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ratification {
-    /// The node has accepted the fence.
+    /// The node has accepted the fence of the lease.
     Ratified,
     /// Another lock of the slot has passed the fence at the node; or the vote of the node has ended or changed, because
     /// another node has learnt from it meanwhile.
@@ -88,14 +88,14 @@ pub(super) enum Ratification {
     Refused,
 }
 
-/// A request to answer a lease again under its idempotency key.
+/// A request to nodes to answer a lease again under its idempotency key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplayRequest {
     /// Token hash of the attempt that asks.
     pub(super) asks: TokenHash,
-    /// Hash of the idempotency key.
+    /// Hash of the idempotency key under which the attempt asks.
     pub(super) key: IdempotencyHash,
-    /// Token hash of the lease.
+    /// Token hash of the lease that lives under the key.
     pub(super) lease: TokenHash,
 }
 
@@ -135,7 +135,7 @@ pub(super) enum NodeTarget {
 /// Outcome of a break at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeBreak {
-    /// The break has ended its target.
+    /// The break has ended its target at the node.
     Broken,
     /// Another break has ended the target at the node.
     Ended,

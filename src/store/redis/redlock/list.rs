@@ -39,7 +39,7 @@ use super::{
 /// begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_secs(1);
-/// How many locks are looked up at the nodes at once.
+/// How many locks of a page are looked up at the nodes at the same time.
 const READS: usize = 64;
 
 /// Position of a list's walk over the nodes.
@@ -48,7 +48,7 @@ struct ScanPosition {
     node: usize,
     /// How many nodes before the current node did not answer.
     skipped: usize,
-    /// Identifies the run of the server of the node, once that run is known.
+    /// Identifies the run of the node's server that was scanned, once that run is known.
     run: Option<u32>,
     scan: u64,
 }
@@ -59,7 +59,7 @@ pub(super) struct ListWalk {
     /// When the walk began, in milliseconds, by the clock of the first node; 0 if that node does not tell its time.
     pub(super) since: u64,
     lasted: Option<Duration>,
-    /// Instant just before `lasted` was read from the clock of the node.
+    /// Instant just before the duration `lasted` was read from the clock of the node.
     at: Instant,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct LocalQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiters: VecDeque<LocalWaiter>,
-    /// Whether a task contends for the lock on behalf of these waiters.
+    /// Whether a task contends for the lock on behalf of the queue's waiters.
     contended: bool,
     /// The waiter for which a task is trying to get the lock. That waiter may have the lock before this gateway knows.
     tried: Option<TokenHash>,
@@ -67,11 +67,11 @@ pub(super) enum JoinOutcome {
 /// Outcome of leaving the queue of a lock at this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaveOutcome {
-    /// The attempt was in the queue, and has been removed or has its position kept.
+    /// The attempt was in the queue. It was removed, or its position is kept.
     Removed,
     /// Another attempt has taken over the position of the attempt.
     Superseded,
-    /// The attempt is not in the queue.
+    /// The attempt is not in the queue of the lock at this gateway.
     NotQueued,
     /// The attempt is still in the queue, because the lock is being tried for it. The task that has the turn knows the
     /// outcome.

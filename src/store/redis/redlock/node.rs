@@ -179,13 +179,13 @@ impl Node {
     }
 }
 
-/// Says for how long a node that was found without its data does not vote.
+/// Text that says for how long a node that was found without its data does not vote.
 pub(super) fn delayed_without_data(left: Duration) -> String {
     let seconds = left.as_secs() + 1;
     format!("it votes in {seconds} s, because it was found without its data")
 }
 
-/// Says for how long a node that was started does not vote.
+/// Text that says for how long a node whose server was started lately does not vote.
 pub(super) fn delayed(left: Option<Duration>) -> String {
     match left {
         Some(left) => {
@@ -215,7 +215,7 @@ impl Learning {
 //
 // Makes the nodes of a quorum from the settings and parts that they share.
 
-/// Settings and parts that all nodes of one quorum share.
+/// Settings and parts that all nodes of one quorum share, from which the nodes are made.
 pub(super) struct NodeMaker {
     pub(super) redis: RedisConfig,
     pub(super) workers: Workers,

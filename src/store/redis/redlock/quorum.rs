@@ -221,7 +221,7 @@ impl Backoff {
         Self { longest: FIRST }
     }
 
-    /// The pause after a try that took this long.
+    /// The random pause of a gateway after a try that took this long.
     pub(super) fn next(&mut self, took: Duration) -> Duration {
         up_to(self.range(took))
     }
@@ -245,7 +245,7 @@ pub(super) fn up_to(longest: Duration) -> Duration {
 pub(super) mod tests {
     use super::*;
 
-    /// The answers of a quorum; `None` for a node that has not answered.
+    /// Makes the answers of a quorum; `None` for a node that has not answered.
     pub(in super::super) fn replies<T, const N: usize>(said: [Option<T>; N]) -> NodeReplies<T> {
         NodeReplies {
             by_node: said.into(),

@@ -70,7 +70,7 @@ impl Reply {
         })
     }
 
-    /// The reply itself; an error if the record at the node has another layout.
+    /// The same reply; an error if the record at the node has another layout.
     pub(super) fn of_known_layout(mut self, keys: &Keys) -> Result<Self, StoreError> {
         if self.kind() != "layout" {
             return Ok(self);

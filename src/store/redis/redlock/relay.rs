@@ -23,7 +23,7 @@ use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
 /// Carries messages between the gateways on a quorum.
 pub(super) struct QuorumRelay {
     pub(super) shared: Arc<Shared>,
-    /// How many batches this gateway has sent.
+    /// How many batches of news this gateway has sent.
     pub(super) sent: AtomicU64,
 }
 
@@ -115,7 +115,7 @@ impl Relay for QuorumRelay {
     }
 }
 
-/// The messages that are published at one node, and `None` when the connection is lost.
+/// The messages that are published at one node, and `None` when the connection to the node is lost.
 fn messages(pubsub: PubSubConnection) -> BoxStream<'static, Option<String>> {
     let end = stream::once(future::ready(None));
     pubsub.messages().map(Some).chain(end).boxed()

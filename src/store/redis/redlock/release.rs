@@ -114,7 +114,7 @@ impl ReleaseTally {
         if self.broken >= majority || losses - self.broken >= majority {
             return loss(&self.losses, majority).map(Release::Lost);
         }
-        // A lease that is gone from a majority cannot be renewed any more.
+        // A lease that is gone from a majority of the nodes cannot be renewed any more.
         let gone = released > 0 && released + losses >= majority;
         (gone && self.broken + silent < majority).then_some(Release::Released)
     }

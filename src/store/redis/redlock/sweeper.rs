@@ -25,9 +25,9 @@ pub(super) struct Sweeper {
 /// The try, attempt or lease that a sweep ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SweepTarget {
-    /// The try with this nonce.
+    /// The try with this nonce, which was not granted.
     Try(Nonce),
-    /// The whole attempt, which may have been delivered.
+    /// The whole attempt, whose lease may have been delivered.
     Attempt,
     /// The lease, which was released by this keeper, or has no majority any more. A lease that another keeper has
     /// adopted stays.
@@ -40,7 +40,7 @@ pub(super) struct Sweep {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     pub(super) swept: SweepTarget,
-    /// Time after which the sweep is given up and the TTL ends the lease.
+    /// Time after which the gateway gives the sweep up and the TTL ends the lease.
     pub(super) until: Instant,
     /// Marks the withdrawal as pending until the sweep is over.
     _pending_withdrawal: PendingWithdrawal,

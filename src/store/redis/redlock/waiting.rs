@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Tries once to get the lock for the head of the queue.
+    /// Tries once to get the lock for the head of the queue. Returns when to try again.
     async fn try_for(
         self: &Arc<Self>,
         name: &LockName,

@@ -111,7 +111,7 @@ enum ScriptTarget {
     Lease(FencingToken),
     /// All shared leases with fencing tokens up to this token: a late copy must not break a newer lease.
     UpTo(FencingToken),
-    /// The foreign value with this mark.
+    /// The value of a foreign client with this mark.
     Foreign(ForeignMark),
 }
 

@@ -54,7 +54,7 @@ if share then
   redis.call('GET', of)
   admit(us, share, sharers)
 elseif not held then
-  -- A ticket of another type ends the script before the lock passes on.
+  -- A key of another type in place of the ticket ends the script here, before the lock passes on.
   redis.call('GET', of)
   -- The attempt may be the head of the queue, and is granted the lock at the last moment.
   local passed = hand_over(redis.call('LPOP', wait), us)

@@ -29,7 +29,7 @@ pub(in crate::store::redis) struct RedisContext {
     pub(in crate::store::redis) scripts: Scripts,
     pub(in crate::store::redis) gateway: RedisGateway,
     pub(in crate::store::redis) tags: Arc<SlotTags>,
-    /// Stops the background tasks of the store.
+    /// Cancelled to stop the background tasks of the store.
     pub(in crate::store::redis) closing: CancellationToken,
 }
 
@@ -37,7 +37,7 @@ pub(in crate::store::redis) struct RedisContext {
 pub(in crate::store::redis) struct LockScripts<'a> {
     pub(in crate::store::redis) context: &'a RedisContext,
     pub(in crate::store::redis) keys: Keys,
-    /// Deadline for the outcome of everything that the request sends.
+    /// Deadline by which the outcome of everything that the request sends must be known.
     pub(in crate::store::redis) limit: Instant,
 }
 
@@ -48,7 +48,7 @@ impl RedisContext {
         Keys::of(name, &self.tags, &self.gateway.id)
     }
 
-    /// The scripts of a lock, for a request that begins now.
+    /// The scripts of a lock, with the deadline of a request that begins now.
     pub(in crate::store::redis) fn lock(&self, keys: Keys) -> LockScripts<'_> {
         LockScripts {
             context: self,

@@ -60,7 +60,7 @@ impl Reply {
         Some(SharedHolders { leases, count })
     }
 
-    /// Reads a remaining TTL in ms; -1: without an expiry.
+    /// Reads a remaining TTL in ms from the reply; -1: without an expiry.
     #[expect(clippy::option_option, reason = "without an expiry is an answer, too")]
     pub(super) fn rest(&mut self) -> Option<Option<Duration>> {
         let ms = self.integer()?;
@@ -77,12 +77,12 @@ impl Reply {
         Ok(Duration::from_micros(passed))
     }
 
-    /// Reads a time of the store, in microseconds.
+    /// Reads a time of the store's clock from the reply, in microseconds.
     pub(super) fn micros(&mut self) -> Option<u64> {
         self.str()?.parse().ok()
     }
 
-    /// Reads a foreign holder: its remaining TTL and its mark.
+    /// Reads a foreign holder from the reply: its remaining TTL and its mark.
     pub(super) fn foreign(&mut self) -> Option<Holder> {
         Some(Holder::Foreign {
             expires_in: self.rest()?,
@@ -90,7 +90,7 @@ impl Reply {
         })
     }
 
-    /// Reads the waiters of a queue: their tickets and the time.
+    /// Reads the waiters of a queue from the reply: their tickets and the time.
     pub(super) fn queue(&mut self) -> Option<Vec<Waiter>> {
         let (mut tickets, now) = (self.nested()?, self.micros()?);
         let mut queue = Vec::new();
@@ -131,7 +131,7 @@ pub(super) fn not_ours(keys: &Keys) -> StoreError {
 
 // === News ===
 
-/// A consequence of a script for this gateway.
+/// A consequence of a script, in its reply, that concerns this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store::redis) enum ScriptNews {
     /// The lock has passed to an attempt that waits at this gateway.
@@ -146,7 +146,7 @@ pub(in crate::store::redis) enum ScriptNews {
     Superseded(TokenHash),
     /// The queue has more dead tickets or grants than one script handles: the gateway looks at the lock again.
     More,
-    /// A message to another gateway could not be published.
+    /// A message of the script to another gateway could not be published.
     Unsent,
     /// This gateway did not count as alive in the slot of the lock until now.
     Lapsed,

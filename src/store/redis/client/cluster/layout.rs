@@ -20,7 +20,7 @@ pub(super) struct Layout {
     pub(super) shards: Vec<Arc<Shard>>,
     /// Replicas in the cluster, which the gateway can ask for the layout if none of the masters answers.
     pub(super) replicas: Vec<RedisNode>,
-    /// Epoch of the cluster at the time of this layout.
+    /// Epoch of the cluster to which this layout belongs.
     pub(super) epoch: u64,
 }
 
@@ -30,7 +30,7 @@ const UNASSIGNED: u16 = u16::MAX;
 // === impl Layout ===
 
 impl Layout {
-    /// A layout without any known server.
+    /// A layout in which no slot has a known server.
     pub(super) fn unknown() -> Self {
         Self {
             owners: vec![UNASSIGNED; Slot::COUNT].into(),
@@ -56,7 +56,7 @@ impl Layout {
         layout
     }
 
-    /// The same layout, except that `shard` has this slot.
+    /// The same layout, except that the server `shard` has this slot.
     pub(super) fn with(&self, slot: Slot, shard: &Arc<Shard>) -> Self {
         let mut layout = self.clone();
         layout.owners[slot.index()] = layout.index_of(shard);
@@ -112,7 +112,7 @@ impl Layout {
 /// The servers and slots of a cluster as one of its servers reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClusterView {
-    /// Address of the server that reports this view, as the gateway asked it.
+    /// Address of the server that reports this view, by which the gateway asked it.
     pub(super) by: RedisNode,
     /// Epoch of the cluster as the server knows it; of two views, the view with the higher epoch is later.
     pub(super) epoch: u64,

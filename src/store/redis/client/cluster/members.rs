@@ -51,7 +51,7 @@ pub(crate) struct Cluster {
     redirect_targets: Mutex<Vec<(Arc<Shard>, Instant)>>,
     /// How often each slot has moved to another server, or a command was redirected for it.
     moves: Box<[AtomicU32]>,
-    /// Counts how often the set of servers has changed, and notifies subscribers.
+    /// Counts how often the set of the cluster's servers has changed, and notifies subscribers.
     changed: watch::Sender<u64>,
     /// Notified when the gateway should ask the masters for the layout at once.
     pub(super) refresh_requested: Notify,
@@ -69,7 +69,7 @@ const REDIRECT_TARGET_STAYS: Duration = Duration::from_secs(3);
 // === impl Cluster ===
 
 impl Cluster {
-    /// Creates the state of a cluster. Asks no server yet.
+    /// Creates the state of a cluster, without asking a server yet.
     pub(crate) fn new(url: &ServersUrl, config: &RedisConfig, workers: &Workers) -> Self {
         // The start is random, so that not all gateways subscribe at the same server.
         let first = getrandom::u32().unwrap_or_default();
@@ -129,7 +129,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// A random slot of this server.
+    /// A random slot that this server has; `None` if the server has no slot.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         let layout = self.layout();
         let from = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();

@@ -137,7 +137,7 @@ fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
 }
 
-/// Asks one server which servers have which slots, as it sees the cluster.
+/// Asks one server which servers have which slots, as that server sees the cluster.
 async fn ask(
     connecting: impl Future<Output = Result<Connection, Unavailability>>,
     node: &RedisNode,

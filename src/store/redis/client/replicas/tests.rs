@@ -1,4 +1,4 @@
-//! Tests `Replicas` with fake servers.
+//! Tests `Replicas` with fake Redis servers.
 
 use std::sync::{
     Arc,

@@ -290,7 +290,7 @@ impl FollowedMaster {
 /// A server that said that it is a master when it was last asked.
 struct Master {
     endpoint: Arc<Endpoint>,
-    /// Since when the master is followed.
+    /// Since when the gateway follows this master.
     since: SystemTime,
     /// Id of the run of the master that was verified last, if the server names its run.
     run: Mutex<Option<RunId>>,

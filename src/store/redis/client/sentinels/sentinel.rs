@@ -72,7 +72,7 @@ impl Sentinel {
         self.endpoint.node()
     }
 
-    /// Asks the sentinel for the master of a service.
+    /// Asks the sentinel for the master of a service, the name under which sentinels watch a master.
     async fn ask(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
         let asked = timeout_at(limit, self.ask_once(service, limit)).await;
         let answer = asked.unwrap_or_else(|_elapsed| {
@@ -119,7 +119,7 @@ impl Sentinel {
             match self.endpoint.subscribe(&[SWITCHES]).await {
                 Ok(pubsub) => {
                     self.note(|now| now.subscription_error = None);
-                    // An announcement may have been missed before the subscription.
+                    // The sentinel may have announced another master before the subscription.
                     switched.notify_one();
                     let mut messages = pin!(pubsub.messages());
                     while let Some(message) = messages.next().await {
@@ -319,7 +319,7 @@ mod tests {
             let ranked = rank(named).into_iter();
             ranked.map(|candidate| candidate.node.port()).collect()
         };
-        // Only one sentinel has seen the failover so far.
+        // So far only one of the sentinels has seen the failover.
         assert_eq!(ports(vec![named(1, 4), named(1, 4), named(2, 5)]), [2, 1]);
         assert_eq!(ports(vec![named(1, 0), named(2, 0), named(2, 0)]), [2, 1]);
         let by = |named: Vec<Candidate>| rank(named)[0].by;

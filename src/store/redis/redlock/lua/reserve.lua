@@ -151,7 +151,7 @@ also('finger', ARGV[8])
 also('salt', ARGV[9])
 also('returnable', key ~= '' and '1' or '')
 also('provisional', provisional and '1' or '')
--- A lease that lasts longer than this was renewed.
+-- The first end of the lease, in ms: if the lease lasts longer than this, it was renewed.
 also('first', string.format('%.0f', expiry))
 -- The counter comes first and the lock last: if a command fails half-way, the lock is free. Here Lua makes text of
 -- numbers, and writes all digits only with this format.

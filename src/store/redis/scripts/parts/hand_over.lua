@@ -210,7 +210,7 @@ local function hand_over(id, us)
     end
     local body = redis.pcall('GETDEL', name .. 'of:' .. id)
     if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
-      -- The user no longer has the permission for GETDEL.
+      -- GETDEL has failed, because the user no longer has the permission for it.
       put_back(id)
       return body
     end
