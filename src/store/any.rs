@@ -71,8 +71,8 @@ macro_rules! with_store {
     };
 }
 
-/// Sends a command to the store of any kind, and measures how long the store takes to answer. A command that is
-/// dropped half-way is not measured. (Not a function, because a function would hold the store's future twice.)
+/// Sends a command to the store of any kind, and measures how long the store takes to answer. A command that is dropped
+/// half-way is not measured. (This is a macro, because a function would hold the store's future twice.)
 macro_rules! measured {
     ($any:expr, $operation:literal, $store:ident => $ask:expr) => {{
         let measurement = $any.measure($operation);

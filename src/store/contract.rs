@@ -376,8 +376,7 @@ pub enum Holder {
     Foreign {
         /// The remaining time of the foreign lock; `None` if it has no expiry.
         expires_in: Option<Duration>,
-        /// The mark of the value that the client wrote; `None` if the value is not one that a client writes as
-        /// a lock.
+        /// The mark of the value that the foreign client wrote; `None` if no client writes such a value as a lock.
         mark: Option<ForeignMark>,
     },
     /// Shared leases that gateways granted.
@@ -697,7 +696,8 @@ pub struct HeldLock {
     pub name: LockName,
     /// The holder of the lock.
     pub holder: Holder,
-    /// How many waiters are queued for the lock, as in an inspect. Not read at the same instant as the holder.
+    /// How many waiters are queued for the lock, as in an inspect. This number is not read at the same instant as the
+    /// holder.
     pub waiters: u64,
 }
 
@@ -714,7 +714,7 @@ pub struct Check {
     pub health: Health,
     /// Additional information about a check that passes.
     pub note: Option<String>,
-    /// How long at least no lock is granted because of this finding; `None` if that is unknown, or if locks are
+    /// How long at least the store grants no lock because of this finding; `None` if that is unknown, or if locks are
     /// granted.
     pub refuses_for: Option<Duration>,
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// Why a store gave no answer. Refusals of the store (held, lost, ..) are values, not errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing happened, and nothing of this command will happen later: sending it again is safe.
+    /// The command was not carried out and never will be: sending it again is safe.
     #[error("the store is unavailable: {0}")]
     Unavailable(#[from] Unavailability),
     /// The command may have been carried out, or may yet be.

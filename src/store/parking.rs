@@ -30,7 +30,7 @@ pub struct Parking(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     attempts: Mutex<ParkedAttempts>,
-    /// How many of the attempts have a caller that waits. An atomic, so that a reader of the count needs no
+    /// How many of the attempts have a caller that waits. This number is an atomic, so that a reader of it needs no
     /// lock.
     attended: AtomicUsize,
 }
@@ -176,8 +176,8 @@ impl Parking {
         }
     }
 
-    /// Returns at most `most` of the attempts that watch their position: those after `last`, then from the
-    /// start again. Repeated calls, each with the last attempt of the call before, visit all of them.
+    /// Returns at most `most` of the attempts that watch their position: those after `last`, then from the start again.
+    /// Repeated calls, each with the last attempt of the call before, visit all of these attempts.
     pub fn next_watched(
         &self,
         last: Option<&TokenHash>,

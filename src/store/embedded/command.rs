@@ -18,7 +18,7 @@ use crate::{
 
 use super::state::{Delay, Moment, State};
 
-/// The channel to which the writer sends an answer. A caller that has gone is not an error.
+/// The channel to which the writer sends the answer to a command. A caller that has gone is not an error.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// One command to the writer thread.
@@ -35,8 +35,8 @@ pub(super) enum Command {
 pub(super) trait Change: Send {
     /// Carries the change out on the state in memory.
     fn execute(&mut self, state: &mut State, now: Moment);
-    /// Sends the answer, `delay` after the change was carried out, or the error if the change was not carried
-    /// out.
+    /// Sends the answer to the caller, `delay` after the change was carried out, or the error if the change was not
+    /// carried out.
     fn answer(self: Box<Self>, delay: Result<Delay, StoreError>);
 }
 
@@ -187,7 +187,7 @@ impl Outcome for Renewal {
     }
 }
 
-/// The outcome of a request to release, with the tokens of the leases whose holders were asked.
+/// The outcome of a request to release, with the tokens of the leases whose holders were asked to release them.
 impl Outcome for (Requesting, Vec<TokenHash>) {
     fn age(&mut self, delay: Delay) -> Result<(), StoreError> {
         if let Requesting::Requested(holder) | Requesting::HolderChanged(holder) = &mut self.0 {

@@ -29,7 +29,7 @@ struct Report {
 // === impl DiskHealth ===
 
 impl DiskHealth {
-    /// Why the disk cannot be written or locks cannot be acquired; `None` if the disk is well.
+    /// Why the disk cannot be written or why locks cannot be acquired; `None` if the disk has no problem.
     pub(super) fn now(&self, clock: &dyn Clock) -> Option<String> {
         let report = self.0.lock();
         let failure = report.failure.as_ref().or(report.shortage.as_ref());

@@ -105,8 +105,8 @@ impl EmbeddedStore {
             }
             Ok(Err(_unanswered)) => Err(Uncertainty::Disk(WRITER_LOST.to_owned()).into()),
             Err(_elapsed) => {
-                // If this process was suspended, the answer may have arrived although the timeout has passed; a
-                // task that answers needs a chance to run.
+                // If this process was suspended, the answer may have arrived although the timeout has passed; the task
+                // that sends the answer needs a chance to run.
                 tokio::task::yield_now().await;
                 let answer = outcome.try_recv();
                 answer.unwrap_or_else(|_unanswered| Err(Uncertainty::TimedOut.into()))

@@ -399,7 +399,7 @@ impl Writer {
         if let Err(why) = self.open_files.check() {
             self.fail(&why, false, ExecutedBatch::default());
         } else if let Err(why) = self.open_files.check_lengths() {
-            // The file may have lost records. All of its rows are in memory, and are written to a new file.
+            // The log file may have lost records. All rows are in memory, and are written to a new file.
             self.log.distrust();
             self.fail(&why, false, ExecutedBatch::default());
         }
@@ -496,7 +496,7 @@ impl Writer {
         for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        // Waiters are told that their queue is lost. They ask again, and are then told that the store is
+        // The news tell waiters that their queue is lost. They ask again, and are then answered that the store is
         // closing.
         let notices = {
             let mut state = self.state.write();

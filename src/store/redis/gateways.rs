@@ -204,7 +204,7 @@ impl Subscription {
         }
     }
 
-    /// Announces that this gateway now receives messages, and repeats its own request for news to gateways that
+    /// Announces that this gateway now receives messages, and repeats the gateway's request for news to gateways that
     /// announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
     async fn announce(&self) {
         let id = &self.id;

@@ -204,7 +204,7 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     let [time, seen @ .., replication] = replies else {
         return Err(unexpected());
     };
-    // The role was read last: a server that is a master at the end was a master during the reads.
+    // The server's role was read last: a server that is a master at the end was a master during the reads.
     writable(replication)?;
     let now = microseconds(time).ok_or_else(unexpected)?;
     let (seen, []) = seen.as_chunks::<COMMANDS>() else {
@@ -243,7 +243,7 @@ fn read_lease(value: &Value, now: u64, sent: Instant) -> Option<HeldLease> {
         return None;
     };
     let record = Record::read(std::str::from_utf8(value).ok()?)?;
-    // A lease whose end is over, but whose key still exists, was changed by hand, and is left to the script.
+    // A lease whose end is over, but whose key still exists, was changed by hand, and a script reads it.
     let lease = record.lease(now, sent);
     lease.filter(|lease| !lease.expires_in.is_zero())
 }
@@ -268,8 +268,8 @@ fn unexpected() -> Failure {
 
 // Reads the holders and the number of waiters of locks that were found for a list.
 
-/// How many locks are read with one batch, and how many batches are under way at once. A batch blocks the server for a
-/// fraction of a millisecond.
+/// How many locks are read with one batch, and how many batches are in progress at once. A batch blocks the server for
+/// a fraction of a millisecond.
 const BATCH: usize = 64;
 const BATCHES: usize = 4;
 /// How many locks of a batch are read by scripts at once.

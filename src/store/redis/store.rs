@@ -60,7 +60,8 @@ pub struct RedisStore {
 // === impl RedisStore ===
 
 impl RedisStore {
-    /// Opens the store without waiting for the server: a background task connects at once, and requests when needed.
+    /// Opens the store without waiting for the server: a background task connects at once, and each request connects if
+    /// there is no connection.
     ///
     /// The clock is only compared with the server's, to warn of a difference.
     pub fn open(

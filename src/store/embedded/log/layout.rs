@@ -15,7 +15,7 @@ pub(crate) const LAYOUT: u32 = 2;
 const HEADER: usize = 40;
 /// Offset of the kind of the file in a log file's header: zero, or [`IS_BACKUP`].
 const MARK: usize = 20;
-/// Mark of a backup: after it was made, the store may have granted larger fencing tokens.
+/// Mark in the header of a backup. After the backup was made, the store may have granted larger fencing tokens.
 const IS_BACKUP: u32 = 0x7075_6b62;
 /// Offset in a log file's header of the length that the log has certainly reached: zero, or the length, its checksum
 /// and four bytes that are zero. The length is written when the log is closed in good order. The field is shorter than
@@ -61,7 +61,7 @@ pub(crate) enum LogError {
 
 // === Writing ===
 
-/// A random number that almost certainly no other log file of this directory has. Without this, old bytes of
+/// A random number that almost certainly no other log file of this directory has. Without this salt, old bytes of
 /// another log file could be taken for a record.
 pub(crate) fn new_salt() -> u32 {
     let random = getrandom::u32().expect("the operating system gives random numbers");

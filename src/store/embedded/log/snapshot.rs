@@ -79,7 +79,8 @@ impl Snapshot {
     /// show a reader that no record follows.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u64) {
         let end = self.bytes.len();
-        // The file is no longer than necessary: on a full disk, a new file is how the log becomes shorter.
+        // The snapshot's file is no longer than necessary: on a full disk, the log becomes shorter by beginning a new
+        // file.
         self.bytes
             .resize((end + ALIGNMENT).next_multiple_of(BLOCK), 0);
         (self.bytes, end as u64)

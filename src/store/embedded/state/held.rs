@@ -131,8 +131,8 @@ impl Held {
         }
     }
 
-    /// The mode of a new shared lease beside the leases that hold the lock, if any; with a limit, it gets the
-    /// smallest free slot.
+    /// The mode of a new shared lease beside the leases that hold the lock, if any. If the attempt has a limit, the
+    /// lease gets the smallest free slot.
     pub(crate) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
         let sharers = held.and_then(Self::sharers);
         let smallest_free = || sharers.map_or(0, |sharers| sharers.slots.smallest_free());

@@ -95,8 +95,8 @@ impl Lease {
         }
     }
 
-    /// The same lease, granted to a kept position that was queued since `queued_since`. The lease ends at
-    /// `end`, when the position is no longer kept, unless a request with the same key arrives.
+    /// The same lease, granted to a kept position that was queued since `queued_since`. The lease ends at `end`, when
+    /// the position would no longer be kept, unless a request with the same key arrives.
     pub(crate) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
         self.expires_at = self.expires_at.min(end);
         if let Some(key) = &mut self.key {
@@ -250,7 +250,8 @@ impl Lease {
         })
     }
 
-    /// The end of the lease if its TTL begins now, limited by its hold limit and its release request.
+    /// The end of the lease if its TTL begins now; the hold limit and the release request of the lease may make it
+    /// earlier.
     fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
         let end = Self::end(ttl, self.hold_ends_at, now);
         let request = self.request.as_ref();

@@ -21,8 +21,8 @@ use super::{
     queue::{Notice, Queues},
 };
 
-/// The most bytes that a request to release adds to the row of a lease: less than twice the longest name of an
-/// API key and the longest reason.
+/// How many bytes a release request adds to the row of a lease at most: less than twice the longest name of an API key
+/// and the longest reason.
 const LONGEST_REQUEST: u64 = 2_048;
 /// How many of the next lease ends are searched for a lock with waiters. A later end is found when these have passed.
 const EXPIRIES_LOOKED_AT: usize = 16;

@@ -24,8 +24,8 @@ use super::{
     queue::{Queue, Queued, UndeliveredGrant},
 };
 
-/// How long a position is kept after the longest wait of its attempt is over. An attempt leaves by itself, so
-/// this only ends positions of attempts whose leave did not arrive.
+/// How long a position is kept after the longest wait of its attempt is over. An attempt leaves the queue when its wait
+/// is over, so this time only ends positions of attempts whose leave did not arrive.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl State ===
@@ -268,7 +268,7 @@ impl State {
                 return GiveBack::Kept;
             }
             if unanswered.is_some() {
-                // The lease ends as a lease that no caller knows of, so that its idempotency key stays usable.
+                // The lease ends like a lease that no caller knows of, so that its idempotency key stays usable.
                 let end = lease.expires_at;
                 let unanswered = lease.clone().kept_until(end, None);
                 self.put(name, unanswered);

@@ -240,8 +240,7 @@ impl Queues {
     /// Undoes all changes of the queues that are not durable. Returns the names of the changed queues.
     pub(crate) fn rollback(&mut self) -> impl Iterator<Item = LockName> + use<> {
         let undo = std::mem::take(&mut self.undo);
-        // New positions are removed first, because a new position may have the idempotency key of a restored
-        // one.
+        // New positions are removed first, because a new position may have the idempotency key of a restored position.
         for (name, order) in undo.keys() {
             self.replace(name, *order, None);
         }

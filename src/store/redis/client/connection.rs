@@ -69,7 +69,8 @@ struct RedisConnectionState {
     free: Vec<usize>,
     /// A time that is not later than the limit of any pending reply; the driver sets its timer to this time.
     earliest: Option<Instant>,
-    /// Waker of the driver's task. The first queued command takes it, so that many commands wake the driver once.
+    /// Waker of the driver's task. The first queued command takes the waker, so that many commands wake the driver
+    /// once.
     driver: Option<Waker>,
     ended: bool,
 }
@@ -210,7 +211,7 @@ impl ConnectionShared {
         self.state.lock()
     }
 
-    /// Queues commands to be sent. If the connection has ended or too many replies are pending, none of them is sent.
+    /// Queues commands to be sent. If the connection has ended or too many replies are pending, no command is sent.
     fn accept<T>(
         &self,
         count: usize,
@@ -306,7 +307,7 @@ impl RedisConnectionState {
 
     /// Ends the commands whose limit has passed, and collects the wakers of their callers.
     ///
-    /// Returns whether any reply is overdue, even one whose caller has gone: then the connection may be dead.
+    /// Returns whether any reply is overdue, even a reply whose caller has gone: then the connection may be dead.
     fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) -> bool {
         self.earliest = None;
         let mut is_overdue = false;

@@ -281,12 +281,12 @@ pub(crate) async fn on_each(
 /// Which keys of a lock one call of a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyForm {
-    /// All keys of the script, and in a cluster the key that never exists if the script writes.
+    /// The call names all keys of the script; in a cluster also the key that never exists, if the script writes.
     Whole,
-    /// Only the lock's key, which is the script's first; used while the slot is being moved.
+    /// The call names only the lock's key, which is the script's first; used while the slot is being moved.
     LockAlone,
-    /// Only the lock's key and the keys of its shared leases, which exist as long as the lock does; used while the
-    /// slot is being moved.
+    /// The call names only the lock's key and the keys of its shared leases, which exist as long as the lock does; used
+    /// while the slot is being moved.
     SharedAlone,
 }
 
@@ -467,7 +467,8 @@ impl Dispatch {
             let Value::ServerError(error) = &*reply else {
                 continue;
             };
-            // Sent one by one: redirects are few, and happen only for a slot that is being moved or was just moved.
+            // The commands are sent one by one: redirects are few, and happen only for a slot that is being moved or
+            // was just moved.
             if let Failure::Elsewhere(redirect) = answered(error) {
                 let destination = self.topology.follow(slot, &redirect, shard)?;
                 *reply = self.plain(destination, slot, command).await?;

@@ -44,8 +44,8 @@ pub(crate) struct Endpoint {
     node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    /// Whether all connections must lead to the same run of one server. If so, each connection asks for the run
-    /// first.
+    /// Whether all connections must lead to the same run of one server. If so, each connection first asks the server
+    /// for its run.
     one_server: bool,
     identity: Identity,
     /// Notified when a connection to the server was lost.
@@ -244,7 +244,7 @@ impl Endpoint {
         match next().await? {
             Value::BulkString(info) => Ok(Run::read(&String::from_utf8_lossy(&info), asked)),
             // If the user may not send INFO, the run is unknown. If the server cannot answer at the moment, this
-            // connection fails, so that another one asks again.
+            // connection fails, so that the next connection asks again.
             Value::ServerError(error) => match answered(&error) {
                 Failure::Transient(why) => Err(why),
                 _ => Ok(Run::default()),

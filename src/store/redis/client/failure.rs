@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     Refused(Unavailability),
     /// The command had no effect: the server does not know the script yet.
     NoScript,
-    /// The command had no effect: a key holds a value of another type than the gateway writes.
+    /// The command had no effect: a key holds a value of another type than gateways write.
     WrongType,
     /// The command may have had an effect, or may yet have one.
     Unknown(Uncertainty),
@@ -104,7 +104,8 @@ impl Failure {
             "ERR" if text.contains("undeclared key") => Self::misconfigured(
                 "the server refuses keys that a script does not declare".to_owned(),
             ),
-            // The slot is being moved. No script that can reach such a key writes, so the script had no effect.
+            // The slot is being moved to another server. No script that can reach such a key writes, so the script had
+            // no effect.
             "ERR" if text.starts_with("Script attempted to access a non local key") => {
                 Self::Moving(Unavailability::Refused(
                     "the slot is being moved".to_owned(),
@@ -244,7 +245,8 @@ pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
     }
 }
 
-/// The error when the lock changed hands after each inspection, before the command for that holder arrived.
+/// The error when the lock passed to another holder after each inspection, before the command for the inspected holder
+/// arrived.
 pub(crate) fn passes_too_fast() -> StoreError {
     let reason = "the lock passes on faster than it can be looked at".to_owned();
     Unavailability::Refused(reason).into()

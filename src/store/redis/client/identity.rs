@@ -60,7 +60,7 @@ enum Leads {
 pub(super) enum Reached {
     /// The connection has reached the known run. The token is cancelled when the connections to that run are closed.
     Same(CancellationToken),
-    /// The known run changed while the connection was being opened: another connection is needed.
+    /// The known run of the server changed while the connection was being opened: another connection is needed.
     Outdated,
     /// The connection has reached another run of a server: all connections must be closed.
     Another {
@@ -77,7 +77,7 @@ const CONNECTIONS_IN_DOUBT: usize = 16;
 /// The first pause before an address is tried again that has led to several servers; the pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Maximum error of a server's reported uptime, which is in whole seconds and may be one too many.
+/// Maximum error of a server's reported uptime, which is in whole seconds and may be one second too long.
 const AGE_IS_OFF: Duration = Duration::from_secs(1);
 /// How long readiness warns that the address has moved to another server.
 const TOLD_FOR: Duration = Duration::from_mins(10);
@@ -190,7 +190,7 @@ impl Identity {
         is_news
     }
 
-    /// Readiness warning about the address, which applies although connections can be opened.
+    /// Readiness warning about which servers the address leads to, which applies although connections can be opened.
     pub(super) fn warning(&self) -> Option<&'static str> {
         let state = self.state.lock();
         if state.moved.is_some_and(|at| at.elapsed() < TOLD_FOR) {

@@ -96,8 +96,8 @@ impl Pool {
         let connections = bb8::Pool::builder()
             .max_size(size)
             .min_idle(size)
-            // A test at each check-out would double the round trips; `has_broken` finds broken connections without
-            // one.
+            // bb8's test at each check-out would double the round trips; `has_broken` finds broken connections without
+            // a round trip.
             .test_on_check_out(false)
             .retry_connection(false)
             .max_lifetime(None)
@@ -147,7 +147,8 @@ impl Pool {
             match &*dialled {
                 Ok(connection) if !connection.is_broken() => return Ok(connection.clone()),
                 Err((at, reason)) if *at >= asked => return Err(reason.clone()),
-                // A broken connection, or a connect that failed before this call: bb8 drops it and connects again.
+                // The connection is broken, or the entry is a connect that failed before this call: bb8 drops the entry
+                // and connects again.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -184,7 +185,8 @@ impl Pool {
                 () = sleep(ADDRESS_CHECK) => {}
                 () = lost => {}
             }
-            // An error is ignored: while no new connection can be opened, the open connections remain in use.
+            // An error of the check is ignored: while no new connection can be opened, the open connections remain in
+            // use.
             drop(self.route.connect().await);
         }
     }
@@ -196,8 +198,8 @@ impl Manager {
     /// Selects the worker with the fewest connections, open or being opened, and counts a further connection for this
     /// worker. `None` if there are no workers.
     fn next_worker(&self) -> Option<Worker> {
-        // In this order, a connection that is being opened at the same time may be counted twice, but is never
-        // missed.
+        // The count of connections being opened is locked before the live connections are read: a connection may then
+        // be counted twice, but is never missed.
         let mut making = self.making.lock();
         let live = self.state.live.load();
         let worker = self.workers.all().min_by_key(|worker| {

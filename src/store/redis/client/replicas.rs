@@ -139,7 +139,7 @@ impl Replicas {
         limit: Instant,
     ) -> Result<(), Option<u32>> {
         if run != Some(&markers.run) {
-            // Another run or another server made the grant: markers on this connection say nothing about it.
+            // Another run or another server made the grant: markers on this connection say nothing about the grant.
             return Err(None);
         }
         let confirmed = timeout_at(limit, self.confirmed_on(markers, limit)).await;

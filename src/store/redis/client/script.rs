@@ -26,7 +26,7 @@ pub(crate) struct Script {
     pub(super) of_lock: &'static [KeyOfLock],
     /// Whether the script never writes. Such a script does no harm if some keys of its slot are on another server.
     pub(super) read_only: bool,
-    /// Whether the script can run with its first key alone while the slot is being moved. That key is the lock's,
+    /// Whether the script can run with its first key alone while the slot is being moved. That key is the lock's key,
     /// which exists as long as the lease does.
     pub(super) runs_during_slot_migration: bool,
 }

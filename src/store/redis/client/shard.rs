@@ -50,7 +50,7 @@ pub(crate) struct Shard {
     keeping: Arc<Semaphore>,
 }
 
-/// Limits how many commands are under way that neither keep nor end a lease: acquires and inspections.
+/// Limits how many commands are in progress that neither keep nor end a lease: acquires and inspections.
 #[derive(Debug)]
 pub(crate) struct AskingRoom(Semaphore);
 
@@ -69,14 +69,14 @@ const ASKING: usize = 1_024;
 /// Minimum time that an acquire or an inspection waits for a permit before it is refused. Nothing of it has been sent
 /// by then.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum number of callers of one class that wait for an unreachable server, if it is one of several. Further
-/// callers are refused at once: otherwise they would take up what the callers of the other servers need.
+/// Maximum number of callers of one class that wait for an unreachable server, if the store has several servers.
+/// Further callers are refused at once: otherwise they would take up what the callers of the other servers need.
 const WAITING: usize = 256;
 
 // === impl Shard ===
 
 impl Shard {
-    /// Creates the state of a server. `node`: address of the server, if it is one of several.
+    /// Creates the state of a server. `node`: address of the server, if the store has several servers.
     pub(crate) fn new(
         route: Route,
         node: Option<RedisNode>,
@@ -100,8 +100,8 @@ impl Shard {
         self.node.as_ref()
     }
 
-    /// Permit to wait for the server. It is needed only if the server is one of several and unreachable. Fails if too
-    /// many callers wait already.
+    /// Permit to wait for the server. The permit is needed only if the store has several servers and this server is
+    /// unreachable. Fails if too many callers wait already.
     pub(crate) fn wait_permit(
         &self,
         with: CommandClass,
@@ -225,7 +225,8 @@ impl Destination {
         if !self.asking {
             return connection.send(command, limit).await;
         }
-        // ASKING counts for the next command of the connection, so no other command may come between the two.
+        // ASKING counts for the next command of the connection, so no other command may come between ASKING and the
+        // command.
         let both = [Command::new("ASKING"), command.clone()];
         let mut replies = connection.send_all(&both, limit).await?;
         match (replies.pop(), replies.pop()) {

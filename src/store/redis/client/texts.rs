@@ -89,8 +89,8 @@ pub(crate) fn metadata_from_json(json: &str) -> Option<Metadata> {
     Metadata::from_stored(entries).ok()
 }
 
-/// Layout of a release request: the time by which the lease must be released, in µs, or in ms in a quorum. Behind it
-/// stand the requester and the reason.
+/// Layout of a release request: the time by which the lease must be released, in µs, or in ms in a quorum. The
+/// requester and the reason follow this time.
 pub(crate) const REQUEST: Layout = Layout {
     name: "request",
     groups: &[&[("ends", 16)]],

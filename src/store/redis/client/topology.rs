@@ -102,7 +102,8 @@ impl Topology {
             Self::One(_) => Partition::WHOLE,
             // Commands for a slot without a server fail soon, so they hold up no other commands.
             Self::Cluster(cluster) => cluster.owner(slot).map_or(Partition::WHOLE, |shard| {
-                // The address in memory identifies the shard: no other shard has it while this one is in use.
+                // The address in memory identifies the shard: no other shard has this address while this shard is in
+                // use.
                 Partition::one_of(Arc::as_ptr(&shard).addr())
             }),
         }
@@ -115,8 +116,8 @@ impl Topology {
         }
     }
 
-    /// Permit to wait for the server that has this slot. It is needed only if that server is one of several and
-    /// unreachable.
+    /// Permit to wait for the server that has this slot. The permit is needed only if the store has several servers and
+    /// this server is unreachable.
     pub(crate) fn wait_permit(
         &self,
         slot: Slot,
@@ -124,7 +125,7 @@ impl Topology {
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         match self {
             Self::One(_) => Ok(None),
-            // No permit is needed for a slot without a server, because its server may be known in a moment.
+            // For a slot without a server no permit is needed, because the slot's server may be known in a moment.
             Self::Cluster(cluster) => {
                 (cluster.owner(slot)).map_or(Ok(None), |owner| owner.wait_permit(with))
             }

@@ -234,8 +234,8 @@ impl Examiner {
     }
 }
 
-/// Merges the findings of servers into one finding for each name, which is as bad as the worst and names its servers. A
-/// server that could not be examined has fewer findings.
+/// Merges the findings of servers into one finding for each name. A merged finding is as bad as the worst, and its
+/// texts name the servers. A server that could not be examined has fewer findings.
 fn merge(of_each: Vec<(&Shard, Vec<Check>)>) -> Vec<Check> {
     let mut merged: Vec<Check> = Vec::new();
     for (shard, checks) in of_each {

@@ -209,8 +209,8 @@ fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
 
 // The permissions that the ACL user of a gateway needs, and what to do if one is missing.
 
-/// Judges the permissions that a probe found, and the error with which the server refuses the channel of this gateway,
-/// if it does.
+/// Judges the permissions that a probe found, and the error with which the server refuses this gateway the subscription
+/// to its channel, if it does.
 pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str) -> Health {
     let tried = probed.commands.iter().chain(&probed.listing);
     let mut missing: Vec<&str> = tried

@@ -86,8 +86,8 @@ fn read(mut reply: Reply) -> Option<Probed> {
     }
     let failures = || tried.iter().filter_map(|(_, failure)| failure.as_ref());
     let refusal = failures().find_map(refusal_in);
-    // Each command of a probe succeeds if it is allowed and the server takes writes. So an unknown error counts as a
-    // missing permission in unknown words, unless another error explains it.
+    // Each command of a probe succeeds if the user has the permission and the server takes writes. So an unknown error
+    // counts as a missing permission in an unknown wording, unless another error explains the failure.
     let is_explained = refusal.is_some() || failures().any(lacks_permission);
     let permission = |failure: Option<&Failure>| match failure {
         Some(Failure::Unknown(_)) if !is_explained => Permission::Missing,

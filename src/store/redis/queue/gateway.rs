@@ -127,8 +127,8 @@ impl RedisGateway {
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
                 ScriptNews::Provisional(token) => {
-                    // If the attempt no longer waits here, nothing is done: a provisional grant ends soon unless it is
-                    // confirmed.
+                    // If the attempt no longer waits at this gateway, nothing is done: a provisional grant ends soon
+                    // unless it is confirmed.
                     let _delivered =
                         self.parking
                             .deliver(keys.name(), &token, News::GrantedProvisionally);
@@ -212,8 +212,8 @@ impl RedisGateway {
         }
     }
 
-    /// Whether an acquire that may be queued must announce that this gateway is alive: if no acquire has announced it
-    /// in this slot within the last second.
+    /// Whether an acquire that may be queued must announce that this gateway is alive: if no acquire has announced this
+    /// in the slot within the last second.
     pub(crate) fn should_announce(&self, slot: Slot) -> bool {
         let last = self.announced.lock().get(&slot).copied();
         last.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
@@ -250,7 +250,7 @@ impl RedisGateway {
         }
     }
 
-    /// The slots in which this gateway must announce that it is alive, given the slots of its waiters.
+    /// The slots in which this gateway must announce that it is alive. `waited_for`: whether a slot has waiters here.
     pub(crate) fn slots_to_keep(&self, waited_for: impl Fn(Slot) -> bool) -> Vec<Slot> {
         let mut slots = self.slots.lock();
         // An attempt may have been queued after the waiters were listed.
@@ -286,7 +286,8 @@ impl RedisGateway {
         }
     }
 
-    /// Delivers a grant to the attempt that waits for it here. If no such attempt waits, the grant is released.
+    /// Delivers a grant to the attempt that waits for it at this gateway. If no such attempt waits, the grant is
+    /// released.
     fn deliver_grant(&self, name: &LockName, token: TokenHash, fence: FencingToken, granted: News) {
         if self.parking.deliver(name, &token, granted) {
             return;

@@ -228,8 +228,8 @@ impl Rounds {
             }
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
-                    // If the holder waits here, the message of its grant was lost, and the news is delivered now. Any
-                    // other holder does not wait here, and the news goes nowhere.
+                    // If the holder waits at this gateway, the message of its grant was lost, and the news is delivered
+                    // now. Any other holder does not wait at this gateway, and the news is dropped.
                     let news = News::GrantedProvisionally;
                     let _one_of_ours = gateway.parking.deliver(name, &token, news);
                 }
@@ -323,8 +323,8 @@ fn expire(key: &str, lasts: Duration) -> Command {
     Command::new("PEXPIRE").with(key).with(ms)
 }
 
-/// An error reply as a failure, except for a key of another type, which does not stop the round: its waiters get that
-/// error when they ask.
+/// Turns an error reply into a failure, except for a key of another type, which does not stop the round: the waiters of
+/// this key get the error when they ask again.
 fn refused(error: &ServerError) -> Result<(), Failure> {
     match answered(error) {
         Failure::WrongType => Ok(()),

@@ -162,14 +162,14 @@ pub(crate) trait TimerActions: Sync {
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>>;
 }
 
-/// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, and too few to
-/// delay callers after an outage.
+/// How many commands that pass locks on are in progress at once at each server: enough to fill a pipeline, and too few
+/// to delay callers after an outage.
 const PASSING_ON: usize = 64;
-/// How many releases of orphaned attempts are under way at once at each server. A release is as urgent as passing a
+/// How many releases of orphaned attempts are in progress at once at each server. A release is as urgent as passing a
 /// lock on, because it frees an unused lock.
 const GIVING_BACK: usize = 64;
-/// How many commands that give up kept positions are under way at once at each server. The limit is low and separate:
-/// many fall due together, and no caller waits for them.
+/// How many commands that give up kept positions are in progress at once at each server. The limit is low and separate
+/// from the other limits: many kept positions fall due together, and no caller waits for these commands.
 const LAPSING: usize = 16;
 /// Pause before a failed release of an orphaned attempt is repeated: the first pause and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));

@@ -53,8 +53,8 @@ pub(super) const MARKS: &[Field] = &[
     ("mode", 1),
     // Whether the attempt has an idempotency key.
     ("keyed", 1),
-    // In a lease: `1` if it was answered again under its idempotency key, `2` if only the request that collected it was
-    // answered.
+    // Only in a lease: `1` if the lease was answered again under its idempotency key, `2` if only the request that
+    // collected the lease was answered.
     ("answered", 1),
     // Whether a copy of the attempt's acquire may arrive late.
     ("late", 1),

@@ -51,8 +51,8 @@ pub(super) enum TryOutcome {
     Over(AttemptOutcome),
     /// No attempt is known to have a majority of the nodes. The holder in the variant may have one.
     Split(Option<Holder>),
-    /// The fence of the try is outdated: another lock of the slot was acquired meanwhile, or a node has learnt from
-    /// another.
+    /// The fence of the try is outdated: another lock of the slot was acquired meanwhile, or another node has learnt
+    /// from a node of the try.
     Overtaken,
     /// Too few nodes of the quorum take part in the try, for this reason.
     TooFew(StoreError),
@@ -294,8 +294,9 @@ const TAKES_WITHIN: Duration = Duration::from_secs(2);
 // === impl Shared ===
 
 impl Shared {
-    /// After the holder is answered, takes its lease in the background at the nodes that refused it. A lease for a kept
-    /// position is not taken: its holder may collect it first, and a copy that came afterwards would stay provisional.
+    /// After the holder is answered, takes its lease in the background at the nodes that refused the try. A lease for a
+    /// kept position is not taken: its holder may collect it first, and a copy that came afterwards would stay
+    /// provisional.
     fn take_where_refused(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -365,7 +366,8 @@ impl Shared {
     ) -> Result<TryOutcome, StoreError> {
         let began = Instant::now();
         let (name, token) = (&attempt.name, &attempt.token);
-        // Read before the nodes are asked: a withdrawal that ends while they are asked is not listed afterwards.
+        // Pending withdrawals are read before the nodes are asked: a withdrawal that ends while they are asked is not
+        // listed afterwards.
         let doomed = self.nodes_to_withdraw_from(name, token);
         let view = self.view(keys).await?;
         let pending_withdrawals = &self.sweeper.pending_withdrawals;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, HeldLease, ReleaseRequest};
 
-/// The fence in a lease record until the second round has named one, as in `reserve.lua`.
+/// The fence in a lease record before the second round has named a fence, as in `reserve.lua`.
 const UNRATIFIED: u64 = 1;
 
 /// Whether the second round of the acquire has named the fence of a lease.
@@ -41,7 +41,7 @@ pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
 }
 
 /// The lease that a majority has just renewed. Only the holder of a granted lease renews it, so a node counts even if
-/// it was never told the fence.
+/// it does not know the fence.
 pub(super) fn renewed(
     leases: &[&HeldLease],
     majority: usize,

@@ -70,7 +70,7 @@ pub(super) struct ReserveRequest {
     /// For how long a node that refuses the try must wake this gateway when the lock becomes free; `None`: no waiter
     /// needs that.
     pub(super) wake_within: Option<Duration>,
-    /// Whether other waiters at this gateway must be woken later even if this try is granted.
+    /// Whether the node must wake this gateway for its other waiters even if the node reserves the lock for this try.
     pub(super) others_wait: bool,
     /// The fence of the lease and the time since it began, if a majority has granted it to this try already.
     pub(super) granted: Option<(FencingToken, Duration)>,

@@ -78,7 +78,7 @@ pub(super) enum LeaveOutcome {
     BeingTried,
 }
 
-/// How much longer than the wait of its attempt a position is remembered. Waiters normally leave before.
+/// How much longer than the wait of its attempt a position is remembered. A waiter normally leaves before this time.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl LocalQueue ===
@@ -149,8 +149,8 @@ impl LocalQueue {
         }
     }
 
-    /// Removes the position under the idempotency key of an attempt that does not wait. Returns the token of the waiter
-    /// in it, if one still waits. `Err`: the position was taken with another fingerprint.
+    /// Removes the position under the idempotency key of an attempt that does not wait. Returns the token of the
+    /// position's waiter, if that waiter still waits. `Err`: the position was taken with another fingerprint.
     pub(super) fn drop_keyed(&self, attempt: &Attempt) -> Result<Option<TokenHash>, ()> {
         let mut queue = self.queue.lock();
         let Some(at) = queue
@@ -338,7 +338,8 @@ pub(super) struct LocalWaiter {
     /// Whether a caller waits for the outcome. If not, the position is kept for a later request with the same
     /// idempotency key.
     pub(super) attended: bool,
-    /// The waiter that last had this position before, if that waiter was still waiting, perhaps about to leave.
+    /// The waiter that had this position before the present waiter, if that waiter was still waiting, perhaps about to
+    /// leave.
     pub(super) superseded: Option<TokenHash>,
 }
 

@@ -98,7 +98,8 @@ impl Relay for QuorumRelay {
         let (mut listening, mut recent) = (all.len(), RecentMessages::default());
         let me = format!("{} ", self.shared.id.as_str());
         let closing = self.shared.closing.clone();
-        // With connections to fewer than a majority of the nodes, some messages may not arrive any more.
+        // The listener ends when fewer than a majority of the nodes are connected, because some messages may not arrive
+        // any more.
         let until = all.take_while(move |message| {
             listening -= usize::from(message.is_none());
             future::ready(listening >= majority)

@@ -45,7 +45,8 @@ impl Shared {
         let release_tally = ReleaseTally::of(&answers);
         let outcome = release_tally.final_outcome(majority);
         if release_tally.released > 0 && outcome != Some(Release::Adopted) {
-            // Parts of the lease may be at other nodes, and a copy of its acquire may still be on its way.
+            // Parts of the lease may be at the other nodes, and a copy of its acquire may still be on its way, so the
+            // lease is swept there.
             for node in answers.others(|answer| *answer == Ok(NodeRelease::Released)) {
                 self.sweeper
                     .sweep(node, name, token, SweepTarget::Lease(keeper));
@@ -65,8 +66,8 @@ impl Shared {
 
 /// How many nodes gave which answer to a release.
 ///
-/// A break may come at the same time, and each node lets one of both end the lease. The break succeeds if it ended the
-/// lease at a majority. So the release succeeds if no break can have a majority.
+/// A break may come at the same time as the release, and each node lets only one of the two end the lease. The break
+/// succeeds if it ended the lease at a majority. So the release succeeds if no break can have a majority.
 #[derive(Debug, Default)]
 pub(super) struct ReleaseTally {
     nodes: usize,

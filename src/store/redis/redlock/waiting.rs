@@ -127,11 +127,12 @@ impl Shared {
         if matches!(left, LeaveOutcome::BeingTried | LeaveOutcome::NotQueued) {
             // The lock may be granted to the attempt at this moment. The outcome is known when its try is over.
             let turn = self.turn(&local_queue).await;
-            // Leaves even if the turn was not free in time: no caller waits in this position any more.
+            // The attempt leaves even if the turn was not free in time: no caller waits in this position any more.
             left = local_queue.leave(token, keep_for, Instant::now(), true);
             let _turn = turn?;
             let confirmed = match left {
-                // Either the try has failed, or its outcome is not known and it is withdrawn from every node.
+                // Either the try for the attempt has failed, or the try's outcome is not known and the try is withdrawn
+                // from every node.
                 LeaveOutcome::Removed => self.confirm(name, token).await.ok(),
                 LeaveOutcome::NotQueued => Some(self.confirm(name, token).await?),
                 LeaveOutcome::Superseded | LeaveOutcome::BeingTried => None,

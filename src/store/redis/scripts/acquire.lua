@@ -303,7 +303,8 @@ if other and other ~= id then
     end
     queued = ticket_since(old)
     redis.call('DEL', name .. 'absent')
-    -- The newest request owns the position. The letter keeps the earlier attempt from asking for the position again.
+    -- The newest request owns the position. The letter `s` in `:of:ID` keeps the earlier attempt from asking for the
+    -- position again.
     local gateway = ticket_gateway(old)
     if gateway ~= NO_GATEWAY or ticket_late_is(old, '1') then
       redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)

@@ -71,7 +71,7 @@ if is_shared(held) then
 end
 if left ~= -2 then
   if id_version_is(held, '2') and is_untold(held) then
-    -- A confirmation may make the lease end sooner, if its TTL is short, and no message tells of that.
+    -- If its TTL is short, the lease may end sooner once it is confirmed, and no message tells this gateway of that.
     left = math.min(left, math.max(OFTEN, tonumber(lease_ttl(held)) or OFTEN))
   end
   return 'held ' .. lock .. ' 0:' .. field(left)

@@ -162,7 +162,8 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Breaks the target, or the holder without a target; with `request`, asks for its release instead.
+    /// Breaks the target, or the holder of the lock if there is no target; with `request`, asks the holder to release
+    /// the lock instead.
     async fn end(
         &self,
         target: Option<BreakTarget>,

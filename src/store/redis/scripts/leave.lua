@@ -114,8 +114,8 @@ else
   if stood and not ticket_late_is(body, '1') then
     redis.call('DEL', of)
   else
-    -- Without the letter, a late copy of the acquire would queue the attempt again. If the ticket was lost, it is
-    -- unknown whether such a copy is outstanding.
+    -- Without the letter `g` in `:of:ID`, a late copy of the acquire would queue the attempt again. If the ticket was
+    -- lost, it is unknown whether such a copy is outstanding.
     remember_end(id, 'g', TOMBSTONE)
   end
   count = stood and count - 1 or count

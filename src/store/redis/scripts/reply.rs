@@ -155,7 +155,8 @@ pub(in crate::store::redis) enum ScriptNews {
 // === impl Reply ===
 
 impl Reply {
-    /// Reads the news in the next field. Unreadable news fail like a lost reply: a later check finds the consequences.
+    /// Reads the news in the next field of the reply. If the news are unreadable, the reply counts as lost: the next
+    /// round of the gateway finds the consequences.
     pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
         let mut news = self.nested().ok_or_else(|| self.unexpected())?;
         let mut all = Vec::new();

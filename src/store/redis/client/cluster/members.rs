@@ -105,8 +105,8 @@ impl Cluster {
     /// Waits until some servers of the cluster are known.
     pub(crate) async fn wait_until_known(&self) {
         let is_known = |_: &u64| !self.layout().shards.is_empty();
-        // Checked first because `wait_for` uses up what tokio lets a task do in one poll, and may wait although
-        // servers are known.
+        // This check comes first because `wait_for` uses up what tokio lets a task do in one poll, and may wait
+        // although servers are known.
         if !is_known(&0) {
             drop(self.changed.subscribe().wait_for(is_known).await);
         }

@@ -58,7 +58,8 @@ impl Cluster {
         }
     }
 
-    /// Asks the servers for the layout, and applies the latest answer. Returns whether all is well.
+    /// Asks the servers for the layout, and applies the latest answer. Returns whether all servers answered and every
+    /// slot has a server.
     async fn refresh(&self) -> bool {
         let layout = self.layout();
         let mut asked = layout.shards.clone();
@@ -131,8 +132,8 @@ impl Cluster {
     }
 }
 
-/// Rank of a view; the highest counts. A view of a server that sees enough of the cluster ranks first, then the
-/// latest epoch.
+/// Rank of a view of the cluster; the view with the highest rank counts. A view of a server that sees enough of the
+/// cluster ranks first, then the latest epoch.
 fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
 }

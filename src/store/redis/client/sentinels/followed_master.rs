@@ -222,7 +222,7 @@ impl FollowedMaster {
                 Err(why) => {
                     if most && candidate.epoch > latest {
                         // Most sentinels name another server, so the previous master is deposed even if the new one
-                        // cannot be reached. The stored epoch prevents a return to it.
+                        // cannot be reached. The stored epoch prevents a return to the previous master.
                         self.epoch.store(candidate.epoch, Ordering::Relaxed);
                         self.unfollow(&candidate);
                     }

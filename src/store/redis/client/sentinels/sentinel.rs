@@ -42,7 +42,7 @@ struct SentinelErrors {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: RedisNode,
-    /// Configuration epoch of the sentinel's answer; of two answers, the one with the higher epoch is later.
+    /// Configuration epoch of the sentinel's answer; of two answers, the answer with the higher epoch is later.
     pub(super) epoch: u64,
     /// How many sentinels name this server.
     pub(super) by: usize,
@@ -141,7 +141,8 @@ impl Sentinel {
         self.errors.lock().why().cloned()
     }
 
-    /// Changes the errors of the sentinel, and logs when it begins to fail or recovers: readiness names no sentinel.
+    /// Changes the recorded errors of the sentinel, and logs when the sentinel begins to fail or recovers, because
+    /// readiness names no sentinel.
     fn note(&self, change: impl FnOnce(&mut SentinelErrors)) {
         let mut errors = self.errors.lock();
         let was_well = errors.why().is_none();

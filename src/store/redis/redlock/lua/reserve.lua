@@ -61,7 +61,8 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import lease_reply
 -- import propose
 
--- The fence in a record until the second round has named one. ARGV 12 of a try has this value; no fence is as small.
+-- The fence in a lease record before the second round has named a fence. ARGV 12 of a try has this value; no fence is
+-- as small.
 local UNRATIFIED = '1'
 
 local held = redis.call('GET', lock)
@@ -115,7 +116,7 @@ if held then
   if not ours then
     return { 'foreign', nonce, left, redis.sha1hex(held) }
   end
-  -- The time left counts from the beginning of the lease, and not from when this node took part in it.
+  -- The time left counts from the beginning of the lease, not from when this node took part in the lease.
   left = math.max(0, left - (tonumber(ours[5]) or 0))
   return tell({ 'held', nonce, held }, ours, 6, left, now)
 end

@@ -34,7 +34,7 @@ local token, nonce = ARGV[1], ARGV[2]
 -- By how many ms an instant may seem to differ when it is computed from the time left until then.
 local JITTER = 2
 
--- The fence in a record until the second round has named one, as in `reserve`.
+-- The fence in a lease record before the second round has named a fence, as in `reserve`.
 local UNRATIFIED = '1'
 
 -- import time
@@ -65,7 +65,7 @@ end
 if nonce ~= '' and ours[6] and now + redis.call('PTTL', lock) > ours[6] + JITTER then
   return { 'kept', token }
 end
--- The lock goes last: if a command fails half-way, the lock is still held and can be withdrawn again.
+-- The lock is deleted last: if a command fails half-way, the lock is still held, and the withdrawal can be repeated.
 if key and ARGV[4] == '1' then
   remember(ended, now, forget, ended_now, forget, 'k:' .. key)
 else

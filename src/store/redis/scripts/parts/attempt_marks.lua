@@ -5,8 +5,8 @@
 -- letter.
 local LETTERS = 'qgasrb'
 
--- Whether a letter may be written for an attempt, and the current value of its `:of:ID`. A key of another type ends the
--- script, so call this function before the first write.
+-- Whether a letter (the record of an outcome) may be written for an attempt, and the current value of its `:of:ID`. A
+-- key of another type ends the script, so call this function before the first write.
 local function may_replace(id, letter)
   local before = redis.call('GET', name .. 'of:' .. id)
   local rank = before and string.find(LETTERS, string.sub(before, 1, 1), 1, true) or 0

@@ -1,5 +1,5 @@
--- Describes for a reply who holds the lock and how many wait for it. The script that imports this part names the key
--- `lock`.
+-- Describes for a reply who holds the lock and how many waiters are queued. The script that imports this part names the
+-- key `lock`.
 
 -- How many leases of a shared lock a reply shows, at most.
 local SHOWN_HOLDERS = '100'

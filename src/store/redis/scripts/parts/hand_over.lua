@@ -15,7 +15,7 @@ local function key_of(body)
 end
 
 -- Cleans up after a dead ticket that was deleted: deletes its idempotency key. If the key leads elsewhere, the attempt
--- is marked as superseded. A letter in the place of the ticket is written back.
+-- is marked as superseded. If a letter (the record of an outcome) was deleted instead of a ticket, it is written back.
 local function bury(id, body)
   if is_ticket(body) then
     if ticket_keyed_is(body, '1') then
@@ -24,7 +24,7 @@ local function bury(id, body)
         -- An idempotency key that leads to no ticket has no effect, so a failure of DEL must not end the script.
         redis.pcall('DEL', used)
         if ticket_gateway(body) == NO_GATEWAY and ticket_late_is(body, '1') then
-          -- The attempt has left. Without the letter, a late copy of its acquire would queue it again.
+          -- The attempt has left. Without the letter `g`, a late copy of its acquire would queue the attempt again.
           redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
         end
       elseif type(whose) == 'string' then
@@ -254,8 +254,8 @@ local function hand_over(id, us)
   return 'nobody'
 end
 
--- Hands on the room of leases that have ended on a shared lock; `left` leases still share it. The leases have ended
--- already, so an error here is ignored: the next round of a gateway passes the lock on.
+-- Grants a shared lock to waiters after some of its leases have ended; `left` leases still share it. The leases have
+-- ended already, so an error here is ignored: the next round of a gateway passes the lock on.
 local function pass_freed(us, share, left)
   if left == 0 then
     local first = redis.pcall('LPOP', wait)
