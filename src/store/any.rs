@@ -48,7 +48,7 @@ enum StoreKind {
     Other(Arc<dyn DynStore>),
 }
 
-/// Start time and span of a command that is in progress.
+/// Start time and trace span of a store command that is in progress.
 struct Measurement<'a> {
     metrics: &'a Metrics,
     operation: &'static str,
@@ -59,7 +59,7 @@ struct Measurement<'a> {
 /// Adapter that boxes the futures of a store, so that the store can be a trait object.
 struct BoxedStore<S>(Arc<S>);
 
-/// Evaluates the same expression for every kind of store.
+/// Evaluates the same expression for every kind of store in an `AnyStore`.
 macro_rules! with_store {
     ($any:expr, $store:ident => $ask:expr) => {
         match &$any.kind {
@@ -71,8 +71,8 @@ macro_rules! with_store {
     };
 }
 
-/// Sends a command to the store of any kind, and measures how long the store takes to answer. A command that is
-/// dropped half-way is not measured. (Not a function, because a function would hold the store's future twice.)
+/// Sends a command to the store of any kind, and measures how long the store takes to answer. A command that is dropped
+/// half-way is not measured. (This is a macro, because a function would hold the store's future twice.)
 macro_rules! measured {
     ($any:expr, $operation:literal, $store:ident => $ask:expr) => {{
         let measurement = $any.measure($operation);
@@ -97,7 +97,7 @@ impl AnyStore {
         Self { kind, metrics }
     }
 
-    /// Returns the same store with its commands measured from now on.
+    /// Returns the same store, whose commands are measured from now on.
     #[must_use]
     pub fn measured(self, metrics: Metrics) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl AnyStore {
         }
     }
 
-    /// A backup of the embedded store as a file; `None` for any other store.
+    /// Makes a backup of the embedded store, as a file; `None` for any other store.
     pub async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
         match &self.kind {
             StoreKind::Embedded(store) => Some(store.backup().await),
@@ -180,7 +180,7 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     lifecycle: &Lifecycle,
 ) -> Result<AnyStore, OpenError> {
-    // Credentials and the embedded store read files, which would block a thread that serves callers.
+    // Opening Redis credentials or the embedded store reads files, which would block a thread that serves callers.
     let (url, redis) = (config.store.clone(), config.redis.clone());
     let checked = spawn_blocking(move || check_credentials(&url, &redis)).await;
     checked.expect("reading files does not panic")?;
@@ -213,7 +213,7 @@ impl Measurement<'_> {
         let error = answer.as_ref().err();
         metrics.store_asked(operation, began.elapsed(), error.map(StoreError::label));
         if let (Some(mut span), Some(error)) = (span, error) {
-            // Only the kind of the error: its text may name keys.
+            // Only the kind of the error is traced: the error's text may name keys.
             span.fail(match error {
                 StoreError::Unavailable(_) => "unavailable",
                 StoreError::Indeterminate(_) => "indeterminate",

@@ -71,10 +71,11 @@ use super::{
 ///     lease.
 /// 12. **Slots are distinct.** The lease of a shared attempt with a limit of its own has the smallest slot that
 ///     no living lease of the name has, below that limit.
-/// 13. **A request to release is carried out.** A lease whose holder was asked to release it ([`Store::request_release`])
-///     ends when the time of the request is over (and [`ReleaseRequest::BACKSTOP`]), even if the lease is renewed or the
-///     gateway that asked is gone; the earliest end counts. Each renewal answers the request with the lease. After such
-///     an end the token of the lease is told that the lease was broken.
+/// 13. **A request to release is carried out.** A lease whose holder was asked to release it
+///     ([`Store::request_release`]) ends when the time of the request is over (and [`ReleaseRequest::BACKSTOP`]),
+///     even if the lease is renewed or the gateway that asked is gone; the earliest end counts. Each renewal
+///     answers the request with the lease. After such an end the token of the lease is told that the lease was
+///     broken.
 ///
 /// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
@@ -134,8 +135,8 @@ pub trait Store: Send + Sync + 'static {
         ttl: RenewalTtl,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
-    /// Ends a living lease: with `keeper`, only if that keeper still keeps the lease (clause 9). For a lease
-    /// that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
+    /// Ends the living lease of a token: with `keeper`, only if that keeper still keeps the lease (clause 9). For a
+    /// lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
     /// [`Release::Released`] again.
     fn release_as(
         &self,
@@ -203,7 +204,7 @@ pub trait Store: Send + Sync + 'static {
         target: Option<BreakTarget>,
     ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
 
-    /// Asks the holder of a lock to release it within a time, and ends the lease when that time is over (clause
+    /// Asks the holder of a lock to release the lock within a time, and ends the lease when that time is over (clause
     /// 13). `target` is as for a break. A foreign client cannot be asked.
     ///
     /// A request may be repeated: of several requests the one with the earliest end counts.
@@ -217,7 +218,7 @@ pub trait Store: Send + Sync + 'static {
     /// The feed of leases that were broken or requested to be released; an entry may be lost.
     fn breaks(&self) -> &BreakFeed;
 
-    /// The list of the attempts of this process that wait for news from the queue.
+    /// The attempts of this process that wait for news from the queue of their lock.
     fn parking(&self) -> &Parking;
 
     /// The partition of the store that holds a lock: an outage of one partition does not delay commands to another.
@@ -225,7 +226,7 @@ pub trait Store: Send + Sync + 'static {
         Partition::WHOLE
     }
 
-    /// The channel for events of other gateways on the same store; `None` if there are no other gateways.
+    /// The channel for events of the other gateways on the same store; `None` if this store has no other gateways.
     fn relay(&self) -> Option<&dyn Relay> {
         None
     }
@@ -233,16 +234,16 @@ pub trait Store: Send + Sync + 'static {
     /// Checks whether the store can keep its promises now. Each finding has a name.
     fn check(&self) -> impl Future<Output = Vec<Check>> + Send;
 
-    /// The current state of the store, for the metrics. Sends no request to a server.
+    /// The current state of the store, for the metrics. Reading this state sends no request to a server.
     fn figures(&self) -> StoreFigures {
         StoreFigures::default()
     }
 
-    /// Finishes the accepted commands, then closes files and connections. Later calls answer
+    /// Finishes the accepted commands, then closes the store's files and connections. Later calls answer
     /// [`super::Unavailability::Closing`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 
-    /// Text that names the store in the start-up message, without a password.
+    /// Text that names the store in the gateway's start-up message, without a password.
     fn describe(&self) -> String;
 }
 
@@ -253,11 +254,11 @@ pub const TOMBSTONE: Duration = Duration::from_mins(1);
 /// One request for a lock, as it is sent to the store.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// The lock that is wanted.
+    /// The name of the lock that the attempt wants.
     pub name: LockName,
     /// The hash of the token that the attempt's own lease will have; the identity of the attempt.
     pub token: TokenHash,
-    /// The TTL of the lease.
+    /// The TTL that the attempt's lease will have.
     pub ttl: Ttl,
     /// How long renewals may extend the lease, counted from its grant.
     pub hold_limit: Option<HoldLimit>,
@@ -265,19 +266,18 @@ pub struct Attempt {
     pub sharing: Option<Sharing>,
     /// Owner text shown to other callers, if the caller gave one.
     pub owner: Option<Owner>,
-    /// Metadata to attach to the lease.
+    /// Metadata that the attempt attaches to its lease.
     pub metadata: Metadata,
-    /// Present if the request carried an idempotency key.
+    /// The idempotency key of the attempt; `None` if the request carried none.
     pub idempotency: Option<Idempotency>,
-    /// Present if the attempt waits in the queue when the lock is held.
+    /// How the attempt waits in the queue when the lock is held; `None` if it does not wait.
     pub wait: Option<Waiting>,
 }
 
 /// How an attempt waits in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// The longest time that the attempt waits. The attempt leaves by itself then; a store may forget the
-    /// attempt soon after.
+    /// The longest time that the attempt waits before it leaves the queue. A store may forget the attempt soon after.
     pub max_wait: Duration,
     /// How many attempts may be queued for the name, this attempt included.
     pub longest_queue: u64,
@@ -286,7 +286,7 @@ pub struct Waiting {
 /// The idempotency key of an attempt, as the store keeps it with the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// Hash that identifies the key.
+    /// Hash over the caller, the lock name and the idempotency key.
     pub hash: IdempotencyHash,
     /// Fingerprint of the request that was made with the key: another request under the same key has another
     /// fingerprint.
@@ -298,7 +298,7 @@ pub struct Idempotency {
 /// The answer to an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquisition {
-    /// This attempt holds the lock, by a new lease.
+    /// This attempt holds the lock, by a lease that is granted now.
     Granted(HeldLease),
     /// This attempt holds the lock by the lease that already lived under its idempotency key. The token of the
     /// lease is the token derived with this salt.
@@ -308,7 +308,7 @@ pub enum Acquisition {
     /// the grant. With the salt of the lease's token, and how long the position has been queued, as far as the
     /// store knows.
     Collected(HeldLease, Salt, Duration),
-    /// Another holder has the lock, or a waiter in the queue is about to get it.
+    /// Another holder has the lock, or a waiter in the queue is about to be granted it.
     Held(Contention),
     /// The attempt is in the queue, at this position.
     Queued(QueuePosition),
@@ -335,7 +335,7 @@ pub struct Contention {
 /// The position of an attempt in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePosition {
-    /// How many attempts are queued before this one.
+    /// How many attempts are queued before the attempt.
     pub ahead: u64,
     /// How long the position has been queued: longer than the attempt itself, if the attempt has taken over the
     /// position under its idempotency key.
@@ -361,7 +361,7 @@ pub enum Leaving {
     /// The attempt is not in the queue any more; its position may be kept for a later request with the same
     /// key.
     Left(Contention),
-    /// The attempt had already been granted the lock, and holds it.
+    /// The attempt had already been granted the lock before it could leave, and holds the lock.
     Granted(HeldLease),
     /// A newer request with the same idempotency key has taken over the position or the lease of this attempt.
     Superseded,
@@ -376,8 +376,7 @@ pub enum Holder {
     Foreign {
         /// The remaining time of the foreign lock; `None` if it has no expiry.
         expires_in: Option<Duration>,
-        /// The mark of the value that the client wrote; `None` if the value is not one that a client writes as
-        /// a lock.
+        /// The mark of the value that the foreign client wrote; `None` if no client writes such a value as a lock.
         mark: Option<ForeignMark>,
     },
     /// Shared leases that gateways granted.
@@ -390,11 +389,11 @@ pub struct SharedHolders {
     /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first. After a break, all leases that
     /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
-    /// How many leases share the lock.
+    /// How many leases share the lock, shown or not.
     pub count: u64,
 }
 
-/// The most leases of a shared lock that are shown.
+/// How many leases of a shared lock an answer shows at most.
 pub const SHOWN_HOLDERS: usize = 100;
 
 /// Who renews a lease: a bearer of its token, its keeper, or a new keeper.
@@ -414,7 +413,7 @@ pub enum Renewer {
 pub struct RenewalTtl {
     /// The TTL that the caller asks for; `None` for the lease's own TTL.
     pub asked: Option<Ttl>,
-    /// The longest TTL that the caller may have. A longer TTL, even the lease's own, is cut to this one.
+    /// The longest TTL that the caller may have. A longer TTL, even the lease's own, is cut to this TTL.
     pub max: Option<Ttl>,
 }
 
@@ -425,7 +424,7 @@ pub enum Renewal {
     Renewed(HeldLease, Duration),
     /// Another keeper has the lease, which is unchanged. A bearer never gets this answer.
     Adopted,
-    /// The token does not hold the lock.
+    /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
 
@@ -436,16 +435,16 @@ pub enum Release {
     Released,
     /// Another keeper has the lease, which is unchanged. Only a keeper gets this answer.
     Adopted,
-    /// The token does not hold the lock.
+    /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
 
 /// The state of a lock whose lease the token does not hold, or no longer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Another lease or a foreign client holds the lock now.
+    /// Another lease or a foreign client holds the lock of the token now.
     HeldByAnother,
-    /// The lock is free.
+    /// The lock of the token is free.
     Free,
     /// The lease of this token was broken, within [`TOMBSTONE`].
     Broken {
@@ -468,15 +467,15 @@ pub enum GiveBack {
 /// The answer to an inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
-    /// The holder of the lock, if there is one.
+    /// The holder of the lock; `None` if the lock is free.
     pub holder: Option<Holder>,
     /// The first waiters of the queue, head first: at most [`INSPECTED_WAITERS`].
     pub queue: Vec<Waiter>,
-    /// How many waiters are queued in all.
+    /// How many waiters are queued in all, shown or not.
     pub waiters: u64,
 }
 
-/// The most waiters of a queue that an inspect shows.
+/// How many waiters of a queue an inspect shows at most.
 pub const INSPECTED_WAITERS: usize = 100;
 
 /// One waiter in the queue of a lock.
@@ -519,13 +518,13 @@ pub enum Breaking {
 /// The answer to a request to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requesting {
-    /// The leases whose holders were asked, with the ends that they have now.
+    /// The leases whose holders were asked to release them, with the ends that the leases have now.
     Requested(Holder),
-    /// Another holder has the lock than the target of the request. No holder was asked.
+    /// Another holder has the lock than the target of the request. No holder was asked to release.
     HolderChanged(Holder),
-    /// Several leases may share the lock, and the request does not name one of them. No holder was asked.
+    /// Several leases may share the lock, and the request does not name one of them. No holder was asked to release.
     Ambiguous(SharedHolders),
-    /// A foreign client holds the lock; it cannot be asked.
+    /// A foreign client holds the lock, and cannot be asked to release it.
     Foreign(Holder),
     /// The lock has no holder.
     NotHeld,
@@ -554,14 +553,14 @@ pub struct BreakListener {
     receiver: broadcast::Receiver<BrokenLease>,
 }
 
-/// How many entries a listener may lag behind before the oldest are dropped. As many leases may share a lock by
-/// default, and all of them may be broken at once.
+/// How many entries of the feed a listener may lag behind before the oldest are dropped. As many leases may share a
+/// lock by default, and all of them may be broken at once.
 const BACKLOG: usize = 1_024;
 
 // === impl RenewalTtl ===
 
 impl RenewalTtl {
-    /// The TTL of a lease after the renewal; `own` is its TTL before.
+    /// The TTL of a lease after the renewal; `own` is the TTL of the lease before.
     pub fn applied_to(self, own: Ttl) -> Ttl {
         let ttl = self.asked.unwrap_or(own);
         self.max.map_or(ttl, |max| ttl.min(max))
@@ -591,7 +590,7 @@ impl Holder {
         }
     }
 
-    /// The leases of this holder that are shown; none for a foreign client.
+    /// The leases of this holder that the answer shows; none for a foreign client.
     pub fn leases(&self) -> &[HeldLease] {
         match self {
             Self::Lease(lease) => std::slice::from_ref(lease),
@@ -600,7 +599,7 @@ impl Holder {
         }
     }
 
-    /// The leases of this holder that are shown, for changing what the answer tells of them.
+    /// The leases of this holder that the answer shows, so that the answer can change them.
     pub fn leases_mut(&mut self) -> &mut [HeldLease] {
         match self {
             Self::Lease(lease) => std::slice::from_mut(lease),
@@ -625,13 +624,13 @@ fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool 
 // === impl BreakFeed ===
 
 impl BreakFeed {
-    /// Sends an entry to the current listeners.
+    /// Sends a broken lease, or a release request, to the current listeners.
     pub fn publish(&self, broken: BrokenLease) {
-        // The only error is that there are no listeners.
+        // Sending fails only if there are no listeners.
         drop(self.sender.send(broken));
     }
 
-    /// Returns a listener for the entries that are published from now on.
+    /// Returns a listener for the entries that are published on this feed from now on.
     pub fn listen(&self) -> BreakListener {
         let receiver = self.sender.subscribe();
         BreakListener { receiver }
@@ -648,12 +647,12 @@ impl Default for BreakFeed {
 // === impl BreakListener ===
 
 impl BreakListener {
-    /// The next entry; `None` when the feed has ended. Safe to drop and call again.
+    /// The next broken lease or release request; `None` when the feed has ended. Safe to drop and call again.
     pub async fn recv(&mut self) -> Option<BrokenLease> {
         loop {
             match self.receiver.recv().await {
                 Ok(broken) => return Some(broken),
-                // Entries were dropped. The keepers of those leases learn of the break at their next renewal.
+                // Entries of the feed were dropped. The keepers of these leases learn of the break at the next renewal.
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
@@ -668,7 +667,7 @@ impl BreakListener {
 /// Which locks a page of a list shows.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// The filter that a lock must match.
+    /// The filter that a lock must match to be shown.
     pub filter: ListFilter,
     /// How many locks are on one page, from 1 to [`LONGEST_PAGE`]. Below 20 a page of Redis may have a few
     /// more, because a server returns some locks together.
@@ -678,15 +677,15 @@ pub struct ListQuery {
     pub cursor: Option<Cursor>,
 }
 
-/// The most locks that a caller may request on one page.
+/// How many locks a caller may request at most on one page of a list.
 pub const LONGEST_PAGE: usize = 1_000;
 
-/// The answer to a list.
+/// The answer to a list: one page of held locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Locks that are held. A lock of an earlier page may appear again.
     pub locks: Vec<HeldLock>,
-    /// Where the next page begins; `None` after the last page.
+    /// Where the next page of the list begins; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
@@ -697,7 +696,8 @@ pub struct HeldLock {
     pub name: LockName,
     /// The holder of the lock.
     pub holder: Holder,
-    /// How many waiters are queued for the lock, as in an inspect. Not read at the same instant as the holder.
+    /// How many waiters are queued for the lock, as in an inspect. This number is not read at the same instant as the
+    /// holder.
     pub waiters: u64,
 }
 
@@ -705,22 +705,22 @@ pub struct HeldLock {
 //
 // The findings of a store about whether it can keep its promises.
 
-/// One finding of [`Store::check`].
+/// One finding of [`Store::check`] on whether the store can keep its promises.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Stable name of what was checked, in lower case: `connection`, `permissions`, ..
     pub name: &'static str,
-    /// The outcome of the check.
+    /// The outcome of this check.
     pub health: Health,
     /// Additional information about a check that passes.
     pub note: Option<String>,
-    /// How long at least no lock is granted because of this finding; `None` if that is unknown, or if locks are
+    /// How long at least the store grants no lock because of this finding; `None` if that is unknown, or if locks are
     /// granted.
     pub refuses_for: Option<Duration>,
 }
 
 impl Check {
-    /// A finding without a note.
+    /// Creates a finding without a note.
     pub fn new(name: &'static str, health: Health) -> Self {
         Self {
             name,
@@ -731,12 +731,12 @@ impl Check {
     }
 }
 
-/// The outcome of a check.
+/// The outcome of one check of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// The check has found no problem.
+    /// The check has found no problem with the store.
     Passing,
-    /// Locks are safe, but the operator should look at this.
+    /// Locks are safe, but the operator should look into the problem in the text.
     Warning(String),
     /// The store does not answer. The gateway stays in service, because every other gateway on the store would
     /// see the same outage.
@@ -758,8 +758,8 @@ pub trait Relay: Send + Sync {
     /// Asks all other gateways to send their news for this long.
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
 
-    /// Waits until another gateway asks for news, and returns for how long. A request that arrives between two
-    /// calls is kept; a later request replaces an earlier one.
+    /// Waits until another gateway asks for news, and returns for how long that gateway wants news. A request that
+    /// arrives between two calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
 
     /// Sends a batch of news to all other gateways that listen.

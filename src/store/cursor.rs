@@ -1,4 +1,4 @@
-//! Cursors: where one page of a list ends and the next begins.
+//! Cursors: where one page of a list of locks ends and the next begins.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
@@ -16,22 +16,22 @@ pub enum Cursor {
         /// The position of the last name that the walk has passed.
         position: u64,
     },
-    /// Redis: the walk scans one server after the other.
+    /// A walk through the locks of Redis, which scans one server after the other.
     Redis {
-        /// Index of the server, in the order of the first slot of each server.
+        /// Index of the server that is being scanned, in the order of the first slot of each server.
         node: u16,
-        /// How far this server was scanned.
+        /// How far the current server was scanned.
         scanned: Scanned,
     },
-    /// A quorum: the walk scans one server after the other.
+    /// A walk through the locks of a quorum, which scans one server after the other.
     Quorum {
-        /// Index of the server in the quorum.
+        /// Index of the server that is being scanned, in the quorum.
         node: u8,
-        /// How many servers before this one could not be scanned.
+        /// How many servers before the current server could not be scanned.
         skipped: u8,
         /// When the walk began, in milliseconds by the clock of the first scanned server; 0 if unknown.
         since: u64,
-        /// How far this server was scanned.
+        /// How far the current server was scanned.
         scanned: Scanned,
     },
 }
@@ -39,9 +39,9 @@ pub enum Cursor {
 /// How far a Redis server was scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scanned {
-    /// Identifies the run of the server: a cursor of `SCAN` means nothing to another run or server.
+    /// Identifies the run of the server: a `SCAN` cursor means nothing to another run or server.
     pub run: u32,
-    /// The cursor that `SCAN` answered.
+    /// The cursor that the server's last `SCAN` answered.
     pub scan: u64,
 }
 
@@ -53,11 +53,11 @@ pub struct Scanned {
 )]
 pub struct CursorError;
 
-/// How many bytes a cursor has: kind, node, run, scan position, and check.
+/// How many bytes a cursor has: store kind, node, run, scan position, and check.
 const BYTES: usize = CONTENT + CHECK;
 const CONTENT: usize = 15;
 const CHECK: usize = 3;
-/// How many more bytes a quorum's cursor has, for the beginning of the walk.
+/// How many more bytes a quorum's cursor has, for the time when the walk began.
 const SINCE: usize = 6;
 const MAX_CURSOR_BYTES: usize = BYTES + SINCE;
 const EMBEDDED: u8 = 1;
@@ -102,8 +102,8 @@ impl Cursor {
 
     /// Decodes a cursor, for a walk with the same filter.
     ///
-    /// The check detects mistakes and is not a secret: a caller that forges a cursor only starts its walk
-    /// somewhere in the middle.
+    /// The check bytes of the cursor detect mistakes and are not a secret: a caller that forges a cursor only starts
+    /// its walk somewhere in the middle.
     pub fn parse(text: &str, filter: &ListFilter) -> Result<Self, CursorError> {
         let mut bytes = [0; MAX_CURSOR_BYTES];
         let decoded = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
@@ -160,7 +160,8 @@ fn check(content: &[u8], filter: &ListFilter) -> [u8; CHECK] {
     hash.update(b"latchgate list");
     hash.update(content);
     hash.update(filter.prefix.as_str());
-    // A separator that occurs in no prefix and no owner, so that two filters never hash the same text.
+    // Separates prefix, owner and search. A newline occurs in no prefix and no owner, so two filters never hash the
+    // same text.
     hash.update(b"\n");
     hash.update(filter.owner.as_ref().map_or("", Owner::as_str));
     if let Some(search) = &filter.search {

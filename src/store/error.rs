@@ -2,22 +2,22 @@
 
 use std::borrow::Cow;
 
-/// Why a store gave no answer. Refusals (held, lost, ..) are values, not errors.
+/// Why a store gave no answer. Refusals of the store (held, lost, ..) are values, not errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing happened, and nothing of this command will happen later: sending it again is safe.
+    /// The command was not carried out and never will be: sending it again is safe.
     #[error("the store is unavailable: {0}")]
     Unavailable(#[from] Unavailability),
     /// The command may have been carried out, or may yet be.
     #[error("the outcome is unknown: {0}")]
     Indeterminate(#[from] Uncertainty),
-    /// The value at a lock's key was not written by latchgate. The key is named in the error and never
+    /// The value at a Redis key of a lock was not written by latchgate. The key is named in the error and never
     /// overwritten.
     #[error("the key {key:?} holds {found} that latchgate did not write")]
     ForeignData {
-        /// The key in the store.
+        /// The key of the value in Redis.
         key: String,
-        /// What was found there, as text for a person: a Redis type, or a newer layout version.
+        /// What was found at the key, as text for a person: a Redis type, or a newer layout version.
         found: Cow<'static, str>,
     },
     /// No fencing token is left below 2^53.
@@ -40,7 +40,8 @@ impl StoreError {
         }
     }
 
-    /// Whether the store is unreachable, hangs or refuses. The store logs an outage itself.
+    /// Whether the error says that the store is unreachable, hangs or refuses every command. The store logs an outage
+    /// itself.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,
@@ -52,7 +53,7 @@ impl StoreError {
         }
     }
 
-    /// The error in one word, for the label of a metric.
+    /// The kind of the error in one word, for the label of a metric.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "unavailable",
@@ -66,10 +67,10 @@ impl StoreError {
 /// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailability {
-    /// No connection could be made.
+    /// No connection to the server could be made.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The address of the server leads to several servers in turn, each with its own locks.
+    /// The address of the server leads to several servers in turn, each with locks of its own.
     #[error(
         "the address leads to several servers in turn, as with round-robin DNS or a proxy that balances over \
          masters; a lock may be granted at one server only"
@@ -91,10 +92,10 @@ pub enum Unavailability {
     /// The server's clock shows an impossible time, from which no fencing token may be made.
     #[error("the server's clock shows an impossible time: {0}")]
     Clock(String),
-    /// The data directory cannot be written: disk full, read-only, failing.
+    /// The data directory cannot be written: the disk is full, read-only or failing.
     #[error("cannot write: {0}")]
     Disk(String),
-    /// The data directory has no space left for new locks. Renew and release still work.
+    /// The disk of the data directory has no space left for new locks. Renew and release still work.
     #[error("cannot acquire: {0}")]
     DiskFull(String),
     /// More commands wait for the store than its limit allows.
@@ -109,15 +110,15 @@ pub enum Unavailability {
     /// Not enough replicas acknowledged the grant in time, and the grant was ended.
     #[error("{}", too_few(*wanted, *confirmed))]
     TooFewReplicas {
-        /// How many replicas must have the grant.
+        /// How many replicas must acknowledge the grant.
         wanted: u32,
-        /// How many replicas had the grant in time, if that is known.
+        /// How many replicas acknowledged the grant in time, if that is known.
         confirmed: Option<u32>,
     },
-    /// The lease ended before it was known that enough replicas have the grant.
+    /// The lease ended before enough replicas had acknowledged its grant.
     #[error("the lease ended before enough replicas were known to have it")]
     RanOut,
-    /// The attempt was withdrawn before it was carried out; it can never be granted.
+    /// The attempt was withdrawn before the store carried it out; it can never be granted.
     #[error("the attempt was withdrawn")]
     Withdrawn,
 }
@@ -125,7 +126,7 @@ pub enum Unavailability {
 /// Why the outcome of a command is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Uncertainty {
-    /// No answer arrived in time.
+    /// No answer to the command arrived in time.
     #[error("no answer in time")]
     TimedOut,
     /// The connection was lost after the command was sent.
@@ -134,7 +135,7 @@ pub enum Uncertainty {
     /// The gateway itself failed while it waited for the answer.
     #[error("the gateway failed while it waited for the store")]
     Interrupted,
-    /// The attempt was queued earlier, and the store could not be asked for its outcome.
+    /// The attempt was queued earlier, and the store could not be asked whether the attempt was granted the lock.
     #[error("the attempt was queued, and then {0}")]
     LeftQueued(Unavailability),
     /// The grant did not reach enough replicas and was not ended: a caller may know of the lease, or ending it
@@ -144,7 +145,7 @@ pub enum Uncertainty {
     /// The server sent a reply that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
     UnexpectedReply(String),
-    /// The data directory failed while the command was being written.
+    /// The disk of the data directory failed while the command was being written.
     #[error("the write failed half-way: {0}")]
     Disk(String),
 }

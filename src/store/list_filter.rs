@@ -9,7 +9,7 @@ pub struct ListFilter {
     pub prefix: NamePrefix,
     /// Exact owner of the lease; a foreign client has no owner.
     pub owner: Option<Owner>,
-    /// Text that the name, the owner or a metadata value must contain.
+    /// Text that the lock's name, or the owner or a metadata value of its lease, must contain.
     pub search: Option<SearchText>,
 }
 
@@ -63,7 +63,8 @@ mod tests {
         for found in ["PLOY", "runner", "example/47", ""] {
             assert!(shows(found, None), "{found}");
         }
-        // The names of metadata entries are not searched, and no match spans two texts.
+        // `job` is the name of a metadata entry, which is not searched; the other texts would match only across two
+        // texts.
         for missed in ["job", "prod7", "prodCI"] {
             assert!(!shows(missed, None), "{missed}");
         }

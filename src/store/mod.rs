@@ -1,4 +1,4 @@
-//! Stores of leases: one contract, and the stores that keep it.
+//! Stores of leases: one contract, and the stores that keep this contract.
 
 mod any;
 pub mod contract;

@@ -1,6 +1,6 @@
 //! The attempts of this gateway that wait for news from the queue, or watch their position in it.
 //!
-//! The queue itself belongs to the store. This list holds the waiters to which this process owes an answer: the
+//! The queue of a lock belongs to the store. This list holds the waiters to which this process owes an answer: the
 //! store delivers the news of a waiter by the token of its attempt.
 //!
 //! Positions are looked up periodically for the waiters that watch them, not at each change: each hand-off
@@ -30,7 +30,7 @@ pub struct Parking(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     attempts: Mutex<ParkedAttempts>,
-    /// How many of the attempts have a caller that waits. An atomic, so that a reader of the count needs no
+    /// How many of the attempts have a caller that waits. This number is an atomic, so that a reader of it needs no
     /// lock.
     attended: AtomicUsize,
 }
@@ -38,13 +38,13 @@ struct Inner {
 /// The position of a waiter in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// How many waiters are queued before this one.
+    /// How many waiters are queued before this waiter.
     pub ahead: u64,
-    /// How many waiters are queued in all.
+    /// How many waiters are queued for the lock in all.
     pub waiters: u64,
 }
 
-/// The entry of one attempt in the list of waiters; dropping it removes the entry.
+/// The entry of one attempt in the list of this gateway's waiters; dropping the `Parked` removes the entry.
 #[derive(Debug)]
 pub struct Parked {
     parking: Parking,
@@ -67,17 +67,17 @@ pub enum News {
     Forgotten,
 }
 
-/// The bytes of an attempt's token hash: the order in which walks visit the waiters.
+/// The bytes of an attempt's token hash. Walks visit the waiters in the order of these bytes.
 type Key = [u8; 32];
 
-/// The waiters at this gateway for one name.
+/// The attempts that wait for one name at this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameWaiters {
     /// The name of the lock.
     pub name: LockName,
-    /// How many waiters there are.
+    /// How many attempts wait for this name at this gateway.
     pub waiters: usize,
-    /// How long the first of the waiters has waited.
+    /// How long the first of these attempts has waited.
     pub longest: Duration,
 }
 
@@ -86,7 +86,7 @@ struct ParkedAttempts {
     by_token: BTreeMap<Key, ParkedAttempt>,
     /// How many attempts wait for each name; a name that no attempt waits for has no entry.
     by_name: HashMap<LockName, usize>,
-    /// The attempts that watch their position, until their entry is removed.
+    /// The attempts that watch their position, until their entry in the list is removed.
     watched: BTreeMap<Key, watch::Sender<Option<Position>>>,
 }
 
@@ -106,8 +106,8 @@ struct ParkedAttempt {
 // === impl Parking ===
 
 impl Parking {
-    /// Registers an attempt. Must be called before the acquire is sent, because news may arrive before its
-    /// answer.
+    /// Registers an attempt in the list of waiters. Must be called before the acquire is sent, because news may arrive
+    /// before the acquire's answer.
     pub fn park(&self, name: LockName, token: TokenHash) -> Parked {
         let (sender, news) = oneshot::channel();
         let attempt = ParkedAttempt {
@@ -147,19 +147,19 @@ impl Parking {
         }
     }
 
-    /// Tells every attempt whose name is concerned that the store has lost its queue.
+    /// Tells every attempt whose name `concerned` selects that the store has lost its queue.
     pub fn notify_forgotten(&self, concerned: impl Fn(&LockName) -> bool) {
         for attempt in self.lock().by_token.values_mut() {
             if concerned(&attempt.name)
                 && let Some(sender) = attempt.news.take()
             {
-                // An attempt that is just leaving does not need the news.
+                // A waiter that has just left does not need the news.
                 drop(sender.send(News::Forgotten));
             }
         }
     }
 
-    /// Watches the position of an attempt that waits here, until the attempt leaves.
+    /// Watches the position of an attempt that waits at this gateway, until the attempt leaves.
     pub fn watch_position(&self, token: &TokenHash) -> watch::Receiver<Option<Position>> {
         let (news, receiver) = watch::channel(None);
         let mut attempts = self.lock();
@@ -176,8 +176,8 @@ impl Parking {
         }
     }
 
-    /// Returns at most `most` of the attempts that watch their position: those after `last`, then from the
-    /// start again. Repeated calls, each with the last attempt of the call before, visit all of them.
+    /// Returns at most `most` of the attempts that watch their position: those after `last`, then from the start again.
+    /// Repeated calls, each with the last attempt of the call before, visit all of these attempts.
     pub fn next_watched(
         &self,
         last: Option<&TokenHash>,
@@ -207,12 +207,12 @@ impl Parking {
         by_name
     }
 
-    /// How many attempts here have a caller that waits for the outcome.
+    /// How many attempts at this gateway have a caller that waits for the outcome.
     pub fn len(&self) -> usize {
         self.0.attended.load(Ordering::Relaxed)
     }
 
-    /// Whether no attempt here has a caller that waits.
+    /// Whether no attempt at this gateway has a caller that waits for the outcome.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -237,17 +237,17 @@ impl Parking {
         by_name.into_iter().map(waiters_of).collect()
     }
 
-    /// The names that attempts wait for here.
+    /// The names that attempts wait for at this gateway.
     pub fn names(&self) -> Vec<LockName> {
         self.lock().by_name.keys().cloned().collect()
     }
 
-    /// Whether an attempt waits for this name here.
+    /// Whether an attempt waits for this name at this gateway.
     pub fn has_waiters(&self, name: &LockName) -> bool {
         self.lock().by_name.contains_key(name)
     }
 
-    /// Whether this attempt waits here.
+    /// Whether this attempt waits at this gateway.
     pub fn contains(&self, token: &TokenHash) -> bool {
         self.lock().by_token.contains_key(token.as_bytes())
     }
@@ -259,7 +259,7 @@ impl Parking {
         }
     }
 
-    /// Whether an acquire of this attempt, which waits here, was sent more than once.
+    /// Whether an acquire of this attempt, which waits at this gateway, was sent more than once.
     pub fn was_resent(&self, token: &TokenHash) -> bool {
         let attempts = self.lock();
         let attempt = attempts.by_token.get(token.as_bytes());
@@ -283,7 +283,7 @@ impl Parking {
             .collect()
     }
 
-    /// The attempts that wait for this name here. Walks the whole list: for recovery only.
+    /// The attempts that wait for this name at this gateway. Walks the whole list: for recovery only.
     pub fn waiting_for(&self, name: &LockName) -> Vec<TokenHash> {
         let attempts = self.lock();
         let of_name = attempts
@@ -327,18 +327,19 @@ impl ParkedAttempts {
 impl Parked {
     /// Waits for the news of this attempt. Safe to drop and call again.
     pub async fn news(&mut self) -> News {
-        // The sender stays in the list until the entry is removed or news are delivered.
+        // The entry holds the sender until the entry is removed or news are delivered, so a closed channel means that
+        // the attempt is forgotten.
         (&mut self.news).await.unwrap_or(News::Forgotten)
     }
 
-    /// The news that have already arrived, if any.
+    /// The news of this attempt that have already arrived, if any.
     pub fn try_news(&mut self) -> Option<News> {
         self.news.try_recv().ok()
     }
 
-    /// Keeps the entry and waits for further news, so that the attempt can send its acquire again and is never
-    /// missing from the list. News that arrived since the last news are lost; the store tells them again when
-    /// the attempt asks.
+    /// Keeps the attempt's entry and waits for further news, so that the attempt can send its acquire again and is
+    /// never missing from the list. News that arrived since the last news are lost; the store tells them again when the
+    /// attempt asks.
     pub fn rearm(&mut self) {
         let (sender, news) = oneshot::channel();
         if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
@@ -347,14 +348,14 @@ impl Parked {
         self.news = news;
     }
 
-    /// Sets the time since which the position has waited, if the attempt has taken over an older position.
+    /// Sets the time since which the attempt's position has waited, if the attempt has taken over an older position.
     pub fn waits_since(&mut self, since: Instant) {
         if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
             attempt.since = since;
         }
     }
 
-    /// Keeps the entry for a later request with the same idempotency key. From now on no caller waits for the
+    /// Keeps the attempt's entry for a later request with the same idempotency key. From now on no caller waits for the
     /// news.
     pub fn keep(&mut self) {
         let mut attempts = self.parking.lock();

@@ -8,10 +8,10 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnord
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Partition(usize);
 
-/// Runs commands with a limit for how many are in progress at each partition. Further commands wait in the
-/// queue of their partition, and do not delay commands to another partition.
+/// Runs store commands with a limit for how many are in progress at each partition. Further commands wait in the queue
+/// of their partition, and do not delay commands to another partition.
 pub(crate) struct PartitionedCommands<'a, T, R, F> {
-    /// How many commands may be in progress at each partition.
+    /// How many commands may be in progress at each partition, at most.
     limit: usize,
     send: F,
     queues: HashMap<Partition, PartitionQueue<T>>,
@@ -80,7 +80,7 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
         Some(outcome)
     }
 
-    /// Whether no command is in progress, and therefore none waits.
+    /// Whether no command is in progress at any partition, and therefore none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }

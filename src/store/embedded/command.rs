@@ -18,25 +18,25 @@ use crate::{
 
 use super::state::{Delay, Moment, State};
 
-/// The channel to which the writer sends an answer. A caller that has gone is not an error.
+/// The channel to which the writer sends the answer to a command. A caller that has gone is not an error.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// One command to the writer.
+/// One command to the writer thread.
 pub(super) enum Command {
-    /// Change the state.
+    /// Change the state of the store.
     Change(Box<dyn Change>),
-    /// Make a backup of all that lives, in the format of a log file.
+    /// Make a backup of all leases and tombstones that live, in the format of a log file.
     Backup(ReplySender<Vec<u8>>),
-    /// Finish the earlier commands, close the files and end the thread.
+    /// Finish the earlier commands, close the files and end the writer thread.
     Close(oneshot::Sender<()>),
 }
 
-/// A change of the state, which is answered when the change is durable.
+/// A change of the store's state, which is answered when the change is durable.
 pub(super) trait Change: Send {
-    /// Carries the change out in memory.
+    /// Carries the change out on the state in memory.
     fn execute(&mut self, state: &mut State, now: Moment);
-    /// Sends the answer, `delay` after the change was carried out, or the error if the change was not carried
-    /// out.
+    /// Sends the answer to the caller, `delay` after the change was carried out, or the error if the change was not
+    /// carried out.
     fn answer(self: Box<Self>, delay: Result<Delay, StoreError>);
 }
 
@@ -48,7 +48,7 @@ struct Operation<T, F> {
     answer: ReplySender<T>,
 }
 
-/// The outcome of a change, which is answered later than it was decided.
+/// The outcome of a change. The answer with the outcome is sent later than the outcome was decided.
 pub(super) trait Outcome: Send + 'static {
     /// Corrects the remaining times in the outcome by the delay of the answer. Fails if the lease of the
     /// outcome has ended meanwhile, because its holder would act on it.
@@ -145,8 +145,8 @@ impl Outcome for Release {}
 
 impl Outcome for GiveBack {}
 
-/// The outcome of a break, with the tokens of the broken leases. The leases are shown as of the break, so
-/// nothing is corrected.
+/// The outcome of a break, with the tokens of the broken leases. The leases are shown as of the break, so no time in
+/// them is corrected.
 impl Outcome for (Breaking, Vec<TokenHash>) {}
 
 impl Outcome for Acquisition {
@@ -187,7 +187,7 @@ impl Outcome for Renewal {
     }
 }
 
-/// The outcome of a request to release, with the tokens of the leases whose holders were asked.
+/// The outcome of a request to release, with the tokens of the leases whose holders were asked to release them.
 impl Outcome for (Requesting, Vec<TokenHash>) {
     fn age(&mut self, delay: Delay) -> Result<(), StoreError> {
         if let Requesting::Requested(holder) | Requesting::HolderChanged(holder) = &mut self.0 {

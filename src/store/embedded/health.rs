@@ -1,4 +1,4 @@
-//! The health of the disk, as the writer reports it.
+//! The health of the embedded store's disk, as the writer reports it.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::state::Moment;
 /// time that a command waits.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// The last failure, shortage and write that the writer reported.
+/// The last disk failure, shortage of space and write that the writer reported.
 #[derive(Debug, Default)]
 pub(super) struct DiskHealth(Mutex<Report>);
 
 #[derive(Debug, Default)]
 struct Report {
     failure: Option<String>,
-    /// Whether the failure is a missing or replaced file, which only an operator can put right.
+    /// Whether the failure is a missing or replaced log file, which only an operator can put right.
     misplaced: bool,
     /// Why no lock is acquired, although the disk can be written.
     shortage: Option<String>,
@@ -29,7 +29,7 @@ struct Report {
 // === impl DiskHealth ===
 
 impl DiskHealth {
-    /// Why the disk cannot be written or locks cannot be acquired; `None` if the disk is well.
+    /// Why the disk cannot be written or why locks cannot be acquired; `None` if the disk has no problem.
     pub(super) fn now(&self, clock: &dyn Clock) -> Option<String> {
         let report = self.0.lock();
         let failure = report.failure.as_ref().or(report.shortage.as_ref());
@@ -39,12 +39,12 @@ impl DiskHealth {
         })
     }
 
-    /// Records that a write begins.
+    /// Records that the writer begins a write to the disk.
     pub(super) fn record_write_start(&self, since: Moment) {
         self.0.lock().writing_since = Some(since);
     }
 
-    /// Records that a write is durable, and clears the last failure.
+    /// Records that a write to the disk is durable, and clears the last failure.
     pub(super) fn record_write_done(&self) {
         let mut report = self.0.lock();
         *report = Report {
@@ -58,7 +58,7 @@ impl DiskHealth {
         self.0.lock().shortage = why;
     }
 
-    /// Records a failed write, or, if `misplaced`, that the file was moved, deleted or replaced.
+    /// Records a failed write, or, if `misplaced`, that a file of the store was moved, deleted or replaced.
     pub(super) fn record_failure(&self, why: &str, misplaced: bool) {
         let mut report = self.0.lock();
         *report = Report {
@@ -69,7 +69,7 @@ impl DiskHealth {
         };
     }
 
-    /// Whether the file was moved, deleted or replaced.
+    /// Whether the last failure is that a file of the store was moved, deleted or replaced.
     pub(super) fn is_misplaced(&self) -> bool {
         self.0.lock().misplaced
     }

@@ -1,4 +1,4 @@
-//! The handle to the embedded store.
+//! The handle to the embedded store, through which callers send commands to its writer.
 
 use std::{
     fmt,
@@ -44,7 +44,7 @@ use super::{
     writer::Writer,
 };
 
-/// How long a command waits for the disk. A disk that takes longer is stuck, not slow.
+/// How long a command waits for the disk before it fails. A disk that takes longer is stuck, not slow.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The writer thread has panicked, which is a bug. Only a restart helps, so every answer and check must say so.
@@ -57,13 +57,13 @@ pub struct EmbeddedStore {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) health: Arc<DiskHealth>,
     pub(super) commands: SyncSender<(Command, Handle)>,
-    /// Permits for acquires among the commands that wait.
+    /// Permits that limit how many acquires are among the commands that wait.
     pub(super) acquires: Arc<Semaphore>,
-    /// The permit for a backup in memory.
+    /// The permit for a backup in memory, of which only one exists at a time.
     pub(super) backups: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
-    /// Set before the writer stops answering.
+    /// Whether the store is being closed. Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
 }
@@ -71,7 +71,7 @@ pub struct EmbeddedStore {
 /// A backup in memory. Only one backup exists at a time.
 #[derive(Debug)]
 pub struct StoreBackup {
-    /// The bytes of the backup, in the format of a log file.
+    /// The bytes of the backup file, in the format of a log file.
     pub bytes: Vec<u8>,
     /// The permit for a backup, released when this backup is dropped.
     pub room: OwnedSemaphorePermit,
@@ -105,8 +105,8 @@ impl EmbeddedStore {
             }
             Ok(Err(_unanswered)) => Err(Uncertainty::Disk(WRITER_LOST.to_owned()).into()),
             Err(_elapsed) => {
-                // If this process was suspended, the answer may have arrived although the timeout has passed; a
-                // task that answers needs a chance to run.
+                // If this process was suspended, the answer may have arrived although the timeout has passed; the task
+                // that sends the answer needs a chance to run.
                 tokio::task::yield_now().await;
                 let answer = outcome.try_recv();
                 answer.unwrap_or_else(|_unanswered| Err(Uncertainty::TimedOut.into()))
@@ -128,8 +128,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Makes a backup of all that lives, including every change that was acknowledged before, in the format of
-    /// a log file.
+    /// Makes a backup of all leases and tombstones that live, in the format of a log file. Every change that was
+    /// acknowledged before is in the backup.
     pub async fn backup(&self) -> Result<StoreBackup, StoreError> {
         let room = Arc::clone(&self.backups).try_acquire_owned();
         let room = room.map_err(|_under_way| Unavailability::Overloaded)?;
@@ -137,7 +137,7 @@ impl EmbeddedStore {
         Ok(StoreBackup { bytes, room })
     }
 
-    /// Reads the durable state, without the writer.
+    /// Reads the durable state of the store, without the writer.
     fn read<T>(&self, read_state: impl FnOnce(&State, Moment) -> T) -> Result<T, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
@@ -222,12 +222,13 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    /// Answers the durable state from memory, so it works while the disk fails or is slow.
+    /// Answers the durable state of a lock from memory, so an inspect works while the disk fails or is slow.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.read(|state, now| state.inspect(name, now))
     }
 
-    /// Answers the durable state from memory, a part at a time, so that the writer does not have to wait long.
+    /// Answers a page of the durable state from memory, a part at a time, so that the writer does not have to wait
+    /// long.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let mut listing = PageBuilder::new(query);
         loop {
@@ -277,14 +278,14 @@ impl Store for EmbeddedStore {
     async fn check(&self) -> Vec<Check> {
         let closed = self.closed.load(Ordering::Acquire);
         let health = if self.writer.is_finished() && !closed {
-            // Not an outage, which would end by itself: this gateway must go out of service until it is
-            // restarted.
+            // The loss of the writer is no outage, which would end without action: this gateway must go out of service
+            // until it is restarted.
             Health::Misconfigured(WRITER_LOST.to_owned())
         } else {
             let failure = self.health.now(&*self.clock);
             match failure {
                 None => Health::Passing,
-                // Not an outage either: only an operator can put the file back.
+                // A misplaced file is no outage either: only an operator can put the file back.
                 Some(why) if self.health.is_misplaced() => Health::Misconfigured(why),
                 Some(why) => Health::Outage(why),
             }
@@ -295,11 +296,12 @@ impl Store for EmbeddedStore {
     async fn close(&self) {
         let (closed, done) = oneshot::channel();
         let commands = self.commands.clone();
-        // The queue may be full. A blocking thread waits for room, because it delays no other task.
+        // The command queue of the writer may be full. A blocking thread waits for room, because it delays no other
+        // task.
         let close = (Command::Close(closed), Handle::current());
         let sent = tokio::task::spawn_blocking(move || commands.send(close).is_ok()).await;
         if let Ok(true) = sent {
-            // No answer arrives only if another close came first.
+            // The close is not confirmed only if another close came first.
             done.await.ok();
         }
     }
@@ -324,8 +326,8 @@ impl fmt::Debug for EmbeddedStore {
 /// How many commands may wait for the writer; more commands are refused as overload. This is many batches, and
 /// still less than a second of work.
 pub(super) const QUEUE: usize = 16_384;
-/// How many of the waiting commands may be acquires. The rest is for renewals and releases: no holder may lose
-/// a lock because other callers ask for too many.
+/// How many of the commands that wait for the writer may be acquires. The other commands are renewals and releases: no
+/// holder may lose a lock because other callers send too many acquires.
 pub(super) const ACQUIRES: usize = QUEUE - QUEUE / 8;
 /// Wall times at which fencing tokens may begin, in microseconds: the years 2025 to 2200. A clock outside of
 /// this range is wrong, and would waste fencing tokens for ever.
@@ -383,11 +385,11 @@ impl EmbeddedStore {
             written_at: now,
             rows: state.len(),
         };
-        // The reserve is checked before a log file begins: a start that fails here has changed nothing.
+        // The reserve is checked before a log file begins: a start that fails at the reserve has changed nothing.
         volume
             .reserved()
             .map_err(|error| OpenError::from_io(&directory.path().join(RESERVE), error))?;
-        // The first write of a log file shows at once whether the directory can be written.
+        // The first write of a log file shows at once whether the data directory can be written.
         let mut log = Log::begin(volume, end, &meta, &state)
             .map_err(|failure| OpenError::from_io(directory.path(), failure.error))?;
 
@@ -445,7 +447,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Converts all times to the clock of a new boot.
+/// Converts all times of the log to the clock of a new boot of the machine.
 fn rebased(contents: Contents, now: Moment) -> Contents {
     let last_known = contents.meta.written_at;
     let leases = contents.leases.into_iter();
@@ -461,8 +463,9 @@ fn rebased(contents: Contents, now: Moment) -> Contents {
     }
 }
 
-/// The first fencing token, taken from the wall clock. Without this, a store restored from a backup would grant
-/// fencing tokens again that were granted after the backup was made. Nothing else depends on the wall clock.
+/// The number at which fencing tokens begin, taken from the wall clock. Without this, a store restored from a backup
+/// would grant fencing tokens again that were granted after the backup was made. Nothing else depends on the wall
+/// clock.
 fn floor(wall: SystemTime) -> u64 {
     let micros = wall
         .duration_since(SystemTime::UNIX_EPOCH)

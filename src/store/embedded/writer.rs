@@ -1,4 +1,5 @@
-//! The writer: the one thread that changes the state and writes the log, with one sync for a batch of commands.
+//! The writer of the embedded store: the one thread that changes the state and writes the log, with one sync for a
+//! batch of commands.
 
 use std::{
     ops::ControlFlow,
@@ -27,23 +28,24 @@ use super::{
     state::{Delay, Moment, Shortage, State, UndeliveredGrant},
 };
 
-/// The most commands in one transaction, which bounds how long the first command of a batch waits.
+/// How many commands are carried out in one transaction, at most. This bounds how long the first command of a batch
+/// waits.
 const BATCH: usize = 1024;
-/// How long the writer waits for more commands when there are much fewer than in the batches before: the
-/// shortest possible sleep, about 50 us. The command of a single caller never waits.
+/// How long the writer waits for more commands when much fewer have arrived than in the batches before: the shortest
+/// possible sleep, about 50 us. The command of a single caller never waits.
 const LINGER: Duration = Duration::from_micros(1);
-/// The most leases and tombstones that are cleared away in one transaction.
+/// How many leases and tombstones are cleared away in one transaction, at most.
 const SWEEP: usize = 1024;
 /// How often the writer clears away ended leases while no command arrives.
 const TICK: Duration = Duration::from_secs(1);
 /// The shortest pause before the writer checks again for an expired lease with waiters: the clock of the pause
 /// and the clock of leases differ by microseconds, so a shorter pause would make the writer spin.
 const PROMPT: Duration = Duration::from_millis(1);
-/// How often a failed disk is tried again, and how often the writer checks on a sound disk whether the files
-/// are still there.
+/// How often the writer tries a failed disk again, and how often it checks on a sound disk whether the files of the
+/// store are still in place.
 const RETRY: Duration = Duration::from_millis(250);
-/// The longest time between two log records while a lease lives. After a reboot, the last record is the only
-/// evidence of how late it was.
+/// The longest time between two log records while a lease lives. After a reboot, the time of the last record is the
+/// latest moment that is known of the boot before.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The state of the writer thread.
@@ -59,26 +61,26 @@ pub(super) struct Writer {
     pub(super) closed: Arc<AtomicBool>,
     pub(super) boot: BootId,
     pub(super) log: Log,
-    /// Whether the last write was durable. If not, the log is repaired before any other write.
+    /// Whether the last write to the log was durable. If not, the log is repaired before any other write.
     pub(super) writable: bool,
     pub(super) written_at: Moment,
     /// Whether the last transaction left ended leases or tombstones to clear away.
     pub(super) sweep_pending: bool,
     /// The backup that is being made, if any.
     pub(super) backup: Option<Backup>,
-    /// How many bytes the rows of all leases and tombstones take.
+    /// How many bytes the rows of all leases and tombstones take in the log.
     pub(super) live_bytes: u64,
-    /// The answer to acquires while the disk is full.
+    /// The error with which acquires are answered while the disk is full.
     pub(super) shortage: Option<StoreError>,
-    /// When a failed or full disk is tried again.
+    /// When the writer tries a failed or full disk again.
     pub(super) try_after: Instant,
     /// Whether the reserve and the log file still have to grow, for when the disk is full.
     pub(super) keeping_space: bool,
-    /// The files that must still be in the directory.
+    /// The lock file and the log file, which must stay in the data directory.
     pub(super) open_files: OpenFiles,
-    /// When the files were last checked.
+    /// When the writer last checked that the files are in the data directory.
     pub(super) files_checked_at: Instant,
-    /// When positions in queues were last sent to the waiters that watch them.
+    /// When the writer last sent positions in queues to the waiters that watch them.
     pub(super) positions_published_at: Instant,
     /// The lock on the data directory, released last, when the log is closed.
     pub(super) directory: Directory,
@@ -136,7 +138,7 @@ impl Writer {
         self.finish(closed);
     }
 
-    /// How long the writer waits for a command before it has other work to do.
+    /// How long the writer waits for a command at most, because other work is due afterwards.
     fn poll_timeout(&self) -> Duration {
         if !self.writable {
             return RETRY;
@@ -190,8 +192,8 @@ impl Writer {
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 
-    /// Runs one transaction on the state: first grants that have become possible and undelivered grants, then
-    /// the changes, then the clearing of what has ended. Returns the rows to write.
+    /// Runs one transaction on the state: first hand-offs that have become possible and the end of undelivered grants,
+    /// then the commands of the batch, then the clearing of what has ended. Returns the rows to write.
     fn change(
         &mut self,
         now: Moment,
@@ -234,11 +236,11 @@ impl Writer {
         self.answer(done, now);
     }
 
-    /// Writes a transaction. On a full disk, all rows are written again, into the reserve.
+    /// Writes a transaction to the log. On a full disk, all rows are written again, into the reserve.
     fn write(&mut self, rows: &Rows, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
         if let Some(backup) = &mut self.backup {
-            // If this write fails, the backup is refused as well.
+            // If the transaction cannot be written, the backup is refused as well.
             backup.snapshot.add(&meta, rows);
         }
         match self.log.append(&meta, rows) {
@@ -255,7 +257,7 @@ impl Writer {
         }
     }
 
-    /// Continues with the next file of the log, if it is due. The state must be durable.
+    /// Continues with making the next file of the log, if it is due. The state must be durable.
     fn go_on_with_next_file(&mut self) {
         if !self.log.needs_next() {
             return;
@@ -270,7 +272,7 @@ impl Writer {
                 if is_new {
                     self.see_files();
                 }
-                // If the disk was full, the log may have moved into the reserve. Without this, the writer would
+                // If the disk was full, the log may have moved into the reserve. Without this check, the writer would
                 // serve an acquire for which there is no room.
                 self.see_shortage();
             }
@@ -286,7 +288,7 @@ impl Writer {
         }
     }
 
-    /// Begins a new log file with all rows.
+    /// Begins a new log file with all rows of the state.
     fn write_anew(&mut self, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
         self.log.rewrite(&meta, &self.state.read())?;
@@ -314,7 +316,7 @@ impl Writer {
             if may_shorten && self.log.is_wasteful(self.live_bytes) {
                 match self.write_anew(now) {
                     Ok(()) => self.keeping_space = self.log.keep_space(self.live_bytes),
-                    // The rewrite has failed without a change to the log.
+                    // The rewrite of the log has failed without a change to the log.
                     Err(failure) if failure.is_of_space() => {}
                     Err(WriteFailure {
                         error,
@@ -327,14 +329,14 @@ impl Writer {
             }
             self.health.record_write_done();
             if was_short {
-                // A slow attempt is repeated less often.
+                // If the attempt to find room was slow, the next attempt is made later.
                 self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
             }
         }
         self.see_shortage();
     }
 
-    /// Records whether the disk is full, and logs a change.
+    /// Records whether the disk is full, and writes a log message if this has changed.
     fn see_shortage(&mut self) {
         let shortage = self.log.shortage();
         if shortage.is_some() == self.shortage.is_some() {
@@ -366,12 +368,13 @@ impl Writer {
         let untold = notices
             .into_iter()
             .filter_map(|notice| notice.deliver(&self.parking, delay));
-        // The earlier undelivered grants were ended in this transaction.
+        // The undelivered grants of earlier transactions were ended in this transaction.
         self.orphans = untold.collect();
         done.answer(carried_out, &self.clock);
     }
 
-    /// Handles a failed write: resets the state to what is durable, and answers what is known to all callers.
+    /// Handles a failed write: resets the state to what is durable, and answers all callers of the batch whether their
+    /// commands may have been carried out.
     fn fail(&mut self, why: &str, may_be_found: bool, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
         self.health.record_failure(why, false);
@@ -389,14 +392,14 @@ impl Writer {
         done.fail(&error);
     }
 
-    /// Checks that the files are still in the directory. A removed file counts as a failed disk, although it
-    /// can still be written.
+    /// Checks that the log file and the lock file are still in the data directory. A removed file counts as a failed
+    /// disk, although it can still be written.
     fn check_files(&mut self) {
         self.files_checked_at = Instant::now();
         if let Err(why) = self.open_files.check() {
             self.fail(&why, false, ExecutedBatch::default());
         } else if let Err(why) = self.open_files.check_lengths() {
-            // The file may have lost records. All of its rows are in memory, and are written to a new file.
+            // The log file may have lost records. All rows are in memory, and are written to a new file.
             self.log.distrust();
             self.fail(&why, false, ExecutedBatch::default());
         }
@@ -418,10 +421,10 @@ impl Writer {
         let written = if appended {
             self.log.append(&meta, &Rows::default())
         } else {
-            // This is tried on a full disk, too: without ended leases, the rows may fit.
+            // Writing all rows again is tried on a full disk, too: without ended leases, the rows may fit.
             self.write_anew(now)
         };
-        // A slow attempt is repeated less often.
+        // If the recovery was slow, the next attempt is made later.
         self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
         if let Err(failure) = written {
             self.health
@@ -446,8 +449,8 @@ impl Writer {
         self.open_files.set_log(log);
     }
 
-    /// Runs when no command has arrived: clears away what has ended, and writes a record if the last one is
-    /// old.
+    /// Runs when no command has arrived: clears away leases and tombstones that have ended, and writes a record if the
+    /// last record is old.
     fn tick(&mut self) {
         if !self.writable {
             return;
@@ -462,7 +465,7 @@ impl Writer {
         }
     }
 
-    /// Sends their positions to the waiters that watch them, at most once a tick. Each queue is walked once,
+    /// Sends the waiters that watch their position this position, at most once a tick. Each queue is walked once,
     /// however many of its waiters watch.
     fn publish_positions(&mut self) {
         if self.positions_published_at.elapsed() < TICK {
@@ -486,14 +489,14 @@ impl Writer {
         }
     }
 
-    /// Ends the thread: refuses the remaining commands, ends all waits, closes the files, then confirms the
+    /// Ends the writer thread: refuses the remaining commands, ends all waits, closes the files, then confirms the
     /// close.
     fn finish(self, closed: Option<oneshot::Sender<()>>) {
         self.closed.store(true, Ordering::Release);
         for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        // Waiters are told that their queue is lost. They ask again, and are then told that the store is
+        // The news tell waiters that their queue is lost. They ask again, and are then answered that the store is
         // closing.
         let notices = {
             let mut state = self.state.write();

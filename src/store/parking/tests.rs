@@ -1,4 +1,4 @@
-//! Tests of the list of waiters.
+//! Tests of the list of waiters at a gateway.
 
 use super::*;
 use crate::lock::Token;
@@ -70,7 +70,7 @@ async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
     let (mut first, token) = place(&parking, "a");
     tokio::time::advance(Duration::from_secs(2)).await;
     let _others = [place(&parking, "a"), place(&parking, "b")];
-    // An attempt that asks again has waited since it was registered.
+    // An attempt that asks again has waited since it was first registered.
     assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     first.rearm();
     tokio::time::advance(Duration::from_secs(1)).await;

@@ -15,10 +15,10 @@
 
 use std::ops::Range;
 
-/// Name and width in bytes of a field.
+/// Name and width in bytes of a field in a record or a script argument.
 pub(super) type Field = (&'static str, usize);
 
-/// The fields at the beginning of a text, in groups that several layouts may share.
+/// The fields at the beginning of a record or script argument, in groups that several layouts may share.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) name: &'static str,
@@ -105,13 +105,13 @@ impl Layout {
     }
 }
 
-/// A `string.sub` from one byte to another, or to the end. Lua counts from 1.
+/// A Lua call of `string.sub` from one byte of a text to another, or to the end. Lua counts from 1.
 fn part(text: &str, from: usize, to: Option<usize>) -> String {
     let to = to.map_or(String::new(), |to| format!(", {to}"));
     format!("string.sub({}, {}{to})", name(text), from + 1)
 }
 
-/// Checks that an argument may be evaluated several times: a name, an element of a table, or a quoted text.
+/// Checks that an argument of a call may be evaluated several times: a name, an element of a table, or a quoted text.
 fn name(argument: &str) -> &str {
     let is_quoted = argument.len() > 2 && argument.starts_with('\'') && argument.ends_with('\'');
     let is_name = argument.chars().all(|c| is_in_word(c) || "[]".contains(c));
@@ -129,7 +129,7 @@ fn is_in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The number in a field of decimal digits.
+/// Reads the number in a field of decimal digits.
 pub(super) fn number(text: &str, place: Range<usize>) -> Option<u64> {
     let digits = text.get(place)?;
     let all = digits.bytes().all(|byte| byte.is_ascii_digit());

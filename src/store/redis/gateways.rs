@@ -1,5 +1,5 @@
-//! Messages between gateways: their channels, the subscription of each gateway, and requests of gateways for the news
-//! of others.
+//! Messages between gateways: their channels, the subscription of each gateway, and the requests of gateways for news
+//! of other gateways.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -26,7 +26,8 @@ use super::{
 /// another database have other locks and must not receive these messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Channels {
-    /// Channel for messages to all gateways. Scripts are written with the name of database 0, which is replaced.
+    /// Channel for messages to all gateways. The texts of scripts have the name for database 0, which is replaced for
+    /// any other database.
     pub(crate) all: String,
     /// Channel for events, to which gateways with event listeners subscribe.
     pub(crate) news: String,
@@ -35,7 +36,7 @@ pub(crate) struct Channels {
 // === impl Channels ===
 
 impl Channels {
-    /// The channels of a database, by its number.
+    /// The channels of the database with this number.
     pub(crate) fn for_database(database: u16) -> Self {
         let of_it = match database {
             0 => String::new(),
@@ -50,25 +51,25 @@ impl Channels {
 
 // === News ===
 
-/// Requests of other gateways for the news of this one, until `next` takes them; and the request of this gateway for
-/// their news.
+/// Requests of other gateways for the news of this gateway, kept until `next` takes them; and the request of this
+/// gateway for the news of other gateways.
 #[derive(Debug, Default)]
 pub(crate) struct NewsWanted {
     lasts: Mutex<Option<Duration>>,
     asked: Notify,
-    /// Until when this gateway has requested news of the others.
+    /// Until when this gateway has requested the news of other gateways.
     ours: Mutex<Option<Instant>>,
     newcomer: Notify,
 }
 
-/// Longest time of a request, whatever a message says. A gateway repeats its request.
+/// How long a request for news counts at most, whatever a message says. A gateway repeats its request.
 const MAX_REQUEST_DURATION: Duration = Duration::from_mins(1);
 
 // === impl NewsWanted ===
 
 impl NewsWanted {
-    /// Records the request of a gateway: its id, and the time in milliseconds. The gateway also receives its own
-    /// request, which must not make it send news.
+    /// Records the request of a gateway for news: the id of the gateway, and the time in milliseconds. The gateway also
+    /// receives its own request, which must not make it send news.
     pub(crate) fn note_request(&self, asked: &str, me: &GatewayId) {
         let mut words = asked.split(' ');
         let (id, lasts) = (words.next(), words.next().map(str::parse));
@@ -80,21 +81,22 @@ impl NewsWanted {
         }
     }
 
-    /// Records that a gateway has started to listen. It has missed the earlier request of this gateway.
+    /// Records that a gateway has started to listen. That gateway has missed the earlier request of this gateway for
+    /// news.
     pub(crate) fn note_newcomer(&self, id: &str, me: &GatewayId) {
         if id != me.as_str() {
             self.newcomer.notify_one();
         }
     }
 
-    /// Records that this gateway requests news of all others for so long.
+    /// Records that this gateway requests the news of all other gateways for this long.
     pub(crate) fn ask(&self, lasts: Duration) {
         let until = Instant::now() + lasts.min(MAX_REQUEST_DURATION);
         *self.ours.lock() = Some(until);
     }
 
     /// Waits until a new gateway listens that does not know that this gateway wants news. Answers for how much longer
-    /// it wants news.
+    /// this gateway wants news.
     pub(crate) async fn newcomer(&self) -> Duration {
         loop {
             self.newcomer.notified().await;
@@ -106,7 +108,7 @@ impl NewsWanted {
         }
     }
 
-    /// Waits for the next request of another gateway, and answers for how long it wants news.
+    /// Waits for the next request of another gateway for news, and answers for how long that gateway wants them.
     pub(crate) async fn next(&self) -> Duration {
         loop {
             if let Some(lasts) = self.lasts.lock().take() {
@@ -119,7 +121,7 @@ impl NewsWanted {
 
 // Listens to the messages of other gateways, on a separate connection that reconnects automatically.
 
-/// Subscribes to the messages for this gateway and for all gateways, and passes them on.
+/// Subscribes to the messages for this gateway and for all gateways, and passes the messages on.
 pub(crate) struct Subscription {
     pub(crate) id: GatewayId,
     pub(crate) channels: Channels,
@@ -127,24 +129,24 @@ pub(crate) struct Subscription {
     pub(crate) dispatch: Arc<Dispatch>,
 }
 
-/// An event of the subscription.
+/// An event of the subscription to messages of gateways.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Heard<'a> {
     /// The subscription is connected. Messages may have been missed before.
     Connected,
-    /// A message, except for requests for news and for new gateways, which are handled here.
+    /// A message, except for requests for news and announcements of new gateways, which the subscription handles.
     Message(&'a str),
-    /// The connection is lost.
+    /// The connection of the subscription is lost.
     Disconnected,
 }
 
-/// Pause before the next try if the server refuses the user the channel.
+/// Pause before the gateway subscribes again if the user has no permission for the channel.
 const REFUSED: Duration = Duration::from_secs(5);
 
 // === impl Subscription ===
 
 impl Subscription {
-    /// Listens until it is dropped.
+    /// Listens to messages until the subscription is dropped.
     pub(crate) async fn listen(self, hand_on: impl Fn(Heard<'_>) + Send + Sync) {
         let channel = self.id.channel();
         let mut pauses = Pauses::new();
@@ -171,7 +173,7 @@ impl Subscription {
                     self.note(Some(why));
                     REFUSED
                 }
-                // The server is unavailable, which other connections find and report.
+                // The server is unavailable. Other connections find and report this.
                 Err(_) => pauses.next(),
             };
             sleep(pause).await;
@@ -202,7 +204,7 @@ impl Subscription {
         }
     }
 
-    /// Announces that this gateway now receives messages, and repeats its own request for news to gateways that
+    /// Announces that this gateway now receives messages, and repeats the gateway's request for news to gateways that
     /// announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
     async fn announce(&self) {
         let id = &self.id;

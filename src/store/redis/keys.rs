@@ -1,4 +1,4 @@
-//! The keys of a lock. Their names are a public interface for foreign clients.
+//! The Redis keys of a lock. The names of these keys are a public interface for foreign clients.
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use crate::lock::{LockName, NamePrefix, Token, TokenHash};
 
 use super::{Slot, SlotTags};
 
-/// The random id of one run of a gateway. Anyone who knows the id and may publish can wake the waiters of the gateway.
+/// The random id of one run of a gateway. A client that knows the id and may publish can wake the waiters of the
+/// gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayId(Box<str>);
 
-/// How many hexadecimal digits an id has: few, because the id is sent with every command.
+/// How many hexadecimal digits a gateway's id has: few, because the id is sent with every command.
 const LENGTH: usize = 16;
 
-/// The keys of one lock, in one string.
+/// The Redis keys of one lock, in one string.
 #[derive(Debug)]
 pub(super) struct Keys {
     name: LockName,
@@ -25,12 +26,12 @@ pub(super) struct Keys {
 // === impl Keys ===
 
 impl Keys {
-    /// A key of no lock, because no lock has an empty name; also a channel of no lock.
+    /// A key that belongs to no lock, because no lock has an empty name; also a channel for probes.
     pub(super) const PROBE: &str = "lg:{}:probe";
-    /// The replication marker: a replica that has it has all earlier writes.
+    /// The key of the replication marker: a replica that has this key has all earlier writes.
     pub(super) const MARKER: &str = "lg:{}:marker";
-    /// A key of a slot, and of no lock: the kinds `probe` and `marker` are [`Keys::PROBE`] and [`Keys::MARKER`] for the
-    /// server of a cluster that has this slot.
+    /// A key in a slot that belongs to no lock: the kinds `probe` and `marker` are [`Keys::PROBE`] and [`Keys::MARKER`]
+    /// for the server of a cluster that has this slot.
     pub(super) fn in_slot(slot: Slot, tags: &SlotTags, kind: &str) -> String {
         format!("lg:{{{}}}:{kind}", tags.for_slot(slot))
     }
@@ -62,14 +63,15 @@ impl Keys {
         }
     }
 
-    /// A key of the slot that never exists. While the slot is being moved, a script that names this key and an existing
-    /// key is refused, because no server has both.
+    /// A key in the slot of the lock that never exists. While the slot is being moved, a script that names this key and
+    /// an existing key is refused, because no server has both.
     pub(super) fn absent(&self) -> String {
         let tag = self.fence().strip_suffix("}:fence");
         format!("{}}}:absent", tag.expect("a counter is called so"))
     }
 
-    /// A pattern for the locks whose names begin with a prefix. Names contain no character with a meaning in patterns.
+    /// A pattern for the `:lock` keys of the locks whose names begin with a prefix. Names contain no character with a
+    /// meaning in patterns.
     pub(super) fn pattern(prefix: &NamePrefix) -> String {
         format!("lg:{{{}*}}:lock", prefix.as_str())
     }
@@ -80,7 +82,7 @@ impl Keys {
         LockName::new(std::str::from_utf8(name).ok()?).ok()
     }
 
-    /// The liveness key of a gateway in a slot.
+    /// The liveness key of a gateway in a slot, which exists while the gateway is alive.
     pub(super) fn of_gateway(slot: Slot, tags: &SlotTags, gateway: &GatewayId) -> String {
         Self::in_slot(slot, tags, &format!("gw:{}", gateway.as_str()))
     }
@@ -90,17 +92,17 @@ impl Keys {
         &self.name
     }
 
-    /// The key of the lease, or of the value of a foreign client.
+    /// The key of the lock's lease, or of the value of a foreign client.
     pub(super) fn lock(&self) -> &str {
         &self.text[..self.ends[0]]
     }
 
-    /// The key of the fence counter of the slot.
+    /// The key of the fence counter of the lock's slot.
     pub(super) fn fence(&self) -> &str {
         &self.text[self.ends[0]..self.ends[1]]
     }
 
-    /// The key of the queue: the ids of the waiters in order.
+    /// The key of the lock's queue: the ids of the waiters in order.
     pub(super) fn wait(&self) -> &str {
         &self.text[self.ends[1]..self.ends[2]]
     }
@@ -134,7 +136,7 @@ impl Keys {
 // === impl GatewayId ===
 
 impl GatewayId {
-    /// A new random id, which is unique and cannot be guessed.
+    /// Creates a random id of a gateway, which is unique and cannot be guessed.
     pub(crate) fn random() -> Self {
         let digits = Token::random().hash().to_string();
         Self(digits[..LENGTH].into())
@@ -149,7 +151,7 @@ impl GatewayId {
         format!("listening {} {}", self.0, lasts.as_millis())
     }
 
-    /// The channel for messages to this gateway.
+    /// The channel for messages to this gateway only.
     pub(crate) fn channel(&self) -> String {
         format!("lg:gw:{}", self.0)
     }

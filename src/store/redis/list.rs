@@ -3,7 +3,7 @@
 //! A list is a walk over all locks, and the gateway keeps nothing between pages. A page is a few `SCAN` steps over
 //! `lg:{PREFIX*}:lock`, at most 512 keys each, one master after the other. Pipelines of plain reads show the locks that
 //! were found; foreign values and shared locks need a script. The cursor contains the position of `SCAN` and the node.
-//! The cursor contains no name, and a checksum ties it to `prefix` and `owner`.
+//! A checksum ties the cursor, which contains no name, to the list's filter.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -32,16 +32,16 @@ use super::{
     scripts::RedisContext,
 };
 
-/// Fills a page of a list.
+/// Fills one page of a list of held locks.
 pub(crate) struct RedisListing<'a> {
     pub(crate) context: &'a RedisContext,
     pub(crate) query: &'a ListQuery,
 }
 
-/// How many `SCAN` steps a page may take, and how long after its start the last step may begin.
+/// How many `SCAN` steps one page of a list may take, and how long after the start of the page the last step may begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_millis(250);
-/// An eighth of a page may stay empty, because filling it might take a step for each lock.
+/// An eighth (1/`SPARE`) of a page may stay empty, because filling it might take a step for each lock.
 const SPARE: usize = 8;
 
 /// The position of a walk through the locks of all servers.
@@ -49,7 +49,7 @@ struct ScanWalk {
     /// The index of the server in
     /// [`Topology::shards_by_slot`](super::super::client::topology::Topology::shards_by_slot).
     node: u16,
-    /// The run of that server, if it is known.
+    /// The run of the server with this index, if the run is known.
     run: Option<u32>,
     scan: u64,
 }
@@ -57,11 +57,11 @@ struct ScanWalk {
 // === impl RedisListing ===
 
 impl RedisListing<'_> {
-    /// A page with as many locks as were requested, or a few less.
+    /// Fills a page with as many locks as were requested, or a few less.
     pub(crate) async fn page(&self) -> Result<Page, StoreError> {
         let topology = &self.context.dispatch.topology;
         topology.wait_until_known().await;
-        // Takes room for a request at one server, which stands for all servers, because all have equal room.
+        // The page takes room for a request at one server, which stands for all servers, because all have equal room.
         let shard = topology.pubsub_shard()?;
         let _room = shard.asking.within(Duration::ZERO).await?;
         self.scan(&topology.shards_by_slot()?).await
@@ -88,8 +88,8 @@ impl RedisListing<'_> {
             let dispatch = &self.context.dispatch;
             let step = dispatch.scan(shard, walk.scan, &pattern, count).await?;
             if !walk.is_of(step.run) {
-                // The position of `SCAN` at another run of the server has no meaning for this run, so the walk begins
-                // again.
+                // The position of `SCAN` at another run of the server has no meaning for this run, so the scan of this
+                // server begins again.
                 if taken >= STEPS {
                     let why = "the server changes again and again".to_owned();
                     return Err(Unavailability::Refused(why).into());
@@ -135,7 +135,7 @@ impl From<Option<Cursor>> for ScanWalk {
                 node,
                 scanned: Scanned { run, scan },
             }) => (node, Some(run), scan),
-            // A cursor of another store: the walk begins again.
+            // The cursor is of another store, so the walk begins again.
             Some(_) | None => (0, None, 0),
         };
         Self { node, run, scan }
@@ -180,12 +180,12 @@ impl ScanWalk {
 // server several times as much. A lease is one text with its end, so that one read shows the lease at an instant. Locks
 // without a readable lease are left to `list.lua`.
 
-/// The result of the plain reads of a lock: its lease, and how many tickets are in its queue. Without a lease a script
-/// reads the lock: a foreign client may hold the lock, several leases may share it, or it is free by now. While a slot
-/// moves, some tickets may be at the other server.
+/// The result of the plain reads of a lock: its lease, and how many tickets are in its queue. If there is no lease, a
+/// script must read the lock: a foreign client may hold the lock, several leases may share it, or it is free by now.
+/// While a slot moves, some tickets may be at the other server.
 type LockRead = (Option<HeldLease>, u64);
 
-/// How many commands are sent for each lock.
+/// How many commands a batch sends for each lock.
 const COMMANDS: usize = 2;
 
 /// Reads the replies to [`commands`], which were sent at `sent`.
@@ -195,8 +195,8 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
             continue;
         };
         match answered(error) {
-            // These errors concern one lock only, which the script will read. While a slot is being moved, the reads
-            // must not be sent one by one to where the keys are, because their order matters.
+            // These errors concern one lock only, which a script will read. While a slot is being moved, the reads must
+            // not be sent one by one to where the keys are, because their order matters.
             Failure::WrongType | Failure::Elsewhere(_) => {}
             failure => return Err(failure),
         }
@@ -204,7 +204,7 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     let [time, seen @ .., replication] = replies else {
         return Err(unexpected());
     };
-    // The role was read last: a server that is a master at the end was a master during the reads.
+    // The server's role was read last: a server that is a master at the end was a master during the reads.
     writable(replication)?;
     let now = microseconds(time).ok_or_else(unexpected)?;
     let (seen, []) = seen.as_chunks::<COMMANDS>() else {
@@ -213,7 +213,7 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     let seen = seen.iter().map(|[value, queue]| {
         let waiters = match queue {
             Value::Int(count) => count.unsigned_abs(),
-            // The key is of another type, or at another server.
+            // The key of the queue is of another type, or at another server.
             _ => 0,
         };
         (read_lease(value, now, sent), waiters)
@@ -223,7 +223,7 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
 
 fn commands(batch: &[Keys]) -> Vec<Command> {
     let reads = batch.iter().flat_map(|keys| {
-        // A foreign value may have any length, so only the length of a lease is read.
+        // A foreign value may have any length, so no more than the length of the longest lease is read.
         let lease = Command::new("GETRANGE").with(keys.lock()).with(0);
         [
             lease.with(MAX_LEASE_BYTES),
@@ -243,12 +243,12 @@ fn read_lease(value: &Value, now: u64, sent: Instant) -> Option<HeldLease> {
         return None;
     };
     let record = Record::read(std::str::from_utf8(value).ok()?)?;
-    // A lease whose end is over, but whose key still exists, was changed by hand, and is left to the script.
+    // A lease whose end is over, but whose key still exists, was changed by hand, and a script reads it.
     let lease = record.lease(now, sent);
     lease.filter(|lease| !lease.expires_in.is_zero())
 }
 
-/// The time in microseconds in the reply to TIME.
+/// Reads the time in microseconds from the reply to TIME.
 fn microseconds(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else {
         return None;
@@ -268,8 +268,8 @@ fn unexpected() -> Failure {
 
 // Reads the holders and the number of waiters of locks that were found for a list.
 
-/// How many locks are read with one batch, and how many batches are under way at once. A batch blocks the server for a
-/// fraction of a millisecond.
+/// How many locks are read with one batch, and how many batches are in progress at once. A batch blocks the server for
+/// a fraction of a millisecond.
 const BATCH: usize = 64;
 const BATCHES: usize = 4;
 /// How many locks of a batch are read by scripts at once.
@@ -278,13 +278,13 @@ const SCRIPTS: usize = 16;
 // === impl RedisListing ===
 
 impl RedisListing<'_> {
-    /// The held locks among the names that were found on a server.
+    /// Reads the locks that were found on a server, and returns those that are held and match the filter.
     async fn holders(
         &self,
         shard: &Arc<Shard>,
         names: Vec<LockName>,
     ) -> Result<Vec<HeldLock>, StoreError> {
-        // A step may find a key twice.
+        // One step of `SCAN` may find a key twice.
         let names: HashSet<LockName> = names.into_iter().collect();
         let keys = names.into_iter().map(|name| self.context.keys(&name));
         let batches = stream::iter(keys).chunks(BATCH);
@@ -323,7 +323,7 @@ impl RedisListing<'_> {
     /// Reads the holder of a lock at one instant, with a script.
     async fn inspect_one(&self, keys: Keys, waiters: u64) -> Result<Option<HeldLock>, StoreError> {
         let most = if self.query.filter.looks_at_leases() {
-            // Any lease that shares the lock may match the filter.
+            // Any lease that shares the lock may match the list's filter, so all of them are read.
             usize::from(Limit::MAX)
         } else {
             SHOWN_HOLDERS
@@ -342,7 +342,7 @@ impl RedisListing<'_> {
         Ok(self.to_held_lock(&lock.keys, holder, waiters))
     }
 
-    /// The lock for the list, if it is held and passes the filter.
+    /// The lock as the list shows it, if the lock is held and passes the filter.
     fn to_held_lock(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
         let floors = &self.context.gateway.floors;
         floors.raise_to_holder(keys.slot(), holder.as_ref());

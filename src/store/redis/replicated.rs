@@ -1,4 +1,5 @@
-//! Answers a grant when enough replicas have it, and takes the grant back if they do not have it in time.
+//! Answers a grant to its caller when enough replicas have the grant, and releases the grant if they do not have it in
+//! time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +19,11 @@ use super::{
     scripts::{GrantKnowledge, LockScripts},
 };
 
-/// State for the check whether enough replicas have a grant. It is taken before the grant is made.
+/// State for the check whether enough replicas have a grant. The state is taken before the grant is made.
 struct ReplicaCheck {
     shard: Arc<Shard>,
     markers: Arc<MarkerConnection>,
-    /// Changes if the slot of the lock moves to another server meanwhile.
+    /// Counter that differs later if the slot of the lock has moved to another server.
     moves: u32,
 }
 
@@ -73,7 +74,7 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Confirms a grant, and answers it when enough replicas have it.
+    /// Confirms a provisional grant, and answers the grant when enough replicas have it.
     pub(super) async fn confirm_replicated(
         &self,
         token: &TokenHash,
@@ -126,7 +127,8 @@ impl LockScripts<'_> {
             // Another request was answered the lease under the idempotency key, so the lease stays.
             Ok(GiveBack::Kept) => Err(Uncertainty::NotReplicated(why).into()),
             Err(error) => {
-                // The answer has the reason for which the grant had to be taken back; the second error is only logged.
+                // The caller is answered the reason for which the grant had to be released; the error of the release is
+                // only logged.
                 let name = self.keys.name();
                 info!(%name, %error, "a grant that too few replicas have could not be taken back");
                 Err(Uncertainty::NotReplicated(why).into())

@@ -1,4 +1,4 @@
-//! Hash slots, a short tag for each, and the highest fencing token that was seen in each.
+//! Hash slots of Redis keys, a short tag for each slot, and the highest fencing token that was seen in each slot.
 //!
 //! A fence counter belongs to a slot, not to a name, so that there are at most 16,384 counters. The key of a counter is
 //! `lg:{TAG}:fence`. TAG is the shortest string over `0-9a-z` that hashes to the slot; of several, the first in
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(u16);
 
-/// The tag of every slot.
+/// The hash tag of every slot, for keys that belong to a slot and not to a lock.
 #[derive(Debug)]
 pub struct SlotTags {
     tags: Box<[[u8; SlotTags::MAX_TAG_LEN]]>,
@@ -24,7 +24,7 @@ pub struct SlotTags {
 // === impl Slot ===
 
 impl Slot {
-    /// How many slots there are.
+    /// How many hash slots Redis Cluster has.
     pub const COUNT: usize = 16_384;
 
     /// The slot of a hash tag, or of a whole key without a hash tag.
@@ -32,7 +32,7 @@ impl Slot {
         Self(tag.iter().fold(0, |crc, &byte| crc16(crc, byte)) & 0x3fff)
     }
 
-    /// The slot of a lock.
+    /// The hash slot to which the keys of a lock belong.
     pub(super) fn of_name(name: &LockName) -> Self {
         Self::of_tag(name.as_str().as_bytes())
     }
@@ -43,7 +43,7 @@ impl Slot {
         (usize::from(number) < Self::COUNT).then_some(Self(number))
     }
 
-    /// The number of the slot.
+    /// The number of the slot, 0 to 16,383.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -53,10 +53,10 @@ impl Slot {
 
 impl SlotTags {
     const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    /// Length of the longest tag. A test finds a tag of at most this length for every slot.
+    /// Length of the longest slot tag. A test finds a tag of at most this length for every slot.
     const MAX_TAG_LEN: usize = 4;
 
-    /// Finds the tags of all slots by trying strings in the order of the rule, which takes a few milliseconds.
+    /// Finds the tags of all slots: tries strings in the order of the tag rule, which takes a few milliseconds.
     pub fn compute() -> Self {
         let mut tags = vec![[0; Self::MAX_TAG_LEN]; Slot::COUNT].into_boxed_slice();
         let mut missing = Slot::COUNT;
@@ -85,7 +85,7 @@ impl SlotTags {
         Self { tags }
     }
 
-    /// The tag of a slot.
+    /// The tag of a slot, with which keys of the slot are named.
     pub fn for_slot(&self, slot: Slot) -> &str {
         let tag = &self.tags[slot.index()];
         let len = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
@@ -137,12 +137,12 @@ impl Floors {
         }
     }
 
-    /// The highest fence seen in this slot, or zero.
+    /// The highest fence that this gateway has seen in this slot; zero if none.
     pub(crate) fn for_slot(&self, slot: Slot) -> u64 {
         self.seen[slot.index()].load(Ordering::Relaxed)
     }
 
-    /// Records a fence that was seen in a slot.
+    /// Records a fence that this gateway has seen in a slot.
     pub(crate) fn raise(&self, slot: Slot, fence: FencingToken) {
         self.seen[slot.index()].fetch_max(fence.get(), Ordering::Relaxed);
     }
@@ -154,7 +154,7 @@ impl Floors {
         }
     }
 
-    /// The highest fence seen in any slot, or zero.
+    /// The highest fence that this gateway has seen in any slot; zero if none.
     pub(crate) fn highest(&self) -> u64 {
         let seen = self.seen.iter().map(|seen| seen.load(Ordering::Relaxed));
         seen.max().unwrap_or_default()
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn hashes_as_redis_cluster_does() {
-        // CLUSTER KEYSLOT of redis-server 7.0.15.
+        // The expected slot is the answer of CLUSTER KEYSLOT of redis-server 7.0.15.
         assert_eq!(Slot::of_tag(b"123456789").index(), 12_739);
         assert_eq!(Slot::of_tag(b"foo").index(), 12_182);
         assert_eq!(Slot::of_tag(b"").index(), 0);

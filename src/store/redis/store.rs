@@ -1,4 +1,4 @@
-//! The Redis store: its parts, and the contract of stores by the scripts.
+//! The Redis store: its parts, and the methods of the store contract, which run the scripts.
 
 use std::{
     fmt,
@@ -53,14 +53,15 @@ pub struct RedisStore {
     examiner: Arc<Examiner>,
     description: String,
     closed: AtomicBool,
-    /// The commands that are under way, for which `close` waits.
+    /// The commands that are in progress, for which `close` waits.
     working: TaskTracker,
 }
 
 // === impl RedisStore ===
 
 impl RedisStore {
-    /// Opens the store without waiting for the server: a background task connects at once, and requests when needed.
+    /// Opens the store without waiting for the server: a background task connects at once, and each request connects if
+    /// there is no connection.
     ///
     /// The clock is only compared with the server's, to warn of a difference.
     pub fn open(
@@ -112,7 +113,7 @@ impl RedisStore {
         }
     }
 
-    /// Counts a command as under way for as long as the token lives.
+    /// Counts a command as in progress for as long as the returned token lives.
     fn enter(&self) -> Result<TaskTrackerToken, Unavailability> {
         let token = self.working.token();
         if self.closed.load(Ordering::SeqCst) {
@@ -121,7 +122,7 @@ impl RedisStore {
         Ok(token)
     }
 
-    /// The scripts of a lock, and a token that counts a request for the lock as under way.
+    /// The scripts of a lock, and a token that counts a request for the lock as in progress.
     fn enter_lock(
         &self,
         name: &LockName,
@@ -150,8 +151,8 @@ impl Store for RedisStore {
             (Some(room), _) => room,
             (None, None) => shard.asking.within(Duration::ZERO).await?,
             (None, Some(waiting)) => {
-                // After a restart of the server, thousands of waiters ask again at the same time. None of them is
-                // turned away because of the others: the time that it waits for room is part of its own wait.
+                // After a restart of the server, thousands of waiters ask again at the same time. No waiter is refused
+                // because of the other waiters: the time that a waiter waits for room is part of its own wait.
                 let room = shard.asking.within(waiting.max_wait).await?;
                 lock.limit = self.context.dispatch.limit();
                 room
@@ -214,7 +215,7 @@ impl Store for RedisStore {
     ) -> Result<Leaving, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         let leaving = lock.leave_replicated(token, keep_for).await;
-        // If the outcome is unknown, the position may be kept, too.
+        // If the outcome of the leave is unknown, the position may be kept, too.
         if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
             self.context.gateway.schedule_lapse(name, *token, keep_for);
         }
@@ -292,7 +293,7 @@ impl Store for RedisStore {
             hears: Some(gateway.is_subscribed.load(Ordering::Relaxed)),
             unsent_messages: Some(gateway.unsent.load(Ordering::Relaxed)),
             clock_skew: shards.iter().filter_map(skew).collect(),
-            // The number of the server with the fewest replicas.
+            // The number of replicas of the server that has the fewest.
             replicas: replicas.flatten().min(),
             ..StoreFigures::default()
         };
@@ -304,7 +305,7 @@ impl Store for RedisStore {
         let dispatch = &self.context.dispatch;
         self.closed.store(true, Ordering::SeqCst);
         self.working.close();
-        // A command that takes longer has an unknown outcome, which its caller must handle.
+        // A command that is still in progress then has an unknown outcome, which its caller must handle.
         drop(timeout_at(dispatch.limit(), self.working.wait()).await);
         self.context.closing.cancel();
         dispatch.topology.close().await;
@@ -323,8 +324,8 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-// Carries news between gateways over two channels: all gateways subscribe to the channel for requests for news;
-// gateways that want news subscribe to the channel for news.
+// Carries news between gateways over two channels: every gateway subscribes to the channel on which gateways request
+// news, and a gateway that wants news also subscribes to the channel for news.
 
 #[async_trait]
 impl Relay for RedisContext {
@@ -351,7 +352,7 @@ impl Relay for RedisContext {
         let pubsub = pubsub_shard.pool.route.subscribe(&news).await?;
         let me = format!("{}\n", self.gateway.id.as_str());
         let batches = pubsub.messages().filter_map(move |message| {
-            // Messages without a sender are ignored, and so are the messages of this gateway.
+            // A batch without a sender is ignored, and so is a batch that this gateway sent.
             let batch = message.split_once('\n').map(|(_, batch)| batch.to_owned());
             future::ready(batch.filter(|_| !message.starts_with(&me)))
         });

@@ -32,9 +32,9 @@ use super::{
     snapshot::Snapshot,
 };
 
-/// The next file is made when the current file is this many times as long as its snapshot.
+/// The next log file is made when the current log file is this many times as long as its snapshot.
 const GARBAGE: u64 = 2;
-/// The most growth steps that are filled with zeros at once. Renewals wait meanwhile.
+/// How many growth steps of a file are filled with zeros at once, at most. Renewals wait meanwhile.
 const PIECE: u64 = 4;
 
 /// The place where the files of the log are: a directory, or a simulated disk in a test.
@@ -47,11 +47,11 @@ pub(crate) trait Volume: fmt::Debug + Send {
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>>;
     /// Turns the draft into the log file with this number, durably.
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
-    /// Removes the draft.
+    /// Removes the draft of a log file.
     fn discard_draft(&self) -> io::Result<()>;
-    /// The length of the reserve, which is kept for a full disk.
+    /// The length of the reserve, which is kept for a full disk, in bytes.
     fn reserved(&self) -> io::Result<u64>;
-    /// Makes the reserve exactly this many bytes long. If there is no room, the reserve stays as long as before.
+    /// Makes the reserve exactly this many bytes long. If the disk has no room, the reserve stays as long as before.
     fn keep_reserve(&self, len: u64) -> io::Result<()>;
     /// As [`Volume::draft`], but turns the reserve into the draft, which keeps its length. Returns the length.
     fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn DiskFile>, u64)>;
@@ -60,10 +60,10 @@ pub(crate) trait Volume: fmt::Debug + Send {
     /// Removes a log file, after the remaining files are durably in place. The removed file may come back after
     /// a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
-    /// How many bytes of zeros a file grows by in one step, and how many bytes of rows are copied into the next
+    /// How many bytes of zeros a log file grows by in one step, and how many bytes of rows are copied into the next log
     /// file at once.
     fn growth(&self) -> usize;
-    /// The length below which no next file is made.
+    /// The length of a log file below which no next log file is made.
     fn shortest_log(&self) -> u64;
 }
 
@@ -71,7 +71,7 @@ pub(crate) trait Volume: fmt::Debug + Send {
 pub(crate) trait DiskFile: fmt::Debug + Send {
     /// Writes bytes at this offset: overwrites existing bytes, or appends to the file.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes everything that was written durable.
+    /// Makes everything that was written to the file durable.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -81,20 +81,20 @@ pub(crate) struct Log {
     volume: Box<dyn Volume>,
     file: LogFile,
     generation: u64,
-    /// The length of the file at which the next file is made.
+    /// The length of the log file at which the next log file is made.
     full_at: u64,
-    /// The next file, while it is being made.
+    /// The next log file, while it is being made.
     next: Option<NextFile>,
-    /// Whether part of a record may follow the last durable record.
+    /// Whether part of a record may follow the last durable record of the log file.
     is_torn: bool,
-    /// The length of the reserve, which is kept for a full disk.
+    /// The length of the reserve, which is kept for a full disk, in bytes.
     reserved: u64,
-    /// Whether space for a full disk is kept. False after keeping space has failed for another reason than a
-    /// full disk.
+    /// Whether the log keeps space for a full disk. False after keeping space has failed for another reason than a full
+    /// disk.
     keeps_space: bool,
     /// The error with which the disk reported that it is full; `None` if it has room.
     shortage: Option<ErrorKind>,
-    /// Buffer for a record, reused for its memory.
+    /// Buffer for encoding a record, kept so that its memory is reused.
     record: Vec<u8>,
 }
 
@@ -103,9 +103,9 @@ pub(crate) struct Log {
 struct LogFile {
     disk: Box<dyn DiskFile>,
     salt: u32,
-    /// Offset of the next record.
+    /// Offset of the next record in the log file.
     end: u64,
-    /// Length up to which the file is filled with zeros, durably.
+    /// Length up to which the log file is filled with zeros, durably.
     allocated: u64,
 }
 
@@ -116,28 +116,28 @@ struct NextFile {
     snapshot: Snapshot,
 }
 
-/// The end of a log that was read.
+/// What a start found at the end of the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LogEnd {
     generation: u64,
-    /// Whether part of a record follows the last whole record.
+    /// Whether part of a record follows the last whole record of the log file.
     pub(crate) is_torn: bool,
-    /// Whether the file is a backup.
+    /// Whether the log file is a backup.
     pub(crate) is_backup: bool,
 }
 
-/// A write that failed.
+/// A write to the log that failed.
 #[derive(Debug)]
 pub(crate) struct WriteFailure {
     pub(crate) error: io::Error,
-    /// Whether a start may find the record in the log although the write failed.
+    /// Whether a start may find the record in the log although its write failed.
     pub(crate) may_be_found: bool,
 }
 
 /// An error that prevented reading the log.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// The number of the file that could not be read.
+    /// The number of the log file that could not be read.
     pub(crate) generation: u64,
     pub(crate) error: LogError,
 }
@@ -177,7 +177,7 @@ impl Log {
 
     /// Begins a log file with every row, to continue a log that was read.
     ///
-    /// The file that was read may be in the page cache only, whichever process wrote it: nothing is appended to
+    /// The log file that was read may be in the page cache only, whichever process wrote it, so nothing is appended to
     /// it.
     pub(crate) fn begin(
         volume: Box<dyn Volume>,
@@ -207,12 +207,12 @@ impl Log {
         Ok(log)
     }
 
-    /// The error with which the disk reported that it is full, if it is full: the rows must not grow then.
+    /// The error with which the disk reported that it is full, if it is full: the rows must not grow while it is.
     pub(crate) fn shortage(&self) -> Option<ErrorKind> {
         self.shortage
     }
 
-    /// Whether the file or the reserve is too short to continue on a full disk, with this many bytes of rows or
+    /// Whether the log file or the reserve is too short to continue on a full disk, with this many bytes of rows or
     /// less.
     pub(crate) fn lacks_space(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
@@ -221,8 +221,8 @@ impl Log {
         self.keeps_space && !is_enough
     }
 
-    /// Makes the file and the reserve longer by a piece each, if they are too short. On a full disk, this
-    /// checks whether the disk has more room than the two files need. Returns whether to continue at once.
+    /// Makes the log file and the reserve longer by a piece each, if they are too short. On a full disk, this checks
+    /// whether the disk has more room than the two files need. Returns whether to continue at once.
     pub(crate) fn keep_space(&mut self, live: u64) -> bool {
         let needed = self.space_needed(live);
         let kept = match self.shortage {
@@ -237,7 +237,8 @@ impl Log {
                 false
             }
             Err(error) => {
-                // The disk is not full. Until it is, the log works without a reserve.
+                // The reserve failed for another reason than a full disk. Until the disk is full, the log works without
+                // a reserve.
                 warn!(%error, "cannot keep space for when the disk is full");
                 self.shortage = None;
                 self.keeps_space = false;
@@ -248,13 +249,13 @@ impl Log {
 
     fn look_for_room(&mut self, needed: u64) -> io::Result<()> {
         if self.reserved > needed {
-            // A reserve that is too long takes space from other programs.
+            // A reserve that is longer than needed takes space from other programs.
             self.keep_reserve(needed)?;
         }
         if self.file.allocated.min(self.reserved) < needed {
             return self.keep_piece(needed);
         }
-        // There is room if the reserve and the file could grow once more each.
+        // The disk has room if the reserve and the log file could grow once more each.
         let reserved = self.reserved;
         self.keep_reserve(reserved + 2 * self.growth())?;
         self.keep_reserve(reserved)?;
@@ -265,7 +266,7 @@ impl Log {
     fn keep_piece(&mut self, needed: u64) -> io::Result<()> {
         let growth = self.growth();
         let piece_from = |len: u64| (len + PIECE * growth).min(needed + growth);
-        // If a whole piece does not fit, the last free space is taken in smaller pieces.
+        // If a whole piece does not fit on the disk, the reserve takes the last free space in smaller pieces.
         if !(needed..=4 * needed).contains(&self.reserved) {
             self.keep_reserve(piece_from(self.reserved))
                 .or_else(|_full| self.keep_reserve(self.reserved + growth))?;
@@ -284,7 +285,7 @@ impl Log {
         Ok(())
     }
 
-    /// How many bytes of rows fit into a new file on a full disk, and into the file after it.
+    /// How many bytes of rows fit into a new log file on a full disk, and into the log file after it.
     pub(crate) fn room(&self) -> u64 {
         // A file has a header, and ends with a whole block whose last bytes are zeros. Each part of the rows is
         // a record with its own header, which takes less than one byte in 2,048.
@@ -305,8 +306,8 @@ impl Log {
         lacking(self.file.allocated) + lacking(self.reserved)
     }
 
-    /// The least length of the file and of the reserve, given this many bytes of rows: twice these bytes, and
-    /// more than one growth step for the records that follow.
+    /// The least length of the log file and of the reserve, given this many bytes of rows: twice these bytes, and more
+    /// than one growth step for the records that follow.
     fn space_needed(&self, live: u64) -> u64 {
         (2 * live / self.growth() + 2) * self.growth()
     }
@@ -325,17 +326,17 @@ impl Log {
         Ok(())
     }
 
-    /// Forbids appending to the file, because another process has changed it.
+    /// Forbids appending to the log file, because another process has changed it.
     pub(crate) fn distrust(&mut self) {
         self.is_torn = true;
     }
 
-    /// Whether nothing may be appended, because part of a record may follow the last durable record.
+    /// Whether nothing may be appended to the log file, because part of a record may follow the last durable record.
     pub(crate) fn is_torn(&self) -> bool {
         self.is_torn
     }
 
-    /// The number of the current log file.
+    /// The number of the current log file, which is the highest.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -344,7 +345,7 @@ impl Log {
     pub(crate) fn append(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
         self.record.clear();
         append_record(&mut self.record, self.file.salt, meta, rows);
-        // Bytes must remain behind the last record: by these a reader sees that no record follows.
+        // Zeros must remain behind the last record: they show a reader that no record follows.
         let needed = self.file.end + (self.record.len() + ALIGNMENT) as u64;
         if needed > self.file.allocated {
             self.grow(needed).map_err(WriteFailure::certain)?;
@@ -361,13 +362,13 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the next file is due, or being made.
+    /// Whether the next log file is due, or being made.
     pub(crate) fn needs_next(&self) -> bool {
         self.file.end >= self.full_at
     }
 
-    /// Copies the next part of the state, which must be durable, into the next file. Returns whether the next
-    /// file was complete and has replaced the current file.
+    /// Copies the next part of the state, which must be durable, into the next log file. Returns whether the next log
+    /// file was complete and has replaced the current log file.
     pub(crate) fn go_on_with_next(
         &mut self,
         meta: &Meta,
@@ -393,12 +394,12 @@ impl Log {
             Err(error) => {
                 warn!(%error, "cannot make a new file of the log");
                 self.discard_draft();
-                // The current file may still have room.
+                // The next file could not be made, but the current file may still have room for records.
                 self.full_at = self.file.end + self.volume.shortest_log();
                 if !is_full(&error) {
                     return Ok(false);
                 }
-                // All rows are written into a shorter file, or into the reserve.
+                // The log file cannot grow. All rows are written into a shorter file, or into the reserve.
                 match self.rewrite(meta, state) {
                     Err(failure) if failure.is_of_space() => Ok(false),
                     rewritten => rewritten.map(|()| true),
@@ -407,7 +408,7 @@ impl Log {
         }
     }
 
-    /// Begins a new file with all rows at once. On a full disk the reserve becomes this file.
+    /// Begins a new log file with all rows at once. On a full disk the reserve becomes this log file.
     pub(crate) fn rewrite(&mut self, meta: &Meta, state: &State) -> Result<(), WriteFailure> {
         if self.next.take().is_some() {
             self.discard_draft();
@@ -426,7 +427,7 @@ impl Log {
         self.put_in_place()
     }
 
-    /// Marks the length of the log in its header: from now on the loss of a record at the end is detected.
+    /// Marks the length of the log in the file's header: from now on the loss of a record at the end is detected.
     pub(crate) fn close(self) -> io::Result<()> {
         let LogFile {
             disk, salt, end, ..
@@ -442,7 +443,7 @@ impl Log {
         if is_full(&error) {
             self.shortage = Some(error.kind());
         }
-        // A whole growth step does not fit, so the file takes the last free space.
+        // A whole growth step does not fit on the disk, so the file takes the last free space.
         self.file.fill_up_to(needed.next_multiple_of(BLOCK as u64))
     }
 
@@ -452,9 +453,9 @@ impl Log {
         }
     }
 
-    /// Makes the draft the current log file, and removes the file before it.
+    /// Makes the draft the current log file, and removes the log file before it.
     fn put_in_place(&mut self) -> Result<(), WriteFailure> {
-        // If this fails, the new file may be in place nevertheless, and a start would not read what is appended
+        // If the renaming fails, the new file may be in place nevertheless, and a start would not read what is appended
         // to the file before it. So nothing is appended until the next attempt has replaced the new file.
         self.is_torn = true;
         let generation = self.generation + 1;
@@ -499,7 +500,7 @@ fn draft(volume: &dyn Volume, snapshot: Snapshot) -> Result<(LogFile, bool), Wri
         Err(full) if is_full(&full) => {
             let drafted = volume.draft_in_reserve(&bytes);
             let (disk, allocated) = drafted.map_err(|error| match error.kind() {
-                // There is no reserve.
+                // There is no reserve that could become the log file.
                 ErrorKind::NotFound => WriteFailure::certain(full),
                 _ => WriteFailure::certain(error),
             })?;
@@ -526,7 +527,7 @@ fn is_full(error: &io::Error) -> bool {
 // === impl LogFile ===
 
 impl LogFile {
-    /// Writes records behind the last record, without a sync.
+    /// Writes records behind the last record of the log file, without a sync.
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         self.disk.write_at(records, self.end)?;
         self.end += records.len() as u64;
@@ -557,21 +558,21 @@ impl NextFile {
         Ok(Self { file, snapshot })
     }
 
-    /// Copies the next part of the state, then fills the file with zeros up to the needed length, a piece at a
-    /// time. Returns whether the file is complete.
+    /// Copies the next part of the state into the next log file, then fills the file with zeros up to the needed
+    /// length, a piece at a time. Returns whether the file is complete.
     fn go_on(&mut self, meta: &Meta, state: &State, needed: u64, growth: u64) -> io::Result<bool> {
         let more = self.snapshot.copy_part(state, meta);
         let file = &mut self.file;
         file.write(&std::mem::take(&mut self.snapshot.bytes))?;
-        // The next file may replace a longer one, and must still be long enough to continue on a full disk.
+        // This file may replace a longer log file, and must still be long enough to continue on a full disk.
         let needed = needed.max(file.end + growth);
         if more || file.allocated >= needed {
             file.disk.sync()?;
             return Ok(!more);
         }
         file.fill_up_to(needed.min(file.allocated + PIECE * growth))?;
-        // The length is checked now, not in the next pass: each batch adds records, and if a batch adds more
-        // than the file grows by, the file would never be complete.
+        // The length is checked in this pass, not in the next: each batch adds records, and if a batch adds more than
+        // the file grows by, the file would never be complete.
         Ok(file.allocated >= needed)
     }
 }
@@ -591,8 +592,8 @@ impl WriteFailure {
         }
     }
 
-    /// A full or read-only disk is reported before anything is written. After any other error the whole record
-    /// may have been written.
+    /// Classifies an error of a write. A full or read-only disk is reported before anything is written. After any other
+    /// error the whole record may have been written.
     fn of_write(error: io::Error) -> Self {
         if is_full(&error) || error.kind() == ErrorKind::ReadOnlyFilesystem {
             Self::certain(error)

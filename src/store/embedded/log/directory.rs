@@ -33,10 +33,10 @@ const LOCK: &str = "latchgate.lock";
 // === impl Directory ===
 
 impl Directory {
-    /// Locks a directory for this process, and creates the directory if it does not exist.
+    /// Locks a data directory for this process, and creates the directory if it does not exist.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         create(path).map_err(|source| match source.kind() {
-            // The path, or a directory above it, is a file.
+            // The path of the data directory, or a directory above it, is a file.
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => OpenError::NotADirectory {
                 path: path.to_owned(),
             },
@@ -64,12 +64,12 @@ impl Directory {
         })
     }
 
-    /// The path of the directory.
+    /// The path of the data directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The files of the log.
+    /// The files of the log in the data directory.
     pub(crate) fn files(&self) -> io::Result<LogFiles> {
         Ok(LogFiles {
             directory: self.handle.try_clone()?,
@@ -83,7 +83,7 @@ impl Directory {
         self.path.join(file_name(generation))
     }
 
-    /// The files that must stay in the directory: the lock file, and this log file.
+    /// The files that must stay in the data directory: the lock file, and this log file.
     pub(crate) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
         let lock = (self.path.join(LOCK), file_id(&self.lock.metadata()?), 0);
         let mut open_files = OpenFiles { files: vec![lock] };
@@ -115,7 +115,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 // === impl LogFiles ===
 
 impl LogFiles {
-    /// Returns the same files with other size limits, so that a test soon reaches the next file.
+    /// Returns the same files with other size limits, so that a test soon reaches the next log file.
     #[cfg(test)]
     pub(crate) fn with_sizes(self, growth: usize, shortest_log: u64) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Volume for LogFiles {
         let file = self.open(DRAFT, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
         if let Err(error) = written {
-            // On a full disk the space of the failed draft is needed.
+            // On a full disk other files need the space of the failed draft.
             self.remove_file(DRAFT).ok();
             return Err(error);
         }
@@ -225,7 +225,7 @@ impl Volume for LogFiles {
         }
         // Written zeros occupy space on the disk; a length that is only set does not.
         write_zeros(&file, end, len).inspect_err(|_full| {
-            // A reserve that is too short is useless here, and other programs need its space.
+            // A reserve that is too short cannot be used, and other programs need its space.
             file.set_len(end).ok();
         })
     }
@@ -246,8 +246,8 @@ impl Volume for LogFiles {
         // The reserve must be writable. A file of another user cannot be opened for writing, so it does not
         // become the reserve.
         let len = self.open(&name, OFlags::WRONLY)?.metadata()?.len();
-        // The file that replaces this one must be durably in place first; a process that was killed may not
-        // have synced the directory.
+        // The log file that replaces this file must be durably in place first; a process that was killed may not have
+        // synced the directory.
         self.directory.sync_all()?;
         renameat(&self.directory, name, &self.directory, RESERVE)?;
         // The directory is synced before the reserve is written: otherwise a loss of power could bring back the
@@ -298,7 +298,7 @@ fn create(path: &Path) -> io::Result<()> {
     }
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(path)?;
-    // The parent directory is synced, so that the new directory survives a loss of power.
+    // The parent directory is synced, so that a new data directory survives a loss of power.
     let absolute = std::path::absolute(path)?;
     let parent = absolute.parent().map(File::open).transpose()?;
     parent.map_or(Ok(()), |parent| parent.sync_all())
@@ -308,13 +308,13 @@ fn create(path: &Path) -> io::Result<()> {
 //
 // Checks whether the open files are still the files in the data directory.
 
-/// The files of the data directory that this process has open, for checking that they are still there.
+/// The lock file and the log file, which this process has open, for checking that they are still in the data directory.
 ///
 /// A removed file can still be written while it is open, and is lost afterwards: the next start would not know
 /// the leases that were granted meanwhile.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    /// Path, identity and least length of each file. The first is the lock file.
+    /// Path, identity and least length of each open file. The first is the lock file.
     files: Vec<(PathBuf, FileId, u64)>,
 }
 
@@ -331,7 +331,7 @@ const REPLACED: &str = "was replaced while the gateway was running; put the old 
 // === impl OpenFiles ===
 
 impl OpenFiles {
-    /// Sets the current log file, instead of the log file before it.
+    /// Sets the log file to check, instead of the log file before it.
     pub(crate) fn set_log(&mut self, path: PathBuf) {
         self.files.truncate(1);
         if let Ok(metadata) = fs::metadata(&path) {
@@ -339,8 +339,8 @@ impl OpenFiles {
         }
     }
 
-    /// Returns what the operator must do if a file was removed or replaced. Any other error of looking at a
-    /// file is ignored, because the open file may be intact.
+    /// Returns what the operator must do if one of the open files was removed or replaced. Any other error of looking
+    /// at a file is ignored, because the open file may be intact.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (path, expected, _len) in &self.files {
             let what = match fs::metadata(path) {
@@ -354,7 +354,7 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// Fails if a file was truncated: its content is then only in memory.
+    /// Fails if one of the open files was truncated: its content is then only in memory.
     pub(crate) fn check_lengths(&self) -> Result<(), String> {
         for (path, _id, len) in &self.files {
             if fs::metadata(path).is_ok_and(|metadata| metadata.len() < *len) {
@@ -384,17 +384,17 @@ pub enum OpenError {
         "cannot create the data directory {path:?}: {source}; create it, or choose another with --store embedded:DIR"
     )]
     CreateDirectory {
-        /// The directory.
+        /// The path of the data directory.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error of the operating system at creating the data directory.
         source: io::Error,
     },
-    /// There is a file where the data directory should be.
+    /// The path of the data directory is a file, or below a file.
     #[error(
         "the data directory {path:?} is a file, or below one; choose a directory with --store embedded:DIR"
     )]
     NotADirectory {
-        /// The path that should be a directory.
+        /// The path that should be a directory and is a file.
         path: PathBuf,
     },
     /// The data directory or a file in it is not writable.
@@ -402,38 +402,38 @@ pub enum OpenError {
         "cannot write {path:?}: {source}; give this user the right to write there, mount it read-write, or choose another directory with --store embedded:DIR"
     )]
     NotWritable {
-        /// The directory or file.
+        /// The path of the directory or file that is not writable.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error of the operating system at writing.
         source: io::Error,
     },
-    /// Another process has the directory open.
+    /// Another process has the data directory open.
     #[error(
         "the data directory {0:?} is in use by another process; stop that process, or choose \
          another directory with --store embedded:DIR"
     )]
     InUse(PathBuf),
-    /// The file was not written by latchgate, or is damaged.
+    /// A log file was not written by latchgate, or is damaged.
     #[error(
         "the file {path:?} is damaged or was not written by latchgate: {what}; restore a backup in its place, or move all files latchgate.*.log away to begin with no locks held"
     )]
     Corrupt {
-        /// The file.
+        /// The path of the damaged file.
         path: PathBuf,
-        /// Description of the damage.
+        /// Description of the damage to the file.
         what: String,
     },
-    /// The file was written by a newer version of this program.
+    /// A log file was written by a newer version of this program.
     #[error(
         "the file {path:?} has the layout version {found}, this program knows {known}; start the \
          version of latchgate that wrote it, or a newer version"
     )]
     NewerLayout {
-        /// The file.
+        /// The path of the newer file.
         path: PathBuf,
-        /// The version in the file.
+        /// The layout version of the file.
         found: u32,
-        /// The version that this program reads and writes.
+        /// The layout version that this program reads and writes.
         known: u32,
     },
     /// The wall clock is behind the largest fencing token of a backup.
@@ -441,20 +441,20 @@ pub enum OpenError {
         "the wall clock of this machine is wrong or behind that of the machine on which the backup in {0:?} was made: fencing tokens that were granted after it would be granted again; set the clock, then start again"
     )]
     ClockBehindBackup(PathBuf),
-    /// The disk has no space left for the file.
+    /// The disk has no space left for a file of the store.
     #[error("no space is left to write {path:?}: {source}; free some, then start again")]
     DiskFull {
-        /// The file.
+        /// The path of the file that found no space.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error of the operating system at writing the file.
         source: io::Error,
     },
-    /// The disk failed for another reason.
+    /// The disk failed for another reason than a lack of space or of rights.
     #[error("cannot use {path:?}: {source}; look at the disk and at the log of the system")]
     Io {
-        /// The directory or file.
+        /// The path of the directory or file at which the disk failed.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error of the operating system at using this path.
         source: io::Error,
     },
     /// The writer thread could not be started.

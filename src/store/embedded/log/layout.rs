@@ -11,16 +11,16 @@ use crate::store::embedded::records::{Meta, RowError, Rows};
 const MAGIC: [u8; 8] = *b"latchlog";
 /// The layout version that this program reads and writes.
 pub(crate) const LAYOUT: u32 = 2;
-/// Length of the header: magic, layout, salt, the checksum of these, [`MARK`] and [`REACHED`].
+/// Length of a log file's header: magic, layout, salt, the checksum of these, [`MARK`] and [`REACHED`].
 const HEADER: usize = 40;
-/// Offset of the kind of the file in the header: zero, or [`IS_BACKUP`].
+/// Offset of the kind of the file in a log file's header: zero, or [`IS_BACKUP`].
 const MARK: usize = 20;
-/// Mark of a backup: after it was made, the store may have granted larger fencing tokens.
+/// Mark in the header of a backup. After the backup was made, the store may have granted larger fencing tokens.
 const IS_BACKUP: u32 = 0x7075_6b62;
-/// Offset in the header of the length that the log has certainly reached: zero, or the length, its checksum and
-/// four bytes that are zero. The length is written when the log is closed in good order. The field is shorter
-/// than a sector, so it is written whole or not at all. If the last record ends before this length, the disk
-/// has lost records.
+/// Offset in a log file's header of the length that the log has certainly reached: zero, or the length, its checksum
+/// and four bytes that are zero. The length is written when the log is closed in good order. The field is shorter than
+/// a sector, so it is written whole or not at all. If the last record ends before this length, the disk has lost
+/// records.
 pub(crate) const REACHED: usize = 24;
 /// Length of a record's header: salt, length and checksum.
 pub(crate) const RECORD_HEADER: usize = 12;
@@ -33,7 +33,7 @@ const LAST_BYTE: u8 = 0xff;
 /// A defect of a log file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
-    /// The operating system reported an error.
+    /// The operating system reported an error at reading the file.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file does not begin as a log file does.
@@ -42,16 +42,16 @@ pub(crate) enum LogError {
     /// The file was written by another version of this program.
     #[error("it has the layout version {0}, which this program does not know")]
     Layout(u32),
-    /// The file ends where more bytes must follow.
+    /// The log file ends where more bytes must follow.
     #[error("it is cut short")]
     CutShort,
-    /// The file has no records, or ends before the length that the log has reached.
+    /// The log file has no records, or ends before the length that the log has reached.
     #[error("records are missing behind byte {0}")]
     Gap(usize),
-    /// The bytes behind the last whole record are not what an unfinished write leaves.
+    /// The bytes behind the last whole record of the log file are not what an unfinished write leaves.
     #[error("it is damaged at byte {0}: an unfinished write does not leave what is there")]
     Damaged(usize),
-    /// A row cannot be decoded.
+    /// A row in a record of the log cannot be decoded.
     #[error("the row {key:?} {error}")]
     Row { key: String, error: RowError },
     /// The log has fewer or more rows than its last record says.
@@ -61,7 +61,7 @@ pub(crate) enum LogError {
 
 // === Writing ===
 
-/// A random number that almost certainly no other log file of this directory has. Without this, old bytes of
+/// A random number that almost certainly no other log file of this directory has. Without this salt, old bytes of
 /// another log file could be taken for a record.
 pub(crate) fn new_salt() -> u32 {
     let random = getrandom::u32().expect("the operating system gives random numbers");
@@ -104,7 +104,7 @@ pub(crate) fn append_record(bytes: &mut Vec<u8>, salt: u32, meta: &Meta, rows: &
     finish_record(bytes, start);
 }
 
-/// Pads a record, and fills in its length and checksum.
+/// Pads a record of the log, and fills in its length and checksum.
 fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     let len = (bytes.len() - start + 1).next_multiple_of(ALIGNMENT);
     bytes.resize(start + len - 1, 0);
@@ -116,7 +116,7 @@ fn finish_record(bytes: &mut Vec<u8>, start: usize) {
     record[8..12].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The checksum of a record over all of its bytes except the checksum itself.
+/// The checksum of a record of the log over all of its bytes except the checksum itself.
 fn record_checksum(record: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&record[..8]);
@@ -130,7 +130,7 @@ fn record_checksum(record: &[u8]) -> u32 {
 #[derive(Debug)]
 pub(crate) struct ParsedLog<'bytes> {
     pub(crate) records: Vec<&'bytes [u8]>,
-    /// Whether only zeros follow the last record.
+    /// Whether only zeros follow the last record of the log file.
     pub(crate) is_clean: bool,
     pub(crate) is_backup: bool,
 }
@@ -205,8 +205,8 @@ fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
     })
 }
 
-/// Whether an unfinished write of the last record can have left these bytes. Its salt and length are in one
-/// sector, so both are written or neither, and nothing was ever written behind its end.
+/// Whether an unfinished write of the last record can have left these bytes. A record's salt and length are in one
+/// sector, so both are written or neither, and nothing was ever written behind the record's end.
 fn may_be_unfinished(bytes: &[u8], salt: u32) -> bool {
     match announced_len(bytes, salt) {
         Some(len) => {
@@ -226,7 +226,7 @@ fn announced_len(bytes: &[u8], salt: u32) -> Option<usize> {
     (u32::from_le_bytes(*begin) == salt).then_some(len)
 }
 
-/// The record at this offset, if it is whole.
+/// The record that begins at this offset; `None` if the record is not whole.
 fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     let bytes = bytes.get(at..)?;
     let record = bytes.get(..announced_len(bytes, salt)?)?;
@@ -237,7 +237,7 @@ fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     is_whole.then_some(record)
 }
 
-/// A log with one record around these bytes, for fuzzers.
+/// Makes a log with one record around these bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn around(bytes: &[u8]) -> Vec<u8> {
     let mut log = header(1);

@@ -1,4 +1,5 @@
-//! The log on disk: its directory and files, their layout, snapshots and backups, and how all of it is read.
+//! The log of the embedded store on disk: its directory and files, their layout, snapshots and backups, and how the log
+//! is read.
 
 mod append;
 mod directory;

@@ -1,4 +1,4 @@
-//! Replay of a log: its records are applied one after the other.
+//! Replay of a log when the store starts: the records are applied one after the other.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::{
 
 use super::layout::{LogError, ParsedLog, RECORD_HEADER};
 
-/// The leases and tombstones that a log holds, and the data about the whole store.
+/// The leases and tombstones that a log holds, and the log's data about the whole store.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) meta: Meta,
@@ -57,7 +57,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// The contents of an empty store.
+    /// The contents of a log that has no leases and no tombstones, for an empty store.
     pub(crate) fn none(clock: &dyn Clock) -> Self {
         Self {
             meta: Meta {
@@ -90,7 +90,7 @@ impl Contents {
     }
 }
 
-/// Applies a record: inserts and removes rows by their keys.
+/// Applies a record of the log to the rows that were read so far: inserts and removes rows by their keys.
 fn take_rows<'bytes>(
     fields: &mut Fields<'bytes>,
     rows: &mut HashMap<&'bytes [u8], &'bytes [u8]>,

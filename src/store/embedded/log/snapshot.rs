@@ -18,19 +18,19 @@ use super::{
     replay::Contents,
 };
 
-/// How many bytes of rows are copied at once, if nothing is written meanwhile: about two thousand rows, which
-/// take less than a millisecond.
+/// How many bytes of rows are copied into a snapshot at once, if nothing is written meanwhile: about two thousand rows,
+/// which take less than a millisecond.
 const PART: usize = 256 * 1024;
 
 /// A log that begins with all rows, while it is being made.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The bytes of the file that follow those already taken out for writing.
+    /// The bytes of the snapshot's file that follow the bytes already taken out for writing.
     pub(crate) bytes: Vec<u8>,
     pub(crate) salt: u32,
-    /// How many bytes of rows are copied at once.
+    /// How many bytes of rows are copied into the snapshot at once.
     part: usize,
-    /// How far the rows are copied; `None` when all of them are copied.
+    /// The row up to which rows are copied; `None` when all rows are copied.
     copied: Option<CopyCursor>,
     /// How many bytes of rows were added since the last part. The next part is longer by as many bytes, so that
     /// the copy ends even if rows change all the time.
@@ -64,7 +64,7 @@ impl Snapshot {
         append_record(&mut self.bytes, self.salt, meta, rows);
     }
 
-    /// Copies the next part of the durable rows. Returns whether more rows are left.
+    /// Copies the next part of the durable rows into the snapshot. Returns whether more rows are left.
     pub(crate) fn copy_part(&mut self, state: &State, meta: &Meta) -> bool {
         if let Some(copied) = self.copied.take() {
             let mut rows = Rows::default();
@@ -75,17 +75,18 @@ impl Snapshot {
         self.copied.is_some()
     }
 
-    /// The bytes of the whole file, and the offset at which its last record ends. Zeros follow the last record,
-    /// by which a reader sees that no record follows.
+    /// The bytes of the snapshot's file, and the offset at which its last record ends. Zeros follow the last record and
+    /// show a reader that no record follows.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u64) {
         let end = self.bytes.len();
-        // The file is no longer than necessary: on a full disk, a new file is how the log becomes shorter.
+        // The snapshot's file is no longer than necessary: on a full disk, the log becomes shorter by beginning a new
+        // file.
         self.bytes
             .resize((end + ALIGNMENT).next_multiple_of(BLOCK), 0);
         (self.bytes, end as u64)
     }
 
-    /// The bytes of the whole file, marked as a backup.
+    /// The bytes of the snapshot's file, marked as a backup.
     pub(crate) fn finish_backup(self) -> Vec<u8> {
         let salt = self.salt;
         let (mut bytes, end) = self.finish();
@@ -106,10 +107,10 @@ pub(crate) struct Backup {
 /// The reason why a file is not a usable backup.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file cannot be read, or part of it is missing.
+    /// The backup file cannot be read, or part of it is missing.
     #[error("the backup is damaged or not whole: {0}")]
     Damaged(String),
-    /// The file is a log file of a store, without the mark of a backup.
+    /// The file is a log file of a store: it has no mark of a backup.
     #[error("this is no backup, but a file of a log that is in use")]
     NoBackup,
 }
@@ -122,17 +123,18 @@ impl Backup {
         Self { snapshot, answer }
     }
 
-    /// Copies the next part of the durable rows. After the last part, answers the backup and returns `None`.
+    /// Copies the next part of the durable rows into the backup. After the last part, answers the backup to its caller
+    /// and returns `None`.
     pub(crate) fn go_on(mut self, state: &State, meta: &Meta) -> Option<Self> {
         if self.snapshot.copy_part(state, meta) {
             return Some(self);
         }
-        // A caller that has gone does not receive the backup.
+        // If the caller has gone, the backup is dropped.
         self.answer.send(Ok(self.snapshot.finish_backup())).ok();
         None
     }
 
-    /// Answers that the backup failed.
+    /// Answers the caller that the backup failed.
     pub(crate) fn refuse(self, error: StoreError) {
         self.answer.send(Err(error)).ok();
     }

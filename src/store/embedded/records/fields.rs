@@ -1,6 +1,6 @@
-//! Decoding of a row: its fields are read one after the other.
+//! Decoding of a stored row: its fields are read one after the other.
 
-/// The bytes of a row that were not read yet.
+/// The bytes of a stored row that were not decoded yet.
 #[derive(Debug)]
 pub(crate) struct Fields<'row>(&'row [u8]);
 
@@ -23,40 +23,40 @@ pub(crate) enum RowError {
 
 /// Length of a row's header: the lengths of its key and of its value.
 pub(super) const ROW_HEADER: usize = 2 + 4;
-/// Marks a removed row, instead of the length of its value.
+/// Stands in place of the length of a row's value if the row is removed.
 pub(super) const REMOVED: u32 = u32::MAX;
 
 // === impl Fields ===
 
 impl<'row> Fields<'row> {
-    /// Starts at the first field of a row.
+    /// Starts decoding at the first field of a row.
     pub(crate) fn new(row: &'row [u8]) -> Self {
         Self(row)
     }
 
-    /// Reads the next `N` bytes.
+    /// Reads the next `N` bytes of the row.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], RowError> {
         let (array, rest) = self.0.split_first_chunk().ok_or(RowError::CutShort)?;
         self.0 = rest;
         Ok(*array)
     }
 
-    /// Reads the next byte.
+    /// Reads the next byte of the row.
     pub(crate) fn byte(&mut self) -> Result<u8, RowError> {
         self.array().map(u8::from_le_bytes)
     }
 
-    /// Reads the next 64-bit number.
+    /// Reads the next 64-bit number of the row.
     pub(crate) fn u64(&mut self) -> Result<u64, RowError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads the next signed 64-bit number.
+    /// Reads the next signed 64-bit number of the row.
     pub(crate) fn i64(&mut self) -> Result<i64, RowError> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// Reads the next text, whose length precedes it; `what` names the field in an error.
+    /// Reads the next text of the row, whose length precedes it; `what` names the field in an error.
     pub(crate) fn text(&mut self, what: &'static str) -> Result<&'row str, RowError> {
         let len = usize::from(u16::from_le_bytes(self.array()?));
         let text = self.bytes(len)?;
@@ -81,7 +81,7 @@ impl<'row> Fields<'row> {
         Ok(bytes)
     }
 
-    /// Fails if bytes are left behind the last field.
+    /// Fails if bytes are left behind the last field of the row.
     pub(crate) fn end(self) -> Result<(), RowError> {
         if self.0.is_empty() {
             Ok(())

@@ -1,4 +1,4 @@
-//! Keys of rows: leases, and tombstones, whose value is only the time of their end.
+//! Keys of stored rows: leases, and tombstones, whose value is only the time of their end.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -6,7 +6,7 @@ use crate::lock::{FencingToken, IdempotencyHash, LockName, TokenHash};
 
 use super::fields::RowError;
 
-/// Length of the longest key: a kind, a hash and a name.
+/// Length in bytes of the longest key of a row: a kind, a hash and a name.
 const MAX_KEY_LEN: usize = 1 + 32 + LockName::MAX_LEN;
 
 /// A key of a row, built on the stack for a look-up.
@@ -20,7 +20,8 @@ pub(crate) struct RowKey {
     len: usize,
 }
 
-/// The key of a tombstone, a row that remembers for a while what has ended. Cheap to clone.
+/// The key of a tombstone, a row that remembers for a while that a lease, an attempt or an idempotency key has ended.
+/// Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tombstone(Arc<[u8]>);
 
@@ -83,7 +84,7 @@ impl RowKey {
         Self::build(Self::BROKEN, token.as_bytes(), name.as_str())
     }
 
-    /// The bytes of the key.
+    /// The bytes of the row's key.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -115,7 +116,7 @@ impl Tombstone {
         valid.then(|| Self(key.into()))
     }
 
-    /// The bytes of the key.
+    /// The bytes of the tombstone's key.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

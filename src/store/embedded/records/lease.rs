@@ -1,4 +1,4 @@
-//! The row of a lease: encoding, decoding and length.
+//! The stored row of a lease: its encoding, decoding and length.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use super::{
     keys::{RowKey, Tombstone},
 };
 
-/// The version of the row that this program writes, and the only version that it reads.
+/// The version of a lease's row that this program writes, and the only version that it reads.
 const VERSION: u8 = 1;
 
-/// Bits of a row's flags: which optional fields follow, which callers know of the lease, and whether the lease
-/// is shared.
+/// Bits of the flags in a lease's row: which optional fields follow, which callers know of the lease, and whether the
+/// lease is shared.
 mod flag {
     pub(crate) const HOLD_LIMIT: u16 = 1;
     pub(crate) const OWNER: u16 = 1 << 1;
@@ -33,11 +33,11 @@ mod flag {
     pub(crate) const SHARED: u16 = 1 << 6;
     pub(crate) const SLOT: u16 = 1 << 7;
     pub(crate) const REQUEST: u16 = 1 << 8;
-    /// The bits without a meaning, which must not be set.
+    /// The bits of the flags without a meaning, which must not be set.
     pub(crate) const UNKNOWN: u16 = !((1 << 9) - 1);
 }
 
-/// Appends the encoded row of a lease.
+/// Appends the encoded row of a lease to a buffer.
 pub(crate) fn encode(lease: &Lease, row: &mut Vec<u8>) {
     write(lease, &mut |bytes| row.extend_from_slice(bytes));
 }
@@ -92,14 +92,14 @@ fn write(lease: &Lease, put: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// How many bytes the row of a lease takes.
+/// How many bytes the row of a lease takes in the log.
 pub(crate) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
     let mut len = ROW_HEADER + RowKey::lease(name, lease.row()).as_bytes().len();
     write(lease, &mut |bytes| len += bytes.len());
     len as u64
 }
 
-/// How many bytes the row of a tombstone takes.
+/// How many bytes the row of a tombstone takes in the log.
 pub(crate) fn len_of_tombstone(tombstone: &Tombstone) -> u64 {
     (ROW_HEADER + tombstone.as_bytes().len() + 8) as u64
 }

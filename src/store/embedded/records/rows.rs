@@ -48,17 +48,17 @@ impl Rows {
         }
     }
 
-    /// Whether no row is written or removed.
+    /// Whether the transaction writes and removes no row.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many rows are written or removed.
+    /// How many rows the transaction writes or removes.
     pub(crate) fn len(&self) -> u64 {
         self.count
     }
 
-    /// The encoded rows.
+    /// The encoded rows of the transaction.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -87,14 +87,14 @@ impl Rows {
     }
 }
 
-/// The data of a transaction about the whole store.
+/// The data about the whole store that a transaction carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The highest fencing token that was ever granted.
+    /// The highest fencing token that the store ever granted.
     pub(crate) fence: u64,
-    /// The boot from which every moment counts.
+    /// The boot of the machine from which every stored moment counts.
     pub(crate) boot: BootId,
-    /// When the transaction was written.
+    /// When the transaction was written to the log.
     pub(crate) written_at: Moment,
     /// How many rows the store has after the transaction.
     pub(crate) rows: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Meta {
 // === impl Meta ===
 
 impl Meta {
-    /// Appends the encoded data to a record.
+    /// Appends the encoded data about the store to a record of the log.
     pub(crate) fn encode(&self, record: &mut Vec<u8>) {
         record.extend_from_slice(&self.fence.to_le_bytes());
         record.extend_from_slice(&self.written_at.as_micros().to_le_bytes());
@@ -114,7 +114,7 @@ impl Meta {
         );
     }
 
-    /// Decodes the data from a record.
+    /// Decodes the data about the store from a record of the log.
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Self, RowError> {
         Ok(Self {
             fence: fields.u64()?,

@@ -14,7 +14,7 @@ use crate::{
 
 use super::lease::{Expiry, Lease, Moment};
 
-/// The leases that hold a lock. They live, or have ended and are not yet cleared away.
+/// The leases that hold one lock: leases that live, or have ended and are not yet cleared away.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// An exclusive lease.
@@ -33,14 +33,14 @@ pub(crate) struct Sharers {
     slots: Slots,
 }
 
-/// The slots that the leases of a lock have: a bit for each.
+/// The slots that the leases of a shared lock have: a bit for each slot.
 #[derive(Debug, Default)]
 struct Slots(Vec<u64>);
 
 // === impl Held ===
 
 impl Held {
-    /// The first lease of a lock that was free.
+    /// Creates the holder of a lock that was free from its first lease.
     pub(crate) fn by(lease: Lease) -> Self {
         match lease.mode {
             Mode::Exclusive => Self::Exclusive(lease),
@@ -89,7 +89,7 @@ impl Held {
         }
     }
 
-    /// The living leases, sorted by their ends.
+    /// The living leases of the lock, sorted by their ends.
     pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
         let alone = self.at(None).filter(|lease| lease.lives(now));
         let sharers = self.sharers().into_iter();
@@ -98,7 +98,7 @@ impl Held {
             .chain(sharers.flat_map(move |sharers| sharers.living(now)))
     }
 
-    /// The lease that was granted under an idempotency key.
+    /// The lease of the lock that was granted under an idempotency key.
     pub(crate) fn under_key(&self, hash: &IdempotencyHash) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.is_under(hash)),
@@ -106,7 +106,7 @@ impl Held {
         }
     }
 
-    /// The lease with this fencing token.
+    /// The lease of the lock with this fencing token.
     pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.fence == fence),
@@ -114,7 +114,7 @@ impl Held {
         }
     }
 
-    /// The fencing token of a lease that has ended, if there is one.
+    /// The fencing token of a lease of the lock that has ended, if there is one.
     pub(crate) fn over(&self, now: Moment) -> Option<FencingToken> {
         let (end, fence) = match self {
             Self::Exclusive(lease) => lease.expiry(),
@@ -131,8 +131,8 @@ impl Held {
         }
     }
 
-    /// The mode of a new shared lease beside the leases that hold the lock, if any; with a limit, it gets the
-    /// smallest free slot.
+    /// The mode of a new shared lease beside the leases that hold the lock, if any. If the attempt has a limit, the
+    /// lease gets the smallest free slot.
     pub(crate) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
         let sharers = held.and_then(Self::sharers);
         let smallest_free = || sharers.map_or(0, |sharers| sharers.slots.smallest_free());
@@ -141,7 +141,7 @@ impl Held {
         }
     }
 
-    /// The holder as an answer shows it now.
+    /// The holder of the lock as an answer shows it now.
     pub(crate) fn holder(&self, now: Moment) -> Holder {
         match self {
             Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
@@ -149,7 +149,7 @@ impl Held {
         }
     }
 
-    /// The holder as the answer to a queued attempt shows it: of shared leases only their number.
+    /// The holder of the lock as the answer to a queued attempt shows it: of shared leases only their number.
     pub(crate) fn holder_in_brief(&self, now: Moment) -> Holder {
         match self {
             Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
@@ -164,22 +164,22 @@ impl Held {
 // === impl Sharers ===
 
 impl Sharers {
-    /// How many leases there are, including leases that have ended.
+    /// How many leases share the lock, including leases that have ended.
     pub(crate) fn len(&self) -> usize {
         self.by_fence.len()
     }
 
-    /// Whether the last lease was removed.
+    /// Whether the last lease that shared the lock was removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_fence.is_empty()
     }
 
-    /// The lease with this fencing token.
+    /// The shared lease with this fencing token.
     pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         self.by_fence.get(&fence)
     }
 
-    /// The living leases, sorted by their ends.
+    /// The living shared leases, sorted by their ends.
     pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
         let living = self.ends.range((now, FencingToken::MAX)..);
         living
@@ -187,13 +187,13 @@ impl Sharers {
             .filter_map(|(_, fence)| self.with_fence(*fence))
     }
 
-    /// How many leases live. Takes time in proportion to the ended leases, which are cleared away soon.
+    /// How many shared leases live. Takes time in proportion to the ended leases, which are cleared away soon.
     pub(crate) fn count(&self, now: Moment) -> usize {
         let over = self.ends.range(..=(now, FencingToken::MAX));
         self.len() - over.count()
     }
 
-    /// The leases as an answer shows them: the first ones to end, and how many live.
+    /// The shared leases as an answer shows them: the first leases to end, and how many live.
     pub(crate) fn shown(&self, now: Moment) -> SharedHolders {
         let leases = self.living(now).take(SHOWN_HOLDERS);
         SharedHolders {
@@ -223,7 +223,7 @@ impl Sharers {
         before
     }
 
-    /// Removes the lease with this fencing token.
+    /// Removes the shared lease with this fencing token.
     pub(crate) fn remove(&mut self, fence: FencingToken) -> Option<Lease> {
         let lease = self.by_fence.remove(&fence)?;
         self.ends.remove(&lease.expiry());
@@ -286,7 +286,7 @@ pub(crate) struct Catalog(BTreeMap<u64, Vec<LockName>>);
 // === impl Catalog ===
 
 impl Catalog {
-    /// Adds a name, if the catalog does not have it yet.
+    /// Adds a name to the catalog, if the catalog does not have it yet.
     pub(crate) fn add(&mut self, name: &LockName) {
         let names = self.0.entry(position(name)).or_default();
         if !names.contains(name) {
@@ -294,7 +294,7 @@ impl Catalog {
         }
     }
 
-    /// The names after a position, or all names. Names with the same position come together.
+    /// The names behind a position of the walk, or all names. Names with the same position come together.
     pub(crate) fn behind(&self, position: Option<u64>) -> impl Iterator<Item = (u64, &[LockName])> {
         let from = position.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.0.range((from, Bound::Unbounded));

@@ -25,16 +25,16 @@ pub(crate) struct Lease {
     pub(crate) hold_ends_at: Option<Moment>,
     pub(crate) owner: Option<Owner>,
     pub(crate) metadata: Metadata,
-    /// Boxed: most leases have no key, and a key is as large as the rest of the lease.
+    /// Boxed: most leases have no idempotency key, and a key is as large as the rest of the lease.
     pub(crate) key: Option<Box<LeaseKey>>,
-    /// Present if the holder was asked to release the lease. Boxed, because this is rare.
+    /// Present if the holder was asked to release the lease. Boxed, because a release request is rare.
     pub(crate) request: Option<Box<LeaseRequest>>,
     /// The keeper that has adopted the lease; `None` while its own attempt is the keeper. In memory only: a
     /// keeper keeps a lease by a connection to this process.
     pub(crate) keeper: Option<Box<KeeperId>>,
 }
 
-/// A request to the holder of a lease to release it.
+/// A request to the holder of a lease to release the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     pub(crate) by: Option<Arc<str>>,
@@ -51,19 +51,19 @@ pub(crate) type Expiry = (Moment, FencingToken);
 pub(crate) struct LeaseKey {
     pub(crate) idempotency: Idempotency,
     pub(crate) delivery: LeaseDelivery,
-    /// Since when the kept position was queued that was granted the lease. In memory only, for the answer to a
-    /// later request with the key.
+    /// Since when the position was queued, if the lease was granted to a kept position. In memory only, for the answer
+    /// to a later request with the key.
     pub(crate) queued_since: Option<Moment>,
 }
 
 /// Which callers may know of a lease with an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseDelivery {
-    /// No caller: the lease was granted to a position that is kept for a later request with the key.
+    /// No caller knows of the lease: it was granted to a position that is kept for a later request with the key.
     Never,
-    /// The caller of the attempt that was granted the lease.
+    /// The caller of the attempt that was granted the lease may know of it.
     Once,
-    /// A caller that asked again under the key. The lease is then not given back.
+    /// A caller that asked again under the key may know of the lease. The lease is then not given back.
     Again,
 }
 
@@ -95,8 +95,8 @@ impl Lease {
         }
     }
 
-    /// The same lease, granted to a kept position that was queued since `queued_since`. The lease ends at
-    /// `end`, when the position is no longer kept, unless a request with the same key arrives.
+    /// The same lease, granted to a kept position that was queued since `queued_since`. The lease ends at `end`, when
+    /// the position would no longer be kept, unless a request with the same key arrives.
     pub(crate) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
         self.expires_at = self.expires_at.min(end);
         if let Some(key) = &mut self.key {
@@ -144,12 +144,12 @@ impl Lease {
         self.keeper() == keeper
     }
 
-    /// Whether another keeper than the lease's own attempt keeps it.
+    /// Whether another keeper has taken the lease over (adopted it) from the attempt that was granted it.
     pub(crate) fn is_adopted(&self) -> bool {
         !self.is_kept_by(KeeperId::of_attempt(&self.token))
     }
 
-    /// The same lease with a new keeper.
+    /// The same lease with a new keeper, which has taken the lease over.
     pub(crate) fn adopted(self, keeper: KeeperId) -> Self {
         Self {
             keeper: Some(Box::new(keeper)),
@@ -157,7 +157,7 @@ impl Lease {
         }
     }
 
-    /// The lease after a renewal: it ends a TTL from now, or at its former end if that is later.
+    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
         Self {
@@ -250,7 +250,8 @@ impl Lease {
         })
     }
 
-    /// The end of the lease if its TTL begins now, limited by its hold limit and its release request.
+    /// The end of the lease if its TTL begins now; the hold limit and the release request of the lease may make it
+    /// earlier.
     fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
         let end = Self::end(ttl, self.hold_ends_at, now);
         let request = self.request.as_ref();
@@ -273,8 +274,8 @@ impl Lease {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delay {
     by: Duration,
-    /// When the delay was measured. Read before the clock of leases: any time in between makes a lease look
-    /// shorter, which is safe.
+    /// When the delay was measured. This instant is read before the clock of leases: any time in between makes a lease
+    /// look shorter, which is safe.
     as_of: Instant,
 }
 
@@ -300,7 +301,7 @@ impl Delay {
 //
 // Moments on the clock by which leases expire.
 
-/// Microseconds since the boot that the log names. Negative if the moment was before that boot.
+/// Microseconds since the boot of the machine that the log names. Negative if the moment was before that boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(i64);
 
@@ -310,7 +311,7 @@ impl Moment {
     /// The latest possible moment.
     pub(crate) const MAX: Self = Self(i64::MAX);
 
-    /// The current moment.
+    /// The current moment on the clock by which leases expire.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self(micros(clock.since_boot()))
     }

@@ -1,4 +1,4 @@
-//! Pages of lists, from the durable state.
+//! Pages of lists of held locks, from the durable state.
 
 use crate::{
     lock::LockName,
@@ -14,7 +14,7 @@ use super::{State, lease::Moment};
 /// metadata. The writer waits until a scan ends, which takes a fraction of the time of its fsync.
 const NAMES_PER_SCAN: usize = 256;
 const NAMES_PER_SEARCH: usize = 64;
-/// The most scans for one page.
+/// How many scans the writer makes for one page of a list, at most.
 const MAX_SCANS: usize = 64;
 
 /// A page of a list that is being filled.
@@ -22,19 +22,19 @@ const MAX_SCANS: usize = 64;
 pub(crate) struct PageBuilder<'a> {
     query: &'a ListQuery,
     locks: Vec<HeldLock>,
-    /// The position of the last name that was visited.
+    /// The position of the last name that the walk has visited.
     position: Option<u64>,
     scans: usize,
 }
 
-/// Whether a walk needs more scans for this page.
+/// Whether a walk through the names needs more scans for this page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListProgress {
-    /// The page needs another scan.
+    /// The page of the list needs another scan.
     More,
-    /// The page is full, or has reached the limit of scans; another page may follow.
+    /// The page of the list is full, or has reached the limit of scans; another page may follow.
     PageFull,
-    /// All names were visited.
+    /// All names were visited, so this page of the list is the last.
     Done,
 }
 
@@ -55,7 +55,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Visits the next names, and adds matching locks to the page.
+    /// Visits the next names of the walk, and adds matching locks to the page.
     pub(crate) fn scan(&mut self, state: &State, now: Moment) -> ListProgress {
         self.scans += 1;
         let enough = match self.query.filter.search {
@@ -82,7 +82,7 @@ impl<'a> PageBuilder<'a> {
         ListProgress::Done
     }
 
-    /// Finishes the page, with a cursor for the next page unless all names were visited.
+    /// Finishes the page of the list, with a cursor for the next page unless all names were visited.
     pub(crate) fn page(self, walk: ListProgress) -> Page {
         let next = match (walk, self.position) {
             (ListProgress::Done, _) | (_, None) => None,
@@ -96,7 +96,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Adds the lock to the page if it matches the filter. Returns how many leases were read, at least 1.
+    /// Adds the lock to the page if the lock matches the filter. Returns how many leases were read, at least 1.
     fn consider(&mut self, name: &LockName, state: &State, now: Moment) -> usize {
         let filter = &self.query.filter;
         if !filter.prefix.covers(name) {

@@ -21,11 +21,10 @@ use super::{
     queue::{Notice, Queues},
 };
 
-/// The most bytes that a request to release adds to the row of a lease: less than twice the longest name of an
-/// API key and the longest reason.
+/// How many bytes a release request adds to the row of a lease at most: less than twice the longest name of an API key
+/// and the longest reason.
 const LONGEST_REQUEST: u64 = 2_048;
-/// How many of the next expiries are searched for a lock with waiters. A later expiry is found when these have
-/// passed.
+/// How many of the next lease ends are searched for a lock with waiters. A later end is found when these have passed.
 const EXPIRIES_LOOKED_AT: usize = 16;
 
 /// The leases, tombstones and queues, and the earlier values of everything that is not durable yet.
@@ -34,14 +33,14 @@ const EXPIRIES_LOOKED_AT: usize = 16;
 /// [`State::inspect`] answers as if there had been no change.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The leases of each lock: living, or ended and not yet cleared away.
+    /// The leases of each lock: leases that live, or have ended and are not yet cleared away.
     pub(super) held: HashMap<LockName, Held>,
     /// The names of all locks that are held, durably or not, for lists.
     pub(super) catalog: Catalog,
     /// The lock of each lease, by the end of the lease.
     expiries: BTreeMap<Expiry, LockName>,
     pub(super) queues: Queues,
-    /// The list in which waiters wait for their news.
+    /// The waiters of this process, to which news are delivered.
     pub(super) parking: Parking,
     /// News for waiters, to be delivered when all changes are durable.
     notices: Vec<Notice>,
@@ -61,7 +60,7 @@ pub(crate) struct State {
     held_back: HashSet<LockName>,
 }
 
-/// The value of every changed row before the changes that are not durable yet.
+/// The value of every row that changed since the last commit, from before its first change.
 #[derive(Debug, Default)]
 struct Undo {
     leases: BTreeMap<LeaseRow, Option<Lease>>,
@@ -74,31 +73,31 @@ type LeaseRow = (LockName, Option<FencingToken>);
 /// A shortage of space: the disk is full, and no waiter is granted a lock unless a lease has ended.
 #[derive(Debug)]
 pub(crate) struct Shortage {
-    /// The answer to every command that needs more room.
+    /// The answer to every command that needs more room on the full disk.
     pub(crate) error: StoreError,
-    /// How many bytes of rows fit into the existing files.
+    /// How many bytes of rows fit into the existing log file and reserve.
     pub(crate) room: u64,
 }
 
-/// How far a copy of all rows has come: after which row it continues.
+/// The last row that a copy of all rows has copied; the copy continues after this row.
 #[derive(Debug)]
 pub(crate) enum CopyCursor {
     Leases(Bound<Expiry>),
-    /// All leases are copied.
+    /// All leases are copied; the copy continues after this tombstone.
     Tombstones(Bound<(Moment, Tombstone)>),
 }
 
 // === impl CopyCursor ===
 
 impl CopyCursor {
-    /// The copy has not begun.
+    /// The copy of all rows has not begun.
     pub(crate) const START: Self = Self::Leases(Bound::Unbounded);
 }
 
 // === impl State ===
 
 impl State {
-    /// Restores the state from the rows of a log, with the highest known fencing token.
+    /// Restores the state from the rows of a log. `fence` is the highest known fencing token.
     pub(crate) fn new(
         leases: Vec<(LockName, Lease)>,
         tombstones: Vec<(Tombstone, Moment)>,
@@ -122,18 +121,18 @@ impl State {
         state
     }
 
-    /// The highest fencing token that was ever granted.
+    /// The highest fencing token that the store ever granted.
     pub(crate) fn fence(&self) -> u64 {
         self.fence
     }
 
-    /// How many rows the log needs for this state.
+    /// How many rows the log needs for all leases and tombstones.
     pub(crate) fn len(&self) -> u64 {
         let rows = self.expiries.len() + self.tombstones.len();
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// How many bytes these rows take in the log.
+    /// How many bytes the rows of all leases and tombstones take in the log.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -207,8 +206,7 @@ impl State {
         }
     }
 
-    /// The next end of a lease whose lock has waiters, or an earlier moment, because only the first expiries
-    /// are searched.
+    /// The next end of a lease whose lock has waiters, or an earlier moment, because only the first ends are searched.
     pub(crate) fn next_hand_off(&self) -> Option<Moment> {
         if self.queues.is_empty() {
             return None;
@@ -222,8 +220,8 @@ impl State {
         awaited.map_or(last, |((moment, _fence), _name)| Some(*moment))
     }
 
-    /// Clears away at most `limit` leases, positions and tombstones that have ended, and grants the locks that
-    /// become free to their waiters. Returns whether that was all.
+    /// Clears away at most `limit` leases, positions and tombstones that have ended, and grants the locks that become
+    /// free to their waiters. Returns whether nothing is left to clear away.
     pub(crate) fn sweep(&mut self, now: Moment, limit: usize) -> bool {
         for _ in 0..limit {
             if let Some(((end, _fence), name)) = self.expiries.first_key_value()
@@ -245,7 +243,7 @@ impl State {
         false
     }
 
-    /// The changed rows that are not in the log yet. Empty if nothing has changed.
+    /// The changed rows that are not in the log yet. Empty if no row has changed.
     pub(crate) fn unwritten(&self) -> Rows {
         let mut rows = Rows::default();
         for ((name, shared), before) in &self.undo.leases {
@@ -266,8 +264,8 @@ impl State {
     /// Appends the next rows of a copy of the state until `rows` has `enough` bytes. Returns how far the copy
     /// has come; `None` if all rows are copied.
     ///
-    /// The copy is ordered by the ends of the rows. A row that changes during the copy is also written as a
-    /// change, so a row whose end moves from behind the cursor to before it is not missed.
+    /// The copy is ordered by the ends of the rows. A row that changes during the copy is also written as a change. So
+    /// the copy does not miss a row whose new end is before the cursor.
     pub(crate) fn copy(
         &self,
         from: CopyCursor,
@@ -297,7 +295,7 @@ impl State {
         None
     }
 
-    /// Marks all changes as durable. Returns the news for the waiters.
+    /// Marks all changes of the state as durable. Returns the news for the waiters.
     #[must_use = "somebody waits for the news"]
     pub(crate) fn commit(&mut self) -> Vec<Notice> {
         let undo = std::mem::take(&mut self.undo);
@@ -307,7 +305,7 @@ impl State {
         std::mem::take(&mut self.notices)
     }
 
-    /// Undoes all changes that are not durable.
+    /// Undoes all changes of the state that are not durable.
     pub(crate) fn rollback(&mut self) {
         let undo = std::mem::take(&mut self.undo);
         // New leases are removed first, so that no new lease stands beside a restored lease of another mode.
@@ -325,10 +323,10 @@ impl State {
         for (tombstone, before) in undo.tombstones {
             self.put_tombstone(tombstone, before);
         }
-        // Waiters that were held back for lack of room may be in these queues again. Without this, they would
-        // not be granted the lock when there is room.
+        // Waiters that were held back for lack of room may be in these queues again. Without this line, they would not
+        // be granted the lock when there is room.
         self.held_back.extend(self.queues.rollback());
-        // These news tell of changes that were undone.
+        // The pending news tell waiters of changes that were undone.
         self.notices.clear();
         self.undo = Undo::default();
         self.forget_free_locks(undo.leases.into_keys());
@@ -370,12 +368,13 @@ impl State {
         self.shortage.is_some() && self.expiries.len() >= self.durable_leases
     }
 
-    /// Records that the next waiter of this lock is to be granted the lock when there is room again.
+    /// Records that the next waiter of this lock must be granted the lock when the disk has room again.
     pub(crate) fn hold_back(&mut self, name: &LockName) {
         self.held_back.insert(name.clone());
     }
 
-    /// Sets whether the disk is full. If the disk has room, grants the locks whose waiters were held back.
+    /// Sets whether the disk is full. If the disk has room, grants locks to the waiters that were held back on the full
+    /// disk.
     pub(crate) fn bound(&mut self, shortage: Option<Shortage>, now: Moment) {
         self.shortage = shortage;
         if self.shortage.is_none() && !self.held_back.is_empty() {
@@ -438,7 +437,7 @@ impl State {
         self.add_tombstone(&RowKey::given_back(name, token), now);
     }
 
-    /// Whether the tombstone with this key exists and has not ended.
+    /// Whether the state has the tombstone with this key, and the tombstone has not ended.
     pub(crate) fn remembers(&self, key: &RowKey, now: Moment) -> bool {
         self.tombstones
             .get(key.as_bytes())
@@ -519,7 +518,7 @@ impl State {
         Some(lease)
     }
 
-    /// Keeps the value of a row before its first change, and removes the old lease from the expiries and the
+    /// Keeps the value of a lease's row before its first change, and removes the old lease from the expiries and the
     /// byte count.
     fn note_before(&mut self, row: LeaseRow, before: Option<Lease>) {
         if let Some(before) = &before {
@@ -543,8 +542,8 @@ impl State {
         self.undo.tombstones.entry(tombstone).or_insert(before);
     }
 
-    /// Sends these attempts their positions in the queue of a lock. Walks the queue once, however many attempts
-    /// there are.
+    /// Sends these attempts their positions in the queue of a lock. One walk through the queue serves all of the
+    /// attempts.
     pub(crate) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
         let Some(queue) = self.queues.get(name) else {
             return;
@@ -564,12 +563,12 @@ impl State {
 // === impl Undo ===
 
 impl Undo {
-    /// The earlier values of the changed leases of a lock.
+    /// The values of the changed leases of a lock, before their first change.
     fn leases_before(&self, name: &LockName) -> impl Iterator<Item = &Lease> {
         self.rows(name).filter_map(|(_, before)| before.as_ref())
     }
 
-    /// Whether this lease of a lock is changed or new.
+    /// Whether this lease of a lock has changes that are not durable, or is new.
     fn has_changed(&self, name: &LockName, lease: &Lease) -> bool {
         !self.leases.is_empty() && self.leases.contains_key(&(name.clone(), lease.row()))
     }

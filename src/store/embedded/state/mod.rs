@@ -1,4 +1,4 @@
-//! The state in memory: leases, queues and tombstones, and what every operation does to them.
+//! The state of the embedded store in memory: leases, queues and tombstones, and what every operation does to them.
 
 mod held;
 mod lease;

@@ -1,4 +1,5 @@
-//! Operations on the state in memory: acquire, leave, confirm, give back, release, renew, break and hand-off.
+//! Operations of the embedded store on its state in memory: acquire, leave, confirm, give back, release, renew, break
+//! and hand-off.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,8 +24,8 @@ use super::{
     queue::{Queue, Queued, UndeliveredGrant},
 };
 
-/// How long a position is kept after the longest wait of its attempt is over. An attempt leaves by itself, so
-/// this only ends positions of attempts whose leave did not arrive.
+/// How long a position is kept after the longest wait of its attempt is over. An attempt leaves the queue when its wait
+/// is over, so this time only ends positions of attempts whose leave did not arrive.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl State ===
@@ -46,8 +47,8 @@ impl State {
         let mut may_share = None;
         if let Some(held) = self.living(name, now) {
             if let Some(lease) = held.of_token(token) {
-                // A newer request under the same key was answered this lease and keeps it; or the attempt has
-                // left, and the lease was granted to its kept position.
+                // A newer request under the same idempotency key was answered this lease and is its keeper; or the
+                // attempt has left, and the lease was granted to its kept position.
                 if lease.is_adopted() || lease.is_undelivered() {
                     return Ok(Acquisition::Superseded);
                 }
@@ -139,7 +140,7 @@ impl State {
             return Acquisition::IdempotencyMismatch;
         }
         if !before.attended && before.attempt.token == attempt.token {
-            // The attempt has left, and its position is kept for a later request.
+            // The attempt has left, and its position is kept for a later request with the same idempotency key.
             return Acquisition::Superseded;
         }
         queued.since = before.since;
@@ -165,7 +166,7 @@ impl State {
                 self.announce(name, before.attempt.token, News::Superseded);
             }
             self.queues.put(name, order, None);
-            // Without the removed position, the waiters behind it may be able to share the lock.
+            // Without the removed position, the waiters behind that position may be able to share the lock.
             self.hand_off(name, now);
         }
         Acquisition::Held(self.contention(name, now))
@@ -267,7 +268,7 @@ impl State {
                 return GiveBack::Kept;
             }
             if unanswered.is_some() {
-                // The lease ends as a lease that no caller knows of, so that its idempotency key stays usable.
+                // The lease ends like a lease that no caller knows of, so that its idempotency key stays usable.
                 let end = lease.expires_at;
                 let unanswered = lease.clone().kept_until(end, None);
                 self.put(name, unanswered);
@@ -308,7 +309,7 @@ impl State {
         }
     }
 
-    /// Renews the living lease of this token for a TTL from now, at most until its hold limit.
+    /// Renews the living lease of this token for a TTL from now, at most until the lease's hold limit.
     pub(crate) fn renew(
         &mut self,
         renewer: Renewer,
@@ -401,7 +402,7 @@ impl State {
         Ok((Requesting::Requested(told(asked, is_shared)), tokens))
     }
 
-    /// The answer to a token that does not hold the lock.
+    /// The answer to a command whose token does not hold the lock.
     pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
         let held = self.held.contains_key(name);
         if self.remembers(&RowKey::broken(name, token), now) {
@@ -446,7 +447,7 @@ impl State {
                 continue;
             }
             let Ok(lease) = self.grant(&queued.attempt, now) else {
-                // No fencing token is left, and never will be. A waiter that asks again is told so.
+                // No fencing token is left, and none ever will be. A waiter that asks again gets this as an error.
                 self.announce_forgotten(name, &queued);
                 continue;
             };
@@ -475,7 +476,7 @@ impl State {
         }
     }
 
-    /// Removes a position whose time is over.
+    /// Removes a position from the queue of a lock, because the position's time is over.
     pub(crate) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
         if let Some(queued) = self.queues.put(name, order, None) {
             self.announce_forgotten(name, &queued);
@@ -483,7 +484,7 @@ impl State {
         self.hand_off(name, now);
     }
 
-    /// Removes every position.
+    /// Removes every position from every queue.
     pub(crate) fn drop_all_positions(&mut self) {
         while let Some((name, order)) = self.queues.over(Moment::MAX) {
             if let Some(queued) = self.queues.put(&name, order, None) {
@@ -492,7 +493,7 @@ impl State {
         }
     }
 
-    /// Tells a waiter whose position was removed that it must ask again.
+    /// Tells a waiter whose position was removed that it must send its acquire again.
     fn announce_forgotten(&mut self, name: &LockName, queued: &Queued) {
         if queued.attended {
             self.announce(name, queued.attempt.token, News::Forgotten);
@@ -506,8 +507,8 @@ fn differs(attempt: &Attempt, before: &Attempt) -> bool {
     fingerprint(attempt) != fingerprint(before)
 }
 
-/// The leases that the target names, possibly none. Fails with the sharers if the lock is shared and there is
-/// no target.
+/// The leases of a lock that the target of a break or of a release request names, possibly none. Fails with the sharers
+/// if the lock is shared and there is no target.
 fn meant(
     held: &Held,
     target: Option<BreakTarget>,
@@ -524,7 +525,7 @@ fn meant(
     })
 }
 
-/// The holder that an answer shows for these leases.
+/// The holder that the answer to a break or to a release request shows for these leases.
 fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
     match leases.pop() {
         Some(lease) if !is_shared => Holder::Lease(lease),

@@ -1,4 +1,4 @@
-//! Waiters: the queue of each lock, and the news for a waiter.
+//! Waiters of the embedded store: the queue of each lock, and the news for a waiter.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +22,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     positions: BTreeMap<u64, Queued>,
-    /// Position of each token, including the last superseded token of a position.
+    /// Position of each attempt by its token; also by the token of the last attempt that was superseded at the
+    /// position.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
 }
@@ -46,29 +47,30 @@ impl Queue {
         Some((*order, queued))
     }
 
-    /// All positions, in order.
+    /// All positions of the queue, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Queued)> {
         self.positions
             .iter()
             .map(|(order, queued)| (*order, queued))
     }
 
-    /// The attempt at this position.
+    /// The attempt at this position of the queue.
     pub(crate) fn at(&self, order: u64) -> Option<&Queued> {
         self.positions.get(&order)
     }
 
-    /// The position that this attempt has, or had until it was superseded.
+    /// The position of the attempt with this token, even if another attempt has superseded it there.
     pub(crate) fn of_token(&self, token: &TokenHash) -> Option<(u64, &Queued)> {
         self.find(self.by_token.get(token))
     }
 
-    /// The position that was taken under this idempotency key.
+    /// The position of the attempt with this idempotency key.
     pub(crate) fn under_key(&self, key: &IdempotencyHash) -> Option<(u64, &Queued)> {
         self.find(self.by_key.get(key))
     }
 
-    /// How many positions are before this one. For the last position this is fast; for any other it counts.
+    /// How many positions of the queue are before this position. For the last position this is fast; for any other it
+    /// counts.
     pub(crate) fn ahead_of(&self, order: u64) -> usize {
         match self.positions.last_key_value() {
             Some((last, _)) if *last == order => self.positions.len() - 1,
@@ -76,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// Fills or empties a position. Returns the attempt that had the position before.
+    /// Sets or removes the attempt at a position of the queue. Returns the attempt that had the position before.
     pub(crate) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
         let before = self.positions.remove(&order);
         if let Some(before) = &before {
@@ -119,12 +121,12 @@ fn tokens(queued: &Queued) -> impl Iterator<Item = TokenHash> {
 #[derive(Debug, Clone)]
 pub(crate) struct Queued {
     pub(crate) attempt: Arc<Attempt>,
-    /// When the position was first taken.
+    /// Time at which the position was taken first, perhaps by an earlier attempt with the same idempotency key.
     pub(crate) since: Moment,
-    /// When the position is removed if nothing else happens.
+    /// Time at which the position is removed from the queue unless the attempt leaves or is granted the lock before.
     pub(crate) until: Moment,
-    /// Whether a caller waits for the news. If not, the position is kept for a later request with the same
-    /// idempotency key.
+    /// Whether a caller waits for the news of the attempt. If not, the position is kept for a later request with the
+    /// same idempotency key.
     pub(crate) attended: bool,
     /// The token of the attempt from which this attempt took over the position, if that attempt was still
     /// waiting. Only the last such attempt is remembered, because it may have been about to leave when it was
@@ -135,7 +137,7 @@ pub(crate) struct Queued {
 // === impl Queued ===
 
 impl Queued {
-    /// The attempt as an inspect shows it.
+    /// The attempt as the answer to an inspect shows it.
     pub(crate) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
@@ -155,9 +157,9 @@ impl Queued {
 /// durable.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// The queues by name; an empty queue is removed.
+    /// The queues by the name of the lock; a queue that becomes empty is removed.
     by_name: HashMap<LockName, Queue>,
-    /// The lock of each position, by the time when the position is removed.
+    /// The lock of each position, by the time at which the position is removed.
     ends: BTreeMap<(Moment, u64), LockName>,
     /// The number of the last position that was ever taken. Numbers are not used again.
     last: u64,
@@ -190,13 +192,13 @@ impl Queues {
         self.last
     }
 
-    /// The position that should have been removed first, if its time is over.
+    /// A position of any queue whose time is over: the position with the earliest end; `None` if there is none.
     pub(crate) fn over(&self, now: Moment) -> Option<(LockName, u64)> {
         let ((end, order), name) = self.ends.first_key_value()?;
         (*end <= now).then(|| (name.clone(), *order))
     }
 
-    /// Fills or empties a position. Returns the attempt that had the position before.
+    /// Sets or removes the attempt at a position of a queue. Returns the attempt that had the position before.
     pub(crate) fn put(
         &mut self,
         name: &LockName,
@@ -230,16 +232,15 @@ impl Queues {
         (head, count(waiters))
     }
 
-    /// Marks all changes as durable.
+    /// Marks all changes of the queues as durable.
     pub(crate) fn commit(&mut self) {
         self.undo.clear();
     }
 
-    /// Undoes all changes that are not durable. Returns the names of the changed queues.
+    /// Undoes all changes of the queues that are not durable. Returns the names of the changed queues.
     pub(crate) fn rollback(&mut self) -> impl Iterator<Item = LockName> + use<> {
         let undo = std::mem::take(&mut self.undo);
-        // New positions are removed first, because a new position may have the idempotency key of a restored
-        // one.
+        // New positions are removed first, because a new position may have the idempotency key of a restored position.
         for (name, order) in undo.keys() {
             self.replace(name, *order, None);
         }
@@ -274,7 +275,7 @@ pub(crate) struct Notice {
     pub(crate) news: News,
 }
 
-/// A grant to a waiter that could not be delivered to it.
+/// A grant that could not be delivered to its waiter.
 #[derive(Debug, Clone)]
 pub(crate) struct UndeliveredGrant {
     pub(crate) name: LockName,
@@ -284,8 +285,7 @@ pub(crate) struct UndeliveredGrant {
 // === impl Notice ===
 
 impl Notice {
-    /// Delivers the news to the attempt, with times corrected by the delay. Returns a grant that could not be
-    /// delivered.
+    /// Delivers the news to the waiter, with times corrected by the delay. Returns a grant that could not be delivered.
     pub(crate) fn deliver(self, parking: &Parking, delay: Delay) -> Option<UndeliveredGrant> {
         let Self {
             name,
@@ -297,7 +297,7 @@ impl Notice {
             delay.age(held);
             is_grant = !held.expires_in.is_zero();
             if !is_grant {
-                // The lease has ended before its grant could be delivered. A waiter that was told of it would
+                // The lease has ended before its grant could be delivered. A waiter that was told of the lease would
                 // act on it.
                 news = News::Forgotten;
             }

@@ -50,7 +50,8 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
     // The acquires run at the same time, so that they share transactions.
     let granted = futures_util::future::join_all(held.iter().map(|it| rig.granted(it))).await;
     let busy = async {
-        // The copy is ordered by the ends of leases, and each renewal makes another lease the last to end.
+        // The backup copies the rows in the order of the ends of leases, and each renewal makes another lease the last
+        // to end.
         for turn in 0..150 {
             rig.renewed(&held[turn * 59]).await;
             for passing in [
@@ -64,7 +65,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
     };
     let ((), made) = tokio::join!(busy, backup(&rig));
     let leases = check_backup(&made).unwrap();
-    // The lease that comes and goes may have been held when the backup was completed.
+    // The lease that is acquired and released all the time may have been held when the backup was completed.
     assert!((held.len()..=held.len() + 1).contains(&leases), "{leases}");
     let later = rig.granted(&attempt("later", LONG)).await;
 
@@ -117,8 +118,7 @@ async fn one_that_is_cut_or_damaged_is_refused() {
 #[tokio::test]
 async fn one_that_was_made_later_than_the_clock_says_is_not_restored() {
     let (rig, made) = of_some_locks(1).await;
-    // The clock has not advanced since the last grant. With this clock the store could grant a fencing token
-    // twice.
+    // The clock has not advanced since the last grant. With this clock the store could grant a fencing token again.
     let refused = rig.restored(&made).map(|_rig| ());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("set the clock"), "{refused}");

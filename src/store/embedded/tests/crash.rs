@@ -101,7 +101,7 @@ impl Told {
         }
     }
 
-    /// Sends commands until the disk fails, for long enough to fill several files. Returns whether the disk has
+    /// Sends commands until the disk fails, for long enough to fill several log files. Returns whether the disk has
     /// failed.
     async fn until_it_fails(&mut self, rig: &Rig) -> bool {
         for turn in 0..160 {

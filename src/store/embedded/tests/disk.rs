@@ -19,7 +19,7 @@ pub(super) struct Disk(Arc<Mutex<Platter>>);
 /// A way in which the disk fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fault {
-    /// The disk works.
+    /// The disk works without a fault.
     #[default]
     None,
     /// After this many further writes, every write fails because the disk is full.
@@ -49,12 +49,12 @@ pub(super) enum Fault {
 #[derive(Default)]
 struct Platter {
     files: Vec<FileOnDisk>,
-    /// The file of each log number, as programs see the directory.
+    /// The file with each log number, as programs see the directory.
     entries: BTreeMap<u64, usize>,
-    /// The file of each log number, as a loss of power would leave the directory.
+    /// The file with each log number, as a loss of power would leave the directory.
     durable_entries: BTreeMap<u64, usize>,
     draft: Option<usize>,
-    /// The file that is the reserve.
+    /// The file of the disk that is the reserve.
     reserve: Option<usize>,
     fault: Fault,
     /// The most zeros that were written at once into a log file in place or into the reserve.
@@ -69,9 +69,9 @@ struct Platter {
 
 #[derive(Default)]
 struct FileOnDisk {
-    /// The content that programs read.
+    /// The content of a file that programs read.
     cached: Vec<u8>,
-    /// The content that a loss of power would leave.
+    /// The content of a file that a loss of power would leave.
     durable: Vec<u8>,
     dirty: Vec<Range<usize>>,
 }
@@ -132,7 +132,7 @@ impl Disk {
         files.map(|&file| platter.files[file].cached.len()).sum()
     }
 
-    /// The length of the reserve.
+    /// The length of the reserve in bytes.
     pub(super) fn kept(&self) -> usize {
         let platter = self.platter();
         let kept = platter.reserve.map(|file| &platter.files[file]);
@@ -298,7 +298,7 @@ impl Volume for Disk {
         4 * 1024
     }
 
-    /// Short, so that every test reaches the next file.
+    /// A short limit, so that every test reaches the next log file.
     fn shortest_log(&self) -> u64 {
         16 * 1024
     }
@@ -466,7 +466,7 @@ impl FileOnDisk {
         self.dirty.push(range);
     }
 
-    /// Makes this range of the cached content durable.
+    /// Makes this range of the file's cached content durable.
     fn keep(&mut self, range: Range<usize>) {
         let end = range.end.min(self.cached.len());
         if self.durable.len() < end {

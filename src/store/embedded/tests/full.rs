@@ -180,7 +180,7 @@ async fn a_process_that_is_killed_at_any_step_on_a_full_disk_starts_again_on_it(
     let mut rig = Rig::start();
     rig.disk.fail(Fault::Capacity(48 * 1024));
     let held = fill(&rig).await;
-    // Other programs use all the remaining space.
+    // Other programs use all the remaining space of the disk.
     let capacity = rig.disk.used();
     // Enough steps to fill a file and more. A step is a write, a sync or a change of the directory.
     for steps in 1..200 {

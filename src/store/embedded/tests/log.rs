@@ -40,7 +40,7 @@ fn three_records() -> (Disk, Log, Vec<usize>) {
     (disk, log, ends)
 }
 
-/// A new log on an empty disk.
+/// Begins a new log on an empty disk.
 fn begin(disk: &Disk) -> Log {
     let disk = Box::new(disk.clone());
     Log::begin(disk, LogEnd::default(), &meta(0), &State::default()).unwrap()
@@ -60,7 +60,7 @@ fn state_of(numbers: RangeInclusive<u64>) -> State {
     State::new(leases(numbers).collect(), vec![], 0, Parking::default())
 }
 
-/// Reads the log: its contents, and whether only zeros follow the last record.
+/// Reads the log on the disk: its contents, and whether only zeros follow the last record.
 fn read(disk: &Disk) -> Result<(Contents, bool), LogError> {
     match Log::read(disk) {
         Ok(read) => {
@@ -110,7 +110,7 @@ fn locks(count: u64) -> Held {
     locks
 }
 
-/// Where the last record ends.
+/// The offset at which the last record of a log ends.
 fn used(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1
 }
@@ -435,7 +435,7 @@ async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
         assert!((1..=2).contains(&logs.len()), "{logs:?}");
         seen.extend(logs);
         if turn % 300 == 0 {
-            // Longer than the time until the store checks its files.
+            // This pause is longer than the time until the store checks its files.
             tokio::time::sleep(Duration::from_millis(400)).await;
             assert_eq!(store.check().await.remove(0).health, Health::Passing);
         }

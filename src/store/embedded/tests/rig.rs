@@ -34,7 +34,7 @@ use super::disk::{Disk, Fault};
 pub(super) const LONG: u64 = 3_600_000;
 /// How long an attempt of a test waits in the queue.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(1);
-/// A deadline for events that should happen at once.
+/// How long a test waits for an event that should happen at once.
 const LATE: Duration = Duration::from_secs(10);
 
 /// A store with a simulated disk and a manual clock.
@@ -206,7 +206,7 @@ impl Rig {
     }
 }
 
-/// Waits until the condition is true.
+/// Waits until the condition is true; `what` names the condition if it does not become true in time.
 pub(super) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + LATE;
     while !is_so().await {
@@ -223,7 +223,7 @@ pub(super) async fn told_of_its_grant(place: &mut Parked) -> HeldLease {
     }
 }
 
-/// Waits for the news of the attempt.
+/// Waits for the news of the attempt in the queue.
 pub(super) async fn news(place: &mut Parked) -> News {
     timeout(LATE, place.news()).await.expect("there are news")
 }
@@ -322,7 +322,7 @@ pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     }
 }
 
-/// The same attempt, as a waiter.
+/// The same attempt as one that waits in the queue.
 pub(super) fn patient(attempt: Attempt) -> Attempt {
     Attempt {
         wait: Some(Waiting {

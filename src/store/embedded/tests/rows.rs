@@ -122,7 +122,7 @@ fn the_key_of_a_lease_says_whether_it_shares_its_lock_and_which_it_is() {
         let parsed = RowKey::parse_lease(key.as_bytes());
         assert_eq!(parsed, Some(Ok((lock.clone(), shared))));
         for len in 1..key.as_bytes().len() - 4 {
-            // A shorter key may be valid, but names another lock.
+            // A key that is cut off may be valid, but names another lock.
             let cut = RowKey::parse_lease(&key.as_bytes()[..len]);
             assert_ne!(cut, parsed, "{len}");
         }
@@ -158,7 +158,7 @@ fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
         assert_eq!(decoded, Err(RowError::Invalid("set of flags")));
     }
     let mut beyond = lease(shared);
-    // Offset behind the version, flags, fencing token, token, TTL and two moments.
+    // Offset in the row behind the version, flags, fencing token, token, TTL and two moments.
     let at = 3 + 8 + 32 + 3 * 8;
     assert_eq!(beyond[at..at + 2], 7_u16.to_le_bytes());
     beyond[at..at + 2].copy_from_slice(&9_999_u16.to_le_bytes());

@@ -110,7 +110,7 @@ async fn nothing_is_left_of_very_many_names_after_their_time() {
 async fn all_is_forgotten(rig: &mut Rig) {
     rig.clock.advance(TOMBSTONE);
     until("nothing is left", async || rig.remembered() == 0).await;
-    // The log must not hold them either: otherwise a restart would bring them back.
+    // The log must not hold the tombstones either: otherwise a restart would bring them back.
     rig.restart().await;
     assert_eq!(rig.remembered(), 0);
 }

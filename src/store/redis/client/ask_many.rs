@@ -1,4 +1,4 @@
-//! Asks several servers at once without waiting for the slowest, and remembers for how long most of them have
+//! Asks several servers at once without waiting for the slowest, and remembers for how long most of these servers have
 //! reported an older epoch than the one that the gateway follows.
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -21,7 +21,7 @@ pub(crate) async fn ask_many<F: Future>(
     let mut asked: FuturesUnordered<F> = questions.into_iter().collect();
     loop {
         let answer = match until {
-            // An answer that has already come counts, even if the limit has passed.
+            // An answer that is already there counts, even if the limit has passed.
             Some(until) => timeout_at(until, asked.next()).await.unwrap_or_default(),
             None => asked.next().await,
         };
@@ -35,12 +35,12 @@ pub(crate) async fn ask_many<F: Future>(
     }
 }
 
-/// How long the other servers are waited for once more than half have answered: one of them may have just seen a
-/// change.
+/// How long the other servers are waited for once more than half have answered: a server that answers late may have
+/// just seen a change.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks several servers until more than half have answered, and waits a moment longer for the others. Returns the
-/// answers, and the errors of servers that gave none.
+/// answers, and the errors of servers that gave no answer.
 pub(crate) async fn ask_most<T, F>(
     questions: impl ExactSizeIterator<Item = F>,
     limit: Instant,
@@ -61,18 +61,19 @@ where
     (answers, errors)
 }
 
-/// The smallest number that is more than half of `of`.
+/// The majority of `of` servers: the smallest number that is more than half of them.
 pub(crate) fn majority(of: usize) -> usize {
     of / 2 + 1
 }
 
-/// The answer with an older epoch that most servers give, and since when they give it.
+/// The answer with an older epoch that most servers give, and since when they have given this answer.
 pub(super) struct EpochRegression<T>(Mutex<Option<(T, Instant)>>);
 
 // === impl EpochRegression ===
 
 impl<T: Clone + PartialEq> EpochRegression<T> {
-    /// Records that most servers give this answer now. Returns whether they have given it for `must_persist`.
+    /// Records that most servers give this answer with an older epoch now. Returns whether they have given it for
+    /// `must_persist`.
     pub(super) fn has_persisted(&self, said: &T, must_persist: Duration) -> bool {
         let mut since = self.0.lock();
         match &*since {
@@ -84,7 +85,7 @@ impl<T: Clone + PartialEq> EpochRegression<T> {
         }
     }
 
-    /// Records that no older epoch is reported any more.
+    /// Records that most servers no longer report an older epoch.
     pub(super) fn clear(&self) {
         *self.0.lock() = None;
     }
@@ -145,7 +146,7 @@ mod tests {
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
-        // The time starts again when most servers give another answer, and after a newer epoch.
+        // The time starts again when most servers give another older answer, and after a newer epoch.
         assert!(!epoch_regression.has_persisted(&other, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));

@@ -48,7 +48,7 @@ struct ConnectionInner {
     home: Option<Worker>,
 }
 
-/// What the handles of a connection share with its driver.
+/// State that the handles of a connection share with its driver.
 // No `Debug`: the unsent bytes may contain the password.
 #[derive(Default)]
 pub(crate) struct ConnectionShared {
@@ -61,15 +61,16 @@ pub(crate) struct ConnectionShared {
 
 #[derive(Default)]
 struct RedisConnectionState {
-    /// Commands that the driver has not begun to send.
+    /// Bytes of the commands that the driver has not begun to send.
     unsent: Vec<u8>,
     /// The commands whose replies have not arrived, in the order in which the commands are sent.
     order: VecDeque<PendingReply>,
     slots: Vec<ReplySlot>,
     free: Vec<usize>,
-    /// A time that is not later than the limit of any pending reply; the driver sets its timer to it.
+    /// A time that is not later than the limit of any pending reply; the driver sets its timer to this time.
     earliest: Option<Instant>,
-    /// Waker of the driver's task. The first queued command takes it, so that many commands wake the driver once.
+    /// Waker of the driver's task. The first queued command takes the waker, so that many commands wake the driver
+    /// once.
     driver: Option<Waker>,
     ended: bool,
 }
@@ -81,29 +82,29 @@ struct PendingReply {
     limit: Instant,
 }
 
-/// State of one caller's wait for a reply.
+/// State of one caller's wait for the reply to its command.
 #[derive(Debug)]
 enum ReplySlot {
     Free,
     Waiting(Option<Waker>),
     Answered(Result<Value, Uncertainty>),
-    /// The caller went away before the reply came.
+    /// The caller went away before the reply to its command came.
     Left,
 }
 
-/// Future of the reply to a command. Dropping it does not withdraw the command.
+/// Future of the reply to a command. Dropping the future does not withdraw the command.
 struct ReplyFuture<'a> {
     shared: &'a ConnectionShared,
     slot: usize,
     taken: bool,
 }
 
-/// Maximum number of pending replies on one connection. It is many times the number of callers that may wait, so only
-/// a server that is far behind gets no more commands.
+/// Maximum number of pending replies on one connection. The maximum is many times the number of callers that may wait,
+/// so only a server that is far behind gets no more commands.
 const MOST_PENDING: usize = 16_384;
 
-/// How long after a command's limit callers on other threads wait for the driver to report the time-out, before they
-/// time out by themselves.
+/// How long after a command's limit a caller on another thread waits for the driver to report the time-out, before the
+/// caller itself times out.
 const DRIVER_IS_LATE: Duration = Duration::from_millis(50);
 
 // === impl Connection ===
@@ -118,7 +119,7 @@ impl Connection {
         }))
     }
 
-    /// Whether no new command may be sent on the connection.
+    /// Whether the connection is broken, so that no new command may be sent on it.
     pub(crate) fn is_broken(&self) -> bool {
         self.0.shared.broken.load(Ordering::Acquire)
     }
@@ -128,12 +129,12 @@ impl Connection {
         self.0.shared.retire();
     }
 
-    /// Whether both are handles to the same connection.
+    /// Whether both handles are of the same connection.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How long the server at the other end has been running; `None` if the server was not asked, or does not say.
+    /// How long the server of the connection has been running; `None` if the server was not asked, or does not say.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.0.run.age()
     }
@@ -143,8 +144,8 @@ impl Connection {
         self.0.run.id()
     }
 
-    /// Waits for a reply. The driver ends commands that take too long. A caller on another thread than the driver
-    /// checks the limit as well, because a driver on a stuck thread ends nothing.
+    /// Waits for a reply at most until the command's limit. The driver ends commands that take too long. A caller on
+    /// another thread than the driver checks the limit as well, because a driver on a stuck thread ends nothing.
     async fn within(&self, limit: Instant, reply: ReplyFuture<'_>) -> Result<Value, Uncertainty> {
         if Worker::current() == self.0.home {
             return reply.await;
@@ -198,7 +199,7 @@ impl Drop for ConnectionInner {
     }
 }
 
-/// Converts an error reply of the server to a failure of the command.
+/// Converts an error reply of the server to the failure of its command.
 pub(crate) fn answered(error: &ServerError) -> Failure {
     Failure::classify(error.code(), error.details().unwrap_or_default())
 }
@@ -210,7 +211,7 @@ impl ConnectionShared {
         self.state.lock()
     }
 
-    /// Queues commands to be sent. If the connection has ended or too many replies are pending, none of them is sent.
+    /// Queues commands to be sent. If the connection has ended or too many replies are pending, no command is sent.
     fn accept<T>(
         &self,
         count: usize,
@@ -307,7 +308,7 @@ impl RedisConnectionState {
 
     /// Ends the commands whose limit has passed, and collects the wakers of their callers.
     ///
-    /// Returns whether any reply is overdue, even one whose caller has gone: then the connection may be dead.
+    /// Returns whether any reply is overdue, even a reply whose caller has gone: then the connection may be dead.
     fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) -> bool {
         self.earliest = None;
         let mut is_overdue = false;
@@ -319,7 +320,7 @@ impl RedisConnectionState {
                 continue;
             };
             if limit <= now {
-                // The reply may still come. Without a slot it is dropped, and cannot reach the caller of another
+                // The reply may still come. Without a slot the reply is dropped, and cannot reach the caller of another
                 // command.
                 self.order[at].slot = None;
                 is_overdue = true;
@@ -405,7 +406,7 @@ pub(crate) struct Driver<S> {
     stream: S,
     input: BytesMut,
     replies: Replies,
-    /// The bytes that are being sent; the first `sent` of them have been.
+    /// The bytes that are being sent; the first `sent` bytes were already sent.
     output: Vec<u8>,
     sent: usize,
     is_flushed: bool,
@@ -415,7 +416,7 @@ pub(crate) struct Driver<S> {
     woken: Vec<Waker>,
 }
 
-/// Free space of the input buffer before each read, in bytes.
+/// Free space of the input buffer before the driver reads, in bytes.
 const READ: usize = 16 * 1_024;
 /// Maximum capacity that an empty buffer keeps, in bytes. Only a full script or a page of a list needs more.
 const MAX_KEPT_BUFFER_BYTES: usize = 64 * 1_024;
@@ -493,7 +494,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Sends all queued commands.
+    /// Sends the bytes of all queued commands, as far as the server takes them.
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             while self.sent < self.output.len() {
@@ -511,8 +512,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             let mut state = self.shared.state();
             std::mem::swap(&mut self.output, &mut state.unsent);
             if self.output.is_empty() {
-                // Set under the same lock: a command that is queued between the check and this line would not wake
-                // the driver.
+                // The waker is set under the same lock as the check: otherwise a command that is queued between the two
+                // would not wake the driver.
                 state.wake_with(context.waker());
                 break;
             }

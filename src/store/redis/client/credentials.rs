@@ -20,10 +20,10 @@ use crate::{
 /// The login and the TLS files for connections to servers. The files are read again when they have changed.
 pub(crate) struct Credentials {
     login: RedisLogin,
-    /// The file with the password, and the configuration key that names it.
+    /// The file with the password for the servers, and the configuration key that names this file.
     password_file: Option<(&'static str, PathBuf)>,
     tls: Option<ClientFiles>,
-    /// The credentials that were read last, with the stamps of their files.
+    /// The credentials that were read last, with the file stamps that show whether the files have changed.
     read: Mutex<Option<(Vec<FileStamp>, LoadedCredentials)>>,
 }
 
@@ -40,22 +40,22 @@ pub enum CredentialsError {
     /// The password file cannot be used.
     #[error("{key} cannot be used: {} {reason}", path.display())]
     Password {
-        /// The configuration key that names the file.
+        /// The configuration key that names the password file.
         key: &'static str,
-        /// Path of the file.
+        /// Path of the password file.
         path: PathBuf,
-        /// Why the file cannot be used.
+        /// Why the password file cannot be used.
         reason: PasswordError,
     },
-    /// The TLS files cannot be used.
+    /// The TLS files for Redis or the sentinels cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The host is no name that a certificate could contain.
+    /// The host in the store's URL is no name that a certificate could contain.
     #[error("{host} is no name that a certificate could have: {reason}")]
     Host {
         /// The host in the store's URL.
         host: String,
-        /// Why the host is no valid name.
+        /// Why the host in the store's URL is no valid name.
         reason: InvalidDnsNameError,
     },
 }
@@ -63,13 +63,13 @@ pub enum CredentialsError {
 /// Why a password file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// The file cannot be read, or is not UTF-8.
+    /// The password file cannot be read, or is not UTF-8.
     #[error("cannot be read: {0}")]
     Unreadable(FileError),
-    /// The file is empty.
+    /// The password file is empty.
     #[error("is empty")]
     Empty,
-    /// The file is too long for a password, so it is probably another file.
+    /// The password file is too long for a password, so it is probably another file.
     #[error("is longer than {MAX_PASSWORD} bytes, and so no password")]
     TooLong,
 }
@@ -86,7 +86,7 @@ pub(crate) fn server_name(node: &RedisNode) -> Result<ServerName<'static>, Crede
 // === impl Credentials ===
 
 impl Credentials {
-    /// Credentials for the servers that store the locks. Reads no file yet.
+    /// Creates the credentials for the servers that store the locks. Reads no file yet.
     pub(crate) fn of_redis(login: &RedisLogin, config: &RedisConfig) -> Self {
         let configured = Some(config.username.clone()).filter(|user| !user.is_empty());
         let login = RedisLogin {
@@ -124,12 +124,12 @@ impl Credentials {
         }
     }
 
-    /// Whether the server is reached over TLS.
+    /// Whether the gateway reaches the servers over TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether the server is reached over TLS without a client certificate.
+    /// Whether the gateway reaches the servers over TLS without a client certificate.
     pub(crate) fn shows_no_certificate(&self) -> bool {
         self.tls
             .as_ref()
@@ -140,7 +140,7 @@ impl Credentials {
     /// stay in use. May read files, so a thread that serves requests must not call this.
     pub(crate) fn current(&self) -> Result<LoadedCredentials, CredentialsError> {
         let mut last = self.read.lock();
-        // Taken before the files are read: otherwise a change in between would go unnoticed.
+        // The stamps are taken before the files are read: otherwise a change in between would go unnoticed.
         let stamps = self.stamps();
         if let Some((then, loaded)) = &*last
             && *then == stamps

@@ -25,14 +25,14 @@ use super::{
     topology::Topology,
 };
 
-/// Sends commands to the servers of a store.
+/// Sends scripts and commands to the servers of a store, with retries.
 pub(crate) struct Dispatch {
     pub(crate) topology: Topology,
     pub(crate) command_timeout: Duration,
     /// Returns the keys of a lock that the scripts read, each with the Redis type that it should have. The second
     /// argument is the echo of the script.
     typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
-    /// Why the server refuses subscriptions, if it refuses them permanently.
+    /// Why the server refuses this user's subscriptions, if it refuses them permanently.
     pub(crate) unsubscribed: Mutex<Option<String>>,
     deadline: Duration,
 }
@@ -53,12 +53,12 @@ pub(crate) struct DispatchReply {
     pub(crate) earlier: Option<Uncertainty>,
 }
 
-/// How long a command without effect is retried while the server refuses it or is unreachable: long enough for a
+/// How long a command that had no effect is retried while the server refuses it or is unreachable: long enough for a
 /// restart, short enough for a caller to be told that nothing happened and to do something else.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// Maximum pause before the first retry; it doubles with each retry.
+/// Maximum pause before the first retry of a command; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Upper bound of the pauses between retries.
+/// Upper bound of the pauses between retries of a command.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 // === impl Dispatch ===
@@ -83,7 +83,7 @@ impl Dispatch {
         Instant::now() + self.deadline
     }
 
-    /// Part of a request's time that is reserved for undoing its own changes.
+    /// Part of a request's time that is reserved for undoing the request's own changes.
     pub(crate) fn reserve(&self) -> Duration {
         self.command_timeout.min(self.deadline / 4)
     }
@@ -162,8 +162,8 @@ impl Dispatch {
         }
     }
 
-    /// Sends one copy of a script. If its slot is being moved, a script that can do so runs with the lock's key
-    /// alone, or with the keys of its shared leases.
+    /// Sends one copy of a script. If its slot is being moved, a script that can run during a move runs with the lock's
+    /// key alone, or with the keys of its shared leases.
     async fn send_in_any_form(
         &self,
         script: &Script,
@@ -244,7 +244,7 @@ pub(crate) async fn on_each(
         let mut shards = dispatch.topology.shards();
         shards.retain(|shard| !shard.disconnected.is_cancelled());
         for shard in shards {
-            // The address in memory identifies the shard: no other shard has it while this one is in use.
+            // The address in memory identifies the shard: no other shard has this address while this shard is in use.
             let place = Arc::as_ptr(&shard).addr();
             if served.insert(place) {
                 let going_on = go(Arc::clone(&shard));
@@ -278,15 +278,15 @@ pub(crate) async fn on_each(
 // Otherwise it could miss a key that is on the other server after it has already written. Some scripts can run with
 // the lock's key alone, which exists as long as the lease does.
 
-/// Which keys one call of a script names.
+/// Which keys of a lock one call of a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyForm {
-    /// All keys of the script, and in a cluster the key that never exists if the script writes.
+    /// The call names all keys of the script; in a cluster also the key that never exists, if the script writes.
     Whole,
-    /// Only the lock's key, which is the script's first; used while the slot is being moved.
+    /// The call names only the lock's key, which is the script's first; used while the slot is being moved.
     LockAlone,
-    /// Only the lock's key and the keys of its shared leases, which exist as long as the lock does; used while the
-    /// slot is being moved.
+    /// The call names only the lock's key and the keys of its shared leases, which exist as long as the lock does; used
+    /// while the slot is being moved.
     SharedAlone,
 }
 
@@ -439,7 +439,8 @@ impl Dispatch {
         })
     }
 
-    /// Sends plain commands to a server together, once. A refusal of one of them is among the replies.
+    /// Sends plain commands to a server together, once. If the server refuses a command, its error is among the
+    /// replies.
     pub(crate) async fn batch_to(
         &self,
         shard: &Shard,
@@ -466,7 +467,8 @@ impl Dispatch {
             let Value::ServerError(error) = &*reply else {
                 continue;
             };
-            // Sent one by one: redirects are few, and happen only for a slot that is being moved or was just moved.
+            // The commands are sent one by one: redirects are few, and happen only for a slot that is being moved or
+            // was just moved.
             if let Failure::Elsewhere(redirect) = answered(error) {
                 let destination = self.topology.follow(slot, &redirect, shard)?;
                 *reply = self.plain(destination, slot, command).await?;
@@ -475,7 +477,7 @@ impl Dispatch {
         Ok(replies)
     }
 
-    /// The server that has a slot.
+    /// The server that has a slot; a failure if none is known.
     fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Failure> {
         self.topology.shard(slot).map_err(Failure::Transient)
     }

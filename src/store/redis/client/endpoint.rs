@@ -44,16 +44,16 @@ pub(crate) struct Endpoint {
     node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    /// Whether all connections must lead to the same run of one server. If so, each connection asks for the run
-    /// first.
+    /// Whether all connections must lead to the same run of one server. If so, each connection first asks the server
+    /// for its run.
     one_server: bool,
     identity: Identity,
-    /// Notified when a connection was lost.
+    /// Notified when a connection to the server was lost.
     pub(super) lost: Arc<Notify>,
-    /// The connections that are open.
+    /// The connections to the server that are open.
     open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
-    /// The driver tasks, one for each connection. They outlive all other tasks, because undelivered leases are
-    /// released at the very end; closing the store ends them.
+    /// The driver tasks, one for each connection. The driver tasks outlive all other tasks, because undelivered leases
+    /// are released at the very end; closing the store ends them.
     drivers: TaskTracker,
     closing: CancellationToken,
 }
@@ -91,12 +91,12 @@ impl Endpoint {
         }
     }
 
-    /// Address of the server.
+    /// Address of the server to which the endpoint connects.
     pub(crate) fn node(&self) -> &RedisNode {
         &self.node
     }
 
-    /// How long connecting may take.
+    /// How long connecting to the server may take.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }
@@ -111,7 +111,7 @@ impl Endpoint {
         self.in_time(open).await
     }
 
-    /// Readiness warning about where the address leads, which applies although connections can be opened.
+    /// Readiness warning about which servers the address leads to, which applies although connections can be opened.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         self.identity.warning()
     }
@@ -143,8 +143,8 @@ impl Endpoint {
         Unavailability::Connect(format!("no {tls}connection within {ms} ms"))
     }
 
-    /// Opens a connection to the same run as all other connections. Also returns the token that is cancelled when
-    /// those connections are closed.
+    /// Opens a connection to the same run of the server as all other connections. Also returns the token that is
+    /// cancelled when those connections are closed.
     async fn reach(&self) -> Result<(Wire, Run, CancellationToken), Unavailability> {
         loop {
             self.settle().await?;
@@ -175,7 +175,8 @@ impl Endpoint {
         let _turn = self.identity.turn.lock().await;
         if let Some(connections) = self.identity.doubt()? {
             let dialled = join_all((0..connections).map(|_| self.dial())).await;
-            // All of these connections stay open until now, so that a proxy spreads them over all of its servers.
+            // All of these connections stay open until now, so that a proxy spreads the connections over all of its
+            // servers.
             let runs = dialled.into_iter().map(|it| Ok(it?.1)).collect();
             if self.identity.settle(runs) {
                 let node = &self.node;
@@ -192,7 +193,7 @@ impl Endpoint {
         let failed = |error: io::Error| Unavailability::Connect(error.to_string());
         let credentials = Arc::clone(&self.credentials);
         let loaded = spawn_blocking(move || credentials.current()).await;
-        // The blocking task fails only when the runtime ends.
+        // The blocking task that reads the credentials fails only when the runtime ends.
         let loaded = loaded.map_err(|stopped| Unavailability::Connect(stopped.to_string()))?;
         let LoadedCredentials { login, tls } =
             loaded.map_err(|error| Unavailability::Misconfigured(error.to_string()))?;
@@ -214,7 +215,7 @@ impl Endpoint {
     }
 
     async fn greet(&self, wire: &mut Wire, login: &RedisLogin) -> Result<Run, Unavailability> {
-        // Taken before the reply comes, so that the time of the round trip counts as uptime.
+        // The time is taken before the reply comes, so that the round trip counts as uptime.
         let asked = Instant::now();
         let mut greeting = Vec::new();
         for command in self.greeting(login) {
@@ -245,7 +246,7 @@ impl Endpoint {
         match next().await? {
             Value::BulkString(info) => Ok(Run::read(&String::from_utf8_lossy(&info), asked)),
             // If the user may not send INFO, the run is unknown. If the server cannot answer at the moment, this
-            // connection fails, so that another one asks again.
+            // connection fails, so that the next connection asks again.
             Value::ServerError(error) => match answered(&error) {
                 Failure::Transient(why) => Err(why),
                 _ => Ok(Run::default()),
@@ -277,7 +278,7 @@ impl Endpoint {
         open_connections.retain(|shared| shared.strong_count() > 0);
         open_connections.push(Arc::downgrade(shared));
         drop(open_connections);
-        // The connections may have been closed before this one was listed, which would then stay open.
+        // The connections may have been closed before this connection was listed, which would then stay open.
         if connections.is_cancelled() {
             shared.close();
         }
@@ -290,14 +291,14 @@ impl Endpoint {
         });
     }
 
-    /// Opens a separate connection that is subscribed to channels.
+    /// Opens a separate connection to the server that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
     ) -> Result<PubSubConnection, Unavailability> {
         let open = async {
             let (wire, _run, disconnected) = self.reach().await?;
-            // The stream is logged in already, so the library gets no login.
+            // The stream is logged in already, so the library needs no login.
             let subscription = PubSub::new(&RedisConnectionInfo::default(), wire).await;
             let mut connection = subscription.map_err(|error| refused(&error))?;
             let subscribed = connection.subscribe(channels).await;
@@ -334,7 +335,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes every connection, even those that are still in use.
+    /// Closes every connection to the server, even those that are still in use.
     pub(crate) async fn close(&self) {
         self.disconnect();
         self.drivers.close();
@@ -346,14 +347,14 @@ impl Endpoint {
 //
 // Judges the replies to the first commands on a connection, and names the reason if the login failed.
 
-/// The reason why the server refuses and closes the connection: it has too many clients, or is in protected mode.
-/// `None` for any other error.
+/// Why the server refuses and closes the connection: the server has too many clients, or is in protected mode. `None`
+/// for any other error.
 fn turned_away(error: &ServerError) -> Option<Unavailability> {
     let is_full = error.details().is_some_and(tells_of_too_many_clients);
     (is_full || error.code() == "DENIED").then(|| answered(error).reason())
 }
 
-/// Judges the reply to AUTH. Its text may repeat the password, so none of it is passed on.
+/// Judges the reply to AUTH. The text of an error may repeat the password, so none of it is passed on.
 fn judge_login(reply: Value) -> Result<(), Unavailability> {
     let why = match reply {
         Value::Okay => return Ok(()),
@@ -372,7 +373,7 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
         return Err(why);
     }
     let detail = error.details().unwrap_or_default();
-    // A cluster replies with the second text for any database but 0.
+    // A cluster replies with the second text for any database but 0; the first is the text of a single server.
     let has_none = detail.contains("DB index") || detail.contains("SELECT is not allowed");
     let why = if has_none {
         format!(
@@ -394,8 +395,8 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
     Err(Unavailability::Misconfigured(why))
 }
 
-/// Judges the reply to PING. Nearly any reply will do, even that the server is busy or that the user may not send
-/// PING: such a server answers.
+/// Judges the reply to PING. Nearly any reply shows that the server answers, even that it is busy or that the user may
+/// not send PING.
 fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     let Value::ServerError(error) = reply else {
         return Ok(());
@@ -408,8 +409,7 @@ fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
     }
 }
 
-/// The reason for a failed TLS handshake. A refused certificate is a wrong configuration; a lost connection may be
-/// temporary.
+/// Why a TLS handshake failed. A refused certificate is a wrong configuration; a lost connection may be temporary.
 fn no_tls(error: &io::Error) -> Unavailability {
     if let Some(why) = distrust(error, "redis.tls.ca_file") {
         return Unavailability::Misconfigured(format!(
@@ -428,7 +428,7 @@ fn no_tls(error: &io::Error) -> Unavailability {
     }
 }
 
-/// The reason why a subscription failed.
+/// Why a subscription to channels failed.
 fn refused(error: &RedisError) -> Unavailability {
     let code = error.code().unwrap_or_default();
     match Failure::classify(code, error.detail().unwrap_or_default()) {
@@ -454,7 +454,8 @@ const PING: Duration = Duration::from_secs(2);
 // === impl PubSubConnection ===
 
 impl PubSubConnection {
-    /// The published messages, until the connection is lost, no longer answers, or is closed by the gateway.
+    /// The messages on the subscribed channels, until the connection is lost, no longer answers, or is closed by the
+    /// gateway.
     pub(crate) fn messages(self) -> impl Stream<Item = String> + Send + 'static {
         let (mut requests, messages) = self.connection.split();
         let disconnected = self.disconnected;
@@ -470,8 +471,8 @@ impl PubSubConnection {
     }
 }
 
-/// Waits until the connection no longer answers PING: a connection may be lost without a sign. Any reply will do,
-/// even a refusal.
+/// Waits until the subscribed connection no longer answers PING: a connection may be lost without a sign. Any reply
+/// counts as an answer, even a refusal.
 async fn until_silent(requests: &mut PubSubSink) {
     loop {
         sleep(PING).await;

@@ -12,8 +12,8 @@ use crate::{
 pub(crate) enum Failure {
     /// The command had no effect, and a retry may succeed.
     Transient(Unavailability),
-    /// The command had no effect because this server does not accept writes: retry on a new connection, to the right
-    /// server.
+    /// The command had no effect because this server does not accept writes: the command is retried on a new
+    /// connection, to the right server.
     WrongNode(Unavailability),
     /// The command had no effect: another server of the cluster has the slot, or has the keys of the slot that this
     /// server does not have any more.
@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     Refused(Unavailability),
     /// The command had no effect: the server does not know the script yet.
     NoScript,
-    /// The command had no effect: a key holds a value of another type than the gateway writes.
+    /// The command had no effect: a key holds a value of another type than gateways write.
     WrongType,
     /// The command may have had an effect, or may yet have one.
     Unknown(Uncertainty),
@@ -90,8 +90,8 @@ impl Failure {
             {
                 Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
             }
-            // The server does not have the command, or it was renamed. The arguments follow in the text; they may be
-            // secret, so they are not passed on.
+            // The server does not have the command, or the command was renamed. The arguments follow in the text; the
+            // arguments may be secret, so they are not passed on.
             "ERR" if text.starts_with("unknown command") => {
                 let name = text.split(',').next().unwrap_or_default();
                 Self::misconfigured(format!("the server refuses: {name}"))
@@ -99,11 +99,13 @@ impl Failure {
             "ERR" if text.starts_with("Unknown") && text.contains("command called from script") => {
                 Self::misconfigured("the server lacks a command that the scripts use".to_owned())
             }
-            // Scripts build further key names from the keys that they declare. This server allows only declared keys.
+            // Scripts build further key names from the keys that they declare, but this server allows only declared
+            // keys.
             "ERR" if text.contains("undeclared key") => Self::misconfigured(
                 "the server refuses keys that a script does not declare".to_owned(),
             ),
-            // The slot is being moved. No script that can reach such a key writes, so the script had no effect.
+            // The slot is being moved to another server. No script that can reach such a key writes, so the script had
+            // no effect.
             "ERR" if text.starts_with("Script attempted to access a non local key") => {
                 Self::Moving(Unavailability::Refused(
                     "the slot is being moved".to_owned(),
@@ -114,8 +116,7 @@ impl Failure {
         }
     }
 
-    /// The reason for the failure of a command that changes nothing, where an unknown outcome is only a missing
-    /// reply.
+    /// The reason for the failure of a command that only reads, where an unknown outcome is only a missing reply.
     pub(crate) fn reason(self) -> Unavailability {
         match self {
             Self::Transient(why)
@@ -146,7 +147,7 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Whether an error text says that the server has its maximum number of clients.
+/// Whether an error text says that the server has as many clients as it allows.
 pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")
 }
@@ -185,7 +186,7 @@ impl Redirect {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
-        // A server sends `?` as the host if it does not know the address.
+        // A server sends `?` as the host if it does not know the address of the other server.
         if host == "?" {
             return None;
         }
@@ -207,7 +208,7 @@ impl Redirect {
         RedisNode::new(host, self.port)
     }
 
-    /// The reason for the failure, for a gateway that is configured for a single server.
+    /// The reason why a redirect is a failure, for a gateway that is configured for a single server.
     pub(crate) fn reason(&self) -> Unavailability {
         let said = if self.asking {
             "ASK: the slot is being moved to another node"
@@ -223,7 +224,7 @@ impl Redirect {
 // === impl Unavailability ===
 
 impl Unavailability {
-    /// The same reason, prefixed with the place where it was found, such as a server's address.
+    /// The same reason, prefixed with the place where the failure happened, such as a server's address.
     pub(super) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::Connect(what) => Self::Connect(format!("{place}: {what}")),
@@ -234,7 +235,7 @@ impl Unavailability {
     }
 }
 
-/// Adds the ACL line that the user needs to a refusal, if the refusal is for a missing permission.
+/// Adds the ACL line that the user needs to a refusal for a missing permission. Any other refusal is unchanged.
 pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
     match refusal {
         Unavailability::Misconfigured(what) if what.starts_with(LACKS_PERMISSION) => {
@@ -244,7 +245,8 @@ pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
     }
 }
 
-/// The error when the lock changed hands after each inspection, before the command for that holder arrived.
+/// The error when the lock passed to another holder after each inspection, before the command for the inspected holder
+/// arrived.
 pub(crate) fn passes_too_fast() -> StoreError {
     let reason = "the lock passes on faster than it can be looked at".to_owned();
     Unavailability::Refused(reason).into()
@@ -277,7 +279,7 @@ mod tests {
             ),
             ("NoScript", "NOSCRIPT", ""),
             ("WrongType", "WRONGTYPE", ""),
-            // An error that is not in the table may have had an effect.
+            // An error that is not in the table of errors may have had an effect.
             ("Unknown", "ERR", "user_script:7: attempt to index"),
         ] {
             for code in codes.split(' ') {
@@ -319,7 +321,7 @@ mod tests {
                 "user_script:7: attempt to index script: 1, on @user",
                 "user_script:7: attempt to index",
             ),
-            // Valkey 9 names no script, and the text itself contains the word.
+            // Valkey 9 does not name the script in its error, and the error's text itself contains the word "script".
             (
                 "failure in script: of x script: on @user_script:1.",
                 "failure in script: of x",

@@ -20,36 +20,36 @@ use crate::store::Unavailability;
 
 /// Tracks which run of which server an address leads to.
 pub(super) struct Identity {
-    /// Held while connections are opened to find out where the address leads.
+    /// Held while connections are opened to find out which server the address leads to.
     pub(super) turn: AsyncMutex<()>,
     state: Mutex<IdentityState>,
 }
 
 struct IdentityState {
     leads: Leads,
-    /// Cancelled when the connections that were opened so far are closed.
+    /// Cancelled when the connections that were opened so far must be closed.
     connections: CancellationToken,
-    /// When a connection last reached the known run.
+    /// When a new connection last reached the known run of the server.
     reached: Instant,
-    /// When a connection last reached another server than the known one.
+    /// When a new connection last reached another server than the known server.
     moved: Option<Instant>,
-    /// How long to wait if the address leads to several servers again. `settled`: since when it has led to one
-    /// server.
+    /// `pause`: how long the address is not tried if it leads to several servers again. `settled`: since when it has
+    /// led to one server.
     pause: Duration,
     settled: Instant,
 }
 
-/// Which run of a server an address leads to, as far as that is known.
+/// Which run of a server an address leads to, as far as the gateway knows.
 enum Leads {
-    /// No connection has been opened yet.
+    /// No connection to the address has been opened yet.
     Unknown,
-    /// To this run of a server; `None` if the server does not name its run.
+    /// The address leads to this run of a server; `None` if the server does not name its run.
     To(Option<RunId>),
-    /// Perhaps to several servers: connections must show it before one is used.
+    /// The address may lead to several servers: several connections must reach the same run before one is used.
     Doubtful {
-        /// Time before which the address is not tried again.
+        /// Time before which the gateway does not connect to the address again.
         until: Instant,
-        /// How long to wait if the address leads to several servers again.
+        /// How long the address is not tried if it leads to several servers again.
         pause: Duration,
         why: Unavailability,
     },
@@ -60,12 +60,12 @@ enum Leads {
 pub(super) enum Reached {
     /// The connection has reached the known run. The token is cancelled when the connections to that run are closed.
     Same(CancellationToken),
-    /// The known run changed while the connection was being opened: another connection is needed.
+    /// The known run of the server changed while the connection was being opened: another connection is needed.
     Outdated,
-    /// The connection has reached another run: all connections must be closed.
+    /// The connection has reached another run of a server: all connections must be closed.
     Another {
-        /// Whether the new run was running already when the known run was last reached. If so, it is another server,
-        /// and no restart.
+        /// Whether the new run was running already when the known run was last reached. If so, the address leads to
+        /// another server, and the known server was not restarted.
         moved: bool,
     },
 }
@@ -74,10 +74,10 @@ pub(super) enum Reached {
 const CONNECTIONS: usize = 4;
 /// How many connections must reach the same run before one is used, after the address has led to several servers.
 const CONNECTIONS_IN_DOUBT: usize = 16;
-/// The first pause after connections have reached several servers; it doubles each time.
+/// The first pause before an address is tried again that has led to several servers; the pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Maximum error of a server's reported uptime, which is in whole seconds and may be one too many.
+/// Maximum error of a server's reported uptime, which is in whole seconds and may be one second too long.
 const AGE_IS_OFF: Duration = Duration::from_secs(1);
 /// How long readiness warns that the address has moved to another server.
 const TOLD_FOR: Duration = Duration::from_mins(10);
@@ -101,8 +101,8 @@ impl Identity {
         }
     }
 
-    /// How many connections must reach the same run before one is used; `None` if the known run is not in doubt.
-    /// Fails while the address must not be tried yet.
+    /// How many connections must reach the same run of a server before one is used; `None` if the known run is not in
+    /// doubt. Fails while the address must not be tried yet.
     pub(super) fn doubt(&self) -> Result<Option<usize>, Unavailability> {
         match &self.state.lock().leads {
             Leads::Doubtful { until, why, .. } if *until > Instant::now() => Err(why.clone()),
@@ -137,8 +137,8 @@ impl Identity {
                 let now = Instant::now();
                 let mut until = now;
                 if moved {
-                    // The address may only seem to have settled on one server since the last change: a proxy that
-                    // balances unevenly leads several connections to the same server now and then.
+                    // The address may only seem to lead to one server since the last change: a proxy that balances
+                    // unevenly leads several connections to the same server now and then.
                     if state.moved.is_some() && state.settled.elapsed() < LONGEST_PAUSE {
                         until += state.pause;
                         state.pause = (2 * state.pause).min(LONGEST_PAUSE);
@@ -160,8 +160,8 @@ impl Identity {
         Reached::Same(state.connections.clone())
     }
 
-    /// Records which runs were reached by several connections that were opened at once. Returns whether it is news
-    /// that they reach several servers, so that the caller logs it once.
+    /// Records which runs were reached by several connections that were opened at once. Returns whether the connections
+    /// reach several servers now and did not before, so that the caller logs this once.
     pub(super) fn settle(&self, runs: Result<Vec<Run>, Unavailability>) -> bool {
         let mut state = self.state.lock();
         let Leads::Doubtful { pause, .. } = state.leads else {
@@ -190,7 +190,7 @@ impl Identity {
         is_news
     }
 
-    /// Readiness warning about the address, which applies although connections can be opened.
+    /// Readiness warning about which servers the address leads to, which applies although connections can be opened.
     pub(super) fn warning(&self) -> Option<&'static str> {
         let state = self.state.lock();
         if state.moved.is_some_and(|at| at.elapsed() < TOLD_FOR) {
@@ -267,7 +267,7 @@ impl RunId {
         info_field(info, "run_id").map(|id| Self(id.into()))
     }
 
-    /// The id as the server writes it.
+    /// The id of the run as the server writes it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

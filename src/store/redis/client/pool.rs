@@ -36,13 +36,13 @@ use super::{
     sentinels::FollowedMaster,
 };
 
-/// The pool of connections to one server.
+/// The pool of connections to one server, or to the current master.
 pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
-    /// Opens connections, including those outside the pool.
+    /// Opens connections to the server, including connections outside the pool.
     pub(crate) route: Route,
     state: Arc<PoolState>,
-    /// Counter that selects the next connection of the snapshot.
+    /// Counter that selects the next connection of the snapshot of live connections.
     turn: AtomicUsize,
 }
 
@@ -62,11 +62,11 @@ type Live = Vec<(Option<Worker>, Connection)>;
 struct PoolState {
     live: ArcSwap<Live>,
     connected: Notify,
-    /// Error of the last connect; `None` if it succeeded.
+    /// Error of the last connect; `None` if the connect succeeded.
     last_error: Mutex<Option<String>>,
 }
 
-/// An entry of the pool: a connection, or a failed connect with its time. A failure is an entry too, so that its
+/// An entry of the pool: a connection, or a failed connect with its time. A failed connect is an entry too, so that its
 /// caller gets the reason at once: bb8 itself would keep the reason and let the caller wait until the time is over.
 type Dialled = Result<Connection, (Instant, Unavailability)>;
 
@@ -96,8 +96,8 @@ impl Pool {
         let connections = bb8::Pool::builder()
             .max_size(size)
             .min_idle(size)
-            // A test at each check-out would double the round trips; `has_broken` finds broken connections without
-            // one.
+            // bb8's test at each check-out would double the round trips; `has_broken` finds broken connections without
+            // a round trip.
             .test_on_check_out(false)
             .retry_connection(false)
             .max_lifetime(None)
@@ -120,7 +120,8 @@ impl Pool {
         }
     }
 
-    /// The next live connection of this thread, or of any thread if this thread has none. `None` if it is broken.
+    /// The next live connection of this thread, or of any thread if this thread has none. `None` if that connection is
+    /// broken.
     fn live(&self) -> Option<Connection> {
         let live = self.state.live.load();
         let here = Worker::current();
@@ -146,23 +147,24 @@ impl Pool {
             match &*dialled {
                 Ok(connection) if !connection.is_broken() => return Ok(connection.clone()),
                 Err((at, reason)) if *at >= asked => return Err(reason.clone()),
-                // A broken connection, or a connect that failed before this call: bb8 drops it and connects again.
+                // The connection is broken, or the entry is a connect that failed before this call: bb8 drops the entry
+                // and connects again.
                 Ok(_) | Err(_) => {}
             }
         }
     }
 
-    /// How many connections are open.
+    /// How many connections of the pool are open.
     pub(crate) fn open(&self) -> u32 {
         self.connections.state().connections
     }
 
-    /// Waits until a new connection has been opened.
+    /// Waits until the pool has opened a new connection.
     pub(crate) async fn wait_connected(&self) {
         self.state.connected.notified().await;
     }
 
-    /// Error of the last connect; `None` if it succeeded.
+    /// Error of the last connect; `None` if the connect succeeded.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.state.last_error.lock().clone()
     }
@@ -183,7 +185,8 @@ impl Pool {
                 () = sleep(ADDRESS_CHECK) => {}
                 () = lost => {}
             }
-            // An error is ignored: while no new connection can be opened, the open connections remain in use.
+            // An error of the check is ignored: while no new connection can be opened, the open connections remain in
+            // use.
             drop(self.route.connect().await);
         }
     }
@@ -192,11 +195,11 @@ impl Pool {
 // === impl Manager ===
 
 impl Manager {
-    /// Selects the worker with the fewest connections, open or being opened, and counts one more for it. `None` if
-    /// there are no workers.
+    /// Selects the worker with the fewest connections, open or being opened, and counts a further connection for this
+    /// worker. `None` if there are no workers.
     fn next_worker(&self) -> Option<Worker> {
-        // In this order, a connection that is being opened at the same time may be counted twice, but is never
-        // missed.
+        // The count of connections being opened is locked before the live connections are read: a connection may then
+        // be counted twice, but is never missed.
         let mut making = self.making.lock();
         let live = self.state.live.load();
         let worker = self.workers.all().min_by_key(|worker| {
@@ -270,12 +273,12 @@ impl PoolState {
 
 // === Route ===
 
-/// Which server new connections lead to.
+/// Which server new connections of a pool lead to.
 #[derive(Clone)]
 pub(crate) enum Route {
-    /// Always to this server.
+    /// New connections always lead to this server.
     Fixed(Arc<Endpoint>),
-    /// To the server that is the master when the connection is opened.
+    /// New connections lead to the server that is the master when they are opened.
     Followed(Arc<FollowedMaster>),
 }
 
@@ -293,7 +296,7 @@ impl Route {
         Self::to(endpoint)
     }
 
-    /// Maximum time until a connect succeeds or fails.
+    /// Maximum time until a connect to the server succeeds or fails.
     fn longest_connect(&self) -> Duration {
         match self {
             Self::Fixed(endpoint) => endpoint.connect_timeout(),
@@ -308,7 +311,7 @@ impl Route {
         }
     }
 
-    /// Opens a separate connection that is subscribed to channels.
+    /// Opens a separate connection to the server that is subscribed to channels.
     pub(crate) async fn subscribe(
         &self,
         channels: &[&str],
@@ -349,7 +352,7 @@ impl Route {
         }
     }
 
-    /// Closes every connection, even those that are still in use.
+    /// Closes every connection to the server, even those that are still in use.
     pub(crate) async fn close(&self) {
         match self {
             Self::Fixed(endpoint) => endpoint.close().await,
@@ -390,7 +393,7 @@ pub(super) mod tests {
             matches!(refused, Some(Unavailability::Connect(_))),
             "{refused:?}"
         );
-        // The pool connects again by itself, without success, and keeps the failures.
+        // The pool connects again, without success, and keeps each failure as an idle entry.
         while pool.connections.state().idle_connections < 2 {
             tokio::task::yield_now().await;
         }

@@ -30,7 +30,7 @@ use super::{
 
 /// Checks whether enough replicas of one server have its grants.
 pub(crate) struct Replicas {
-    /// How many replicas must have a grant.
+    /// How many replicas must have a grant before it is answered.
     wanted: u32,
     /// How long one WAIT waits for the replicas.
     timeout: Duration,
@@ -57,18 +57,18 @@ impl Replicas {
         }
     }
 
-    /// How many replicas must have a grant.
+    /// How many replicas must have a grant before it is answered.
     pub(crate) fn wanted(&self) -> u32 {
         self.wanted
     }
 
-    /// The error for a grant that too few replicas have.
+    /// The error for a grant that too few replicas have acknowledged.
     pub(crate) fn too_few(&self, confirmed: Option<u32>) -> Unavailability {
         let wanted = self.wanted();
         Unavailability::TooFewReplicas { wanted, confirmed }
     }
 
-    /// Maximum time of one check: the marker of earlier callers, and then the marker of the caller.
+    /// Maximum time of one check of the replicas: the marker of earlier callers, and then the marker of the caller.
     pub(crate) fn longest(&self) -> Duration {
         2 * self.timeout + self.answer_within
     }
@@ -79,8 +79,9 @@ impl Replicas {
         markers.and_then(|markers| markers.last.lock().as_ref()?.1)
     }
 
-    /// The connection whose markers confirm grants that are made from now on; `None` if replicas are not waited for.
-    /// If it cannot be opened, all callers that wait for it get the reason. `marker`: returns the key of the marker.
+    /// The connection whose markers confirm grants that are made from now on; `None` if replicas are not waited for. If
+    /// the connection cannot be opened, all callers that wait for it get the reason. `marker`: returns the key of the
+    /// marker.
     pub(crate) async fn marker_connection(
         &self,
         pool: &Pool,
@@ -129,8 +130,8 @@ impl Replicas {
         opened
     }
 
-    /// Checks that enough replicas have everything that this run of the server did before the call. Otherwise returns
-    /// how many replicas have it, if that is known by `limit`.
+    /// Checks that enough replicas have everything that this run of the server did before the call. If too few have it,
+    /// returns how many replicas do, if that is known by `limit`.
     pub(crate) async fn have(
         &self,
         markers: &MarkerConnection,
@@ -138,7 +139,7 @@ impl Replicas {
         limit: Instant,
     ) -> Result<(), Option<u32>> {
         if run != Some(&markers.run) {
-            // Another run or another server made the grant: markers on this connection say nothing about it.
+            // Another run or another server made the grant: markers on this connection say nothing about the grant.
             return Err(None);
         }
         let confirmed = timeout_at(limit, self.confirmed_on(markers, limit)).await;
@@ -153,7 +154,7 @@ impl Replicas {
         let _turn = markers.turn.lock().await;
         let last = *markers.last.lock();
         match last {
-            // That marker was begun after this call, so its count holds for this caller as well.
+            // The last marker was begun after this call, so its count holds for this caller as well.
             Some((begun, confirmed)) if begun > asked => confirmed,
             _ => {
                 let begun = Instant::now();
@@ -212,7 +213,8 @@ impl Replicas {
         }
     }
 
-    /// The marker connection, if it is open. It is closed when the server's address leads to another server.
+    /// The marker connection, if the connection is open. It is closed when the server's address leads to another
+    /// server.
     fn open_markers(&self) -> Option<Arc<MarkerConnection>> {
         let now = self.markers.lock();
         let open = now.as_ref();
@@ -226,21 +228,21 @@ impl Replicas {
 /// A connection on which markers are written.
 pub(crate) struct MarkerConnection {
     connection: Connection,
-    /// Which run of which server the connection leads to.
+    /// Which run of which server the marker connection leads to.
     pub(crate) run: RunId,
-    /// Key of the marker.
+    /// Key of the marker that this connection writes.
     marker: String,
     script: Script,
     /// Held while a marker is counted, so that callers that wait at the same time share the next marker.
     turn: AsyncMutex<()>,
     /// When the last marker was begun, and how many replicas have it, if that is known.
     last: Mutex<Option<(Instant, Option<u32>)>>,
-    /// Time by which the reply to the first unanswered WAIT is due. It stays set if the caller of that WAIT goes
+    /// Time by which the reply to the first unanswered WAIT is due. The time stays set if the caller of that WAIT goes
     /// away.
     unanswered: Mutex<Option<Instant>>,
 }
 
-/// Expiry of a marker, in ms: longer than it takes to reach a replica.
+/// Expiry of a marker, in ms: longer than the marker takes to reach a replica.
 const MARKER_LASTS_MS: u64 = 1_000;
 
 // === impl MarkerConnection ===

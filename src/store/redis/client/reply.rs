@@ -1,4 +1,4 @@
-//! The reply of a script: its kind, the echo of its command, and its fields.
+//! The reply of a script: its kind, the echo that shows which command it answers, and its fields.
 
 use std::vec;
 
@@ -12,7 +12,7 @@ use crate::{
 
 use super::{super::keys::Keys, identity::RunId};
 
-/// A reply that answers our command, as its echo shows.
+/// A script's reply that answers our command, as the echo in the reply shows.
 #[derive(Debug)]
 pub(crate) struct Reply {
     kind: String,
@@ -24,25 +24,25 @@ pub(crate) struct Reply {
     next_look: Option<Duration>,
 }
 
-/// The fields of a reply, which follow its kind and its echo.
+/// The fields of a script's reply, which follow its kind and its echo.
 #[derive(Debug)]
 enum Fields {
     /// Fields in one text: each field is its length, a colon, and its content.
     Flat(Flat),
-    /// Fields in a list, as some scripts answer.
+    /// Fields in a list of values, as some scripts answer.
     Values(vec::IntoIter<Value>),
 }
 
-/// Fields in one text, of which those before `at` have been read.
+/// The fields of a reply in one text, of which the fields before `at` have been read.
 #[derive(Debug)]
 struct Flat {
     text: Vec<u8>,
     at: usize,
 }
 
-/// Maximum length that is shown of a text from another program, in characters: more than any version number has.
+/// Maximum length to which a text of another program is shown, in characters: more than any version number has.
 const LONGEST_FOREIGN: usize = 32;
-/// Maximum number of digits of a field's length.
+/// Maximum number of digits in the length of a reply's field.
 const LONGEST_LENGTH: usize = 9;
 
 // === impl Reply ===
@@ -85,7 +85,7 @@ impl Reply {
         &self.kind
     }
 
-    /// Fields as a reply of their own, without a kind.
+    /// Makes a reply without a kind from these fields.
     fn of_fields(fields: Fields, sent: Instant) -> Self {
         Self {
             kind: String::new(),
@@ -96,7 +96,7 @@ impl Reply {
         }
     }
 
-    /// The same reply, with the run of the server that gave it.
+    /// The same reply, with the run of the server that gave the reply.
     pub(crate) fn by(self, run: Option<&RunId>) -> Self {
         Self {
             by: run.cloned(),
@@ -148,7 +148,7 @@ impl Reply {
         }
     }
 
-    /// Reads the next field as a text, without copying it; `None` if the reply is a list.
+    /// Reads the next field of the reply as a text, without copying it; `None` if the reply is a list.
     pub(crate) fn str(&mut self) -> Option<&str> {
         match &mut self.fields {
             Fields::Flat(flat) => std::str::from_utf8(flat.next()?).ok(),
@@ -156,7 +156,7 @@ impl Reply {
         }
     }
 
-    /// Reads the next field as a text of fields; `None` if there is no field left.
+    /// Reads the next field of the reply as a text of further fields; `None` if no field is left.
     pub(crate) fn nested(&mut self) -> Option<Self> {
         let text = self.bytes()?;
         Some(Self::of_fields(
@@ -173,7 +173,8 @@ impl Reply {
         }
     }
 
-    /// Reads the next field as a text that another program wrote, and makes it fit to show: short, and in one line.
+    /// Reads the next field of the reply as a text that another program wrote, and makes the text fit to show: short,
+    /// and in one line.
     pub(crate) fn foreign_text(&mut self) -> Option<String> {
         let bytes = self.bytes()?;
         let text = String::from_utf8_lossy(&bytes);
@@ -184,7 +185,7 @@ impl Reply {
         Some(shown.escape_debug().to_string())
     }
 
-    /// The error for a reply that the script never gives.
+    /// The error for a reply of a kind that the script never gives.
     pub(crate) fn unexpected(&self) -> StoreError {
         Uncertainty::UnexpectedReply(format!("{:?} with unknown fields", self.kind)).into()
     }
@@ -193,7 +194,7 @@ impl Reply {
 // === impl Flat ===
 
 impl Flat {
-    /// Reads the next field; `None` if the text ends, or if no valid field follows.
+    /// Reads the next field of the text; `None` if the text ends, or if no valid field follows.
     fn next(&mut self) -> Option<&[u8]> {
         let rest = &self.text[self.at..];
         let digits = rest.iter().take(LONGEST_LENGTH + 1);
@@ -215,8 +216,8 @@ impl Flat {
 // === impl Reply ===
 
 impl Reply {
-    /// Reads why a script granted nothing, for reasons that concern every caller. Any other kind is an unexpected
-    /// reply.
+    /// Reads from the reply why the script granted nothing, for reasons that concern every caller. A reply of any other
+    /// kind is unexpected.
     pub(crate) fn refusal(&mut self, keys: &Keys) -> StoreError {
         match self.kind() {
             "exhausted" => StoreError::FenceExhausted,
@@ -245,7 +246,7 @@ impl Reply {
         ForeignMark::new(&self.text()?).ok()
     }
 
-    /// Reads the loss of a lease that was broken.
+    /// Reads from a reply how the token lost a lease that was broken.
     pub(crate) fn broken(&mut self) -> Result<Loss, StoreError> {
         match self.integer() {
             Some(held @ (0 | 1)) => Ok(Loss::Broken { held: held == 1 }),

@@ -3,31 +3,31 @@
 use bb8_redis::redis::{Value, parse_redis_value};
 use bytes::{Buf, BytesMut};
 
-/// The state of the parser: lists whose end has not arrived yet.
+/// The state of the reply parser: lists whose end has not arrived yet.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    /// The incomplete lists, the innermost last: how many elements each still lacks, and the elements that it has.
+    /// The incomplete lists, the innermost last: how many elements each list still lacks, and the elements that it has.
     open: Vec<(usize, Vec<Value>)>,
 }
 
-/// What the unread bytes begin with.
+/// What the unread bytes of a reply begin with.
 enum Element {
     Whole(Value),
-    /// The header of a list; its elements follow.
+    /// The header of a list, whose elements follow.
     Opens,
-    /// An element that has not arrived completely.
+    /// An element of a reply that has not arrived completely.
     Missing,
 }
 
-/// The error for bytes that no Redis sends.
+/// The error for bytes that are no reply of a Redis server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError;
 
-/// Maximum depth of nested lists. Our scripts and `CLUSTER SLOTS` nest lists four deep.
+/// Maximum depth of nested lists in a reply. Our scripts and `CLUSTER SLOTS` nest lists four deep.
 const DEEPEST: usize = 16;
-/// Maximum length of a line, in bytes: more than any error, number or header has.
+/// Maximum length of a line in a reply, in bytes: more than any error, number or header has.
 const LONGEST_LINE: usize = 64 * 1_024;
-/// Maximum length of a text, in bytes: Redis stores no longer one.
+/// Maximum length of a text in a reply, in bytes: Redis stores no longer text.
 const LONGEST_TEXT: usize = 512 * 1_024 * 1_024;
 /// Maximum number of list elements for which memory is reserved in advance: a header alone must not reserve much
 /// memory.
@@ -122,14 +122,14 @@ fn number(digits: &[u8]) -> Result<i64, ProtocolError> {
     digits.parse().map_err(|_| ProtocolError)
 }
 
-/// Parses an error line with the library, because only the library can create an error. Errors are rare, so this need
-/// not be fast.
+/// Parses an error line of a reply with the library, because only the library can create an error. Errors are rare, so
+/// this need not be fast.
 fn error(line: &[u8]) -> Result<Value, ProtocolError> {
     let line = format!("-{}\r\n", String::from_utf8_lossy(line));
     parse_redis_value(line.as_bytes()).map_err(|_| ProtocolError)
 }
 
-/// A text as a server sends it: a bulk string.
+/// A text as a server sends it in a reply: a bulk string.
 #[cfg(test)]
 pub(crate) fn text(text: &str) -> Value {
     Value::BulkString(text.into())
@@ -139,7 +139,7 @@ pub(crate) fn text(text: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// Parses bytes that arrive `at_once` at a time.
+    /// Parses replies from bytes that arrive `at_once` at a time.
     fn read(bytes: &[u8], at_once: usize) -> Result<Vec<Value>, ProtocolError> {
         let (mut replies, mut input) = (Replies::default(), BytesMut::new());
         let mut values = Vec::new();

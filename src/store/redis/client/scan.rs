@@ -1,4 +1,4 @@
-//! One step of a scan through the keys of a server, how large it is, and how reads are repeated.
+//! One step of a scan through the keys of a server, the size of a step, and the repetition of failed reads.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
     shard::Shard,
 };
 
-/// The result of one step of a scan.
+/// The result of one step of a scan through the keys of a server.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// Names of the locks that were found; a name may appear twice.
@@ -35,8 +35,8 @@ pub(crate) struct Step {
 // === impl Dispatch ===
 
 impl Dispatch {
-    /// Looks for locks from the cursor `from` on, among about `count` keys. It changes nothing, so it is repeated if
-    /// it fails.
+    /// Looks for locks from the cursor `from` on, among about `count` keys. The step changes nothing, so it is repeated
+    /// if it fails.
     pub(crate) async fn scan(
         &self,
         shard: &Arc<Shard>,
@@ -83,7 +83,7 @@ fn unexpected() -> Failure {
     Failure::Unknown(Uncertainty::UnexpectedReply("no scan".to_owned()))
 }
 
-/// Refuses the replies of a replica, which its reply to `INFO replication` reveals.
+/// Fails if the server is a replica, which its reply to `INFO replication` reveals.
 pub(crate) fn writable(replication: &Value) -> Result<(), Failure> {
     let Value::BulkString(info) = replication else {
         return Err(unexpected());
@@ -95,7 +95,7 @@ pub(crate) fn writable(replication: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a reply to SCAN: the next cursor, and the names of the locks.
+/// Reads the reply to SCAN: the next cursor, and the names of the locks.
 fn read(found: &Value) -> Option<(u64, Vec<LockName>)> {
     let Value::Array(found) = found else {
         return None;
@@ -111,7 +111,7 @@ fn read(found: &Value) -> Option<(u64, Vec<LockName>)> {
     Some((next, names.collect()))
 }
 
-/// Short hash of the id of a run, enough to tell it from another run.
+/// Short hash of the id of a server's run, enough to tell the run from another run.
 fn short(run: &str) -> u32 {
     let digest: [u8; 32] = Sha256::digest(run).into();
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
@@ -121,8 +121,8 @@ fn short(run: &str) -> u32 {
 //
 // How many keys one step of a scan looks at.
 
-/// Bounds of the keys that one step looks at. While no lock was found, at least as many as are worth a round trip;
-/// never more than keep the server busy for a fraction of a millisecond.
+/// Least and largest number of keys that one step looks at. While no lock was found, a step looks at enough keys to be
+/// worth a round trip; no step keeps the server busy for more than a fraction of a millisecond.
 const MIN_KEYS_PER_STEP: usize = 16;
 const MAX_KEYS_PER_STEP: usize = 512;
 /// A step looks at 1/16 fewer keys than are expected to be needed: locks may lie close together, and if a step finds
@@ -141,7 +141,7 @@ pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
     (expected - expected / CAUTION).clamp(least, MAX_KEYS_PER_STEP)
 }
 
-/// How many keys to look at instead of `count`, which showed `found` locks and so more than `wanted`.
+/// How many keys to look at instead of `count` keys, which held `found` locks and so more than `wanted`.
 pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
     let expected = count * wanted / found;
     (expected - expected / CAUTION).max(1)
@@ -149,10 +149,10 @@ pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
 
 // === Repeated reads ===
 
-/// How long a failed read is repeated.
+/// How long a read that fails is repeated.
 const REPEATED_FOR: Duration = Duration::from_secs(1);
 
-/// Repeats a failed read for a while, if that may help. A read changes nothing, so repeating it is safe.
+/// Repeats a failed read for a while, if a repetition may help. A read changes nothing, so repeating it is safe.
 pub(crate) async fn repeat_read<T, F>(read: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -15,39 +15,39 @@ use super::{
     texts::hex,
 };
 
-/// The text of a script and the hash by which the server knows it.
+/// A script: its text, and the hash by which the server knows it.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: String,
     hash: String,
     /// How many keys the script names.
     pub(super) keys: usize,
-    /// The keys of a lock that the script names, in order. Empty if the caller appends the keys itself.
+    /// The keys of a lock that the script names, in order. Empty if the caller appends the keys to each command.
     pub(super) of_lock: &'static [KeyOfLock],
     /// Whether the script never writes. Such a script does no harm if some keys of its slot are on another server.
     pub(super) read_only: bool,
-    /// Whether the script can run with its first key alone while the slot is being moved. That key is the lock's,
+    /// Whether the script can run with its first key alone while the slot is being moved. That key is the lock's key,
     /// which exists as long as the lease does.
     pub(super) runs_during_slot_migration: bool,
 }
 
-/// Returns one of the keys of a lock.
+/// A function that returns one of the keys of a lock.
 pub(crate) type KeyOfLock = fn(&Keys) -> &str;
 
 /// [`TOMBSTONE`] in ms, as scripts take it: as an argument, or in place of the word `TOMBSTONE` in their text.
 pub(crate) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 
-/// Parts of text and layouts of records that several scripts share.
+/// Parts of Lua text and layouts of records that several scripts share.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    /// Parts of text, each with the name under which scripts import it.
+    /// Parts of Lua text, each with the name under which scripts import it.
     pub(crate) texts: &'static [(&'static str, &'static str)],
     /// Layouts of the records whose fields the scripts name.
     pub(crate) fields: &'static [&'static Layout],
 }
 
-/// The channel of all gateways, as the texts of the scripts spell it. It is that of database 0, and is replaced for
-/// any other database.
+/// The channel of all gateways, as the texts of the scripts spell it. The texts have the channel of database 0, which
+/// is replaced for any other database.
 const EVERYBODY: &str = "'lg:gw:all'";
 /// Initial size of a command that calls a script, in bytes: enough for all arguments without metadata.
 const BYTES: usize = 1_024;
@@ -64,7 +64,7 @@ impl Script {
         Self::from_text(text, keys)
     }
 
-    /// A script that publishes messages to the gateways of its database, on the channel `everybody`.
+    /// Creates a script that publishes messages to the gateways of its database, on the channel `everybody`.
     pub(crate) fn publishing(text: &str, keys: usize, parts: &Parts, everybody: &str) -> Self {
         let everybody = format!("'{everybody}'");
         Self::from_text(compose(text, parts).replace(EVERYBODY, &everybody), keys)
@@ -133,7 +133,7 @@ fn compose(text: &str, parts: &Parts) -> String {
     replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
 }
 
-/// Replaces a word wherever it stands alone, and not inside a longer word.
+/// Replaces a word in a Lua text wherever it stands alone, and not inside a longer word.
 fn replace_word(text: &str, word: &str, replacement: &str) -> String {
     let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let pieces = text.split_inclusive(|c| !is_in_word(c));
@@ -148,7 +148,7 @@ fn replace_word(text: &str, word: &str, replacement: &str) -> String {
 //
 // A command is encoded for sending while its arguments are appended, so that it is written only once.
 
-/// A command whose arguments are bulk strings, in their order.
+/// A Redis command whose arguments are bulk strings, in their order.
 #[derive(Clone)]
 pub(crate) struct Command {
     /// The arguments in RESP, without the line before them that states their number.
@@ -165,7 +165,7 @@ struct ArgumentWriter<'a> {
 // === impl Command ===
 
 impl Command {
-    /// A command without arguments yet.
+    /// Creates a command without arguments.
     pub(crate) fn new(verb: &str) -> Self {
         Self::with_capacity(INITIAL_COMMAND_BYTES).with(verb)
     }
@@ -183,7 +183,7 @@ impl Command {
         self
     }
 
-    /// Appends a value, as one argument or several.
+    /// Appends a value to the command, as one argument or several.
     pub(crate) fn arg(&mut self, value: impl ToRedisArgs) -> &mut Self {
         value.write_redis_args(self);
         self
@@ -222,9 +222,9 @@ impl RedisWrite for Command {
     }
 }
 
-/// Initial size of a command, in bytes: enough for one that calls no script.
+/// Initial size of a command, in bytes: enough for a command that calls no script.
 const INITIAL_COMMAND_BYTES: usize = 128;
-/// Maximum size of a line that states a length: a sign, 20 digits, and the line break.
+/// Maximum size of a line of RESP that states a length, in bytes: a sign, 20 digits, and the line break.
 const LENGTH_LINE: usize = 23;
 
 fn write_length(packed: &mut Vec<u8>, sign: u8, length: usize) {

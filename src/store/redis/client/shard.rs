@@ -37,11 +37,11 @@ pub(crate) struct Shard {
     pub(crate) pool: Pool,
     pub(crate) replicas: Replicas,
     pub(crate) admission: Admission,
-    /// Cancelled when the server is not used any more.
+    /// Cancelled when the gateway stops using the server.
     pub(crate) disconnected: CancellationToken,
-    /// Address of the server, if it is one of several.
+    /// Address of the server, if the store has several servers.
     node: Option<RedisNode>,
-    /// Limits how many acquires and inspections are under way.
+    /// Limits how many acquires and inspections are in progress at the server.
     pub(crate) asking: AskingRoom,
     /// Limits how many acquires and inspections wait while the server is unreachable.
     waiting: Arc<Semaphore>,
@@ -50,32 +50,33 @@ pub(crate) struct Shard {
     keeping: Arc<Semaphore>,
 }
 
-/// Limits how many commands are under way that neither keep nor end a lease: acquires and inspections.
+/// Limits how many commands are in progress that neither keep nor end a lease: acquires and inspections.
 #[derive(Debug)]
 pub(crate) struct AskingRoom(Semaphore);
 
-/// Purpose of a command. The commands of each class have a limit of their own.
+/// Purpose of a command to a server. The commands of each class have a limit of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandClass {
-    /// Acquires a lock, or only inspects.
+    /// The command acquires a lock, or inspects locks.
     Ask,
-    /// Keeps a lease, or ends it.
+    /// The command renews or releases a lease.
     Keep,
 }
 
 /// Maximum number of acquires and inspections that are under way at once at a server. A renewal or a release waits
-/// behind no more than these: some milliseconds of the server's time.
+/// behind no more commands than these: some milliseconds of the server's time.
 const ASKING: usize = 1_024;
-/// Minimum time that a command waits for a permit before it is refused. Nothing of it has been sent by then.
+/// Minimum time that an acquire or an inspection waits for a permit before it is refused. Nothing of it has been sent
+/// by then.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum number of callers of one class that wait for an unreachable server, if it is one of several. Further
-/// callers are refused at once: otherwise they would take up what the callers of the other servers need.
+/// Maximum number of callers of one class that wait for an unreachable server, if the store has several servers.
+/// Further callers are refused at once: otherwise they would take up what the callers of the other servers need.
 const WAITING: usize = 256;
 
 // === impl Shard ===
 
 impl Shard {
-    /// Creates the state of a server. `node`: address of the server, if it is one of several.
+    /// Creates the state of a server. `node`: address of the server, if the store has several servers.
     pub(crate) fn new(
         route: Route,
         node: Option<RedisNode>,
@@ -94,13 +95,13 @@ impl Shard {
         }
     }
 
-    /// Address of the server, if it is one of several.
+    /// Address of the server, if the store has several servers.
     pub(crate) fn node(&self) -> Option<&RedisNode> {
         self.node.as_ref()
     }
 
-    /// Permit to wait for the server. It is needed only if the server is one of several and unreachable. Fails if too
-    /// many callers wait already.
+    /// Permit to wait for the server. The permit is needed only if the store has several servers and this server is
+    /// unreachable. Fails if too many callers wait already.
     pub(crate) fn wait_permit(
         &self,
         with: CommandClass,
@@ -121,7 +122,7 @@ impl Shard {
         }
     }
 
-    /// A connection to the server. If this fails, nothing was sent.
+    /// Returns a connection to the server. If this fails, nothing was sent.
     pub(crate) async fn connection(&self, limit: Instant) -> Result<Connection, Failure> {
         let connection = self.pool.connection(limit).await;
         connection.map_err(|why| match why {
@@ -133,8 +134,8 @@ impl Shard {
         })
     }
 
-    /// The connection whose markers confirm what is done in the slot from now on; `None` if replicas are not waited
-    /// for.
+    /// The connection whose markers confirm the grants that are made in the slot from now on; `None` if replicas are
+    /// not waited for.
     pub(crate) async fn marker_connection(
         &self,
         slot: Slot,
@@ -156,7 +157,7 @@ impl Shard {
         Some(endpoint.node().to_string())
     }
 
-    /// Prefixes a text with the address of the server, if it is one of several.
+    /// Prefixes a text with the address of the server, if the store has several servers.
     pub(crate) fn named(&self, what: &str) -> String {
         match &self.node {
             Some(node) => format!("{node}: {what}"),
@@ -174,13 +175,13 @@ impl Shard {
 // === impl AskingRoom ===
 
 impl AskingRoom {
-    /// A permit, if one is free.
+    /// A permit for an acquire or an inspection, if one is free.
     pub(crate) fn at_once(&self) -> Option<SemaphorePermit<'_>> {
         self.0.try_acquire().ok()
     }
 
-    /// Waits for a permit: for a second, or for as long as the caller is willing to wait for the lock if that is
-    /// longer.
+    /// Waits for a permit for an acquire or an inspection: for a second, or for as long as the caller is willing to
+    /// wait for the lock if that is longer.
     pub(crate) async fn within(
         &self,
         ready_to_wait: Duration,
@@ -200,7 +201,7 @@ impl AskingRoom {
 /// The server to which a command is sent.
 pub(crate) struct Destination {
     pub(crate) shard: Arc<Shard>,
-    /// Whether an ASK redirect named the server, which counts for this command alone.
+    /// Whether an ASK redirect named the server. An ASK redirect counts for this command alone.
     pub(crate) asking: bool,
 }
 
@@ -224,7 +225,8 @@ impl Destination {
         if !self.asking {
             return connection.send(command, limit).await;
         }
-        // ASKING counts for the next command of the connection, so no other command may come between the two.
+        // ASKING counts for the next command of the connection, so no other command may come between ASKING and the
+        // command.
         let both = [Command::new("ASKING"), command.clone()];
         let mut replies = connection.send_all(&both, limit).await?;
         match (replies.pop(), replies.pop()) {
@@ -236,8 +238,8 @@ impl Destination {
     }
 }
 
-/// The failure for a reply to another command. Retires the connection, because its later replies cannot be trusted
-/// either.
+/// The failure for a reply that answers another command. Retires the connection, because its later replies cannot be
+/// trusted either.
 pub(super) fn unexpected(connection: &Connection, what: String) -> Failure {
     connection.retire();
     Failure::Unknown(Uncertainty::UnexpectedReply(what))
@@ -257,11 +259,11 @@ pub(crate) struct Admission {
     pub(crate) is_safe: AtomicBool,
     /// Verdict of the last examination that reached the server: safe, or the reason why not.
     pub(crate) last_verdict: Mutex<Option<Result<(), String>>>,
-    /// Notified when an examination has new findings.
+    /// Notified when an examination of the server has new findings.
     pub(crate) found: Notify,
     /// How many seconds the server's clock was ahead of the gateway's clock at the last examination.
     pub(crate) skew: Mutex<Option<f64>>,
-    /// The eviction policy that was last read.
+    /// The eviction policy of the server that was last read.
     pub(crate) policy: Mutex<Option<String>>,
 }
 
@@ -276,11 +278,11 @@ pub(crate) struct Findings {
 /// Whether locks may be granted at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SafetyVerdict {
-    /// Locks may be granted.
+    /// Locks may be granted at the server.
     Safe,
-    /// Locks may not be granted, for this reason.
+    /// Locks may not be granted at the server, for this reason.
     Unsafe(String),
-    /// The server did not answer.
+    /// The server did not answer the examination.
     Unreachable(Unavailability),
 }
 

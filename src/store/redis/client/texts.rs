@@ -1,4 +1,4 @@
-//! Texts in records and arguments: hexadecimal digits, numbers, metadata, and requests to release a lease.
+//! Texts in records and arguments of scripts: hexadecimal digits, numbers, metadata, and requests to release a lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -63,7 +63,8 @@ pub(crate) fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Reads the hash of a token: the value of a lock that a gateway wrote, or the name of a ticket.
+/// Reads the hash of a token from hexadecimal digits: the value of a lock that a gateway wrote, or the name of a
+/// ticket.
 pub(crate) fn token_hash(text: &str) -> Option<TokenHash> {
     read_hex(text).map(TokenHash::from_bytes)
 }
@@ -88,21 +89,21 @@ pub(crate) fn metadata_from_json(json: &str) -> Option<Metadata> {
     Metadata::from_stored(entries).ok()
 }
 
-/// Layout of a release request: the time by which the lease must be released, in µs, or in ms in a quorum. Behind it
-/// stand the requester and the reason.
+/// Layout of a release request: the time by which the lease must be released, in µs, or in ms in a quorum. The
+/// requester and the reason follow this time.
 pub(crate) const REQUEST: Layout = Layout {
     name: "request",
     groups: &[&[("ends", 16)]],
 };
 
-/// Text of the requester and the reason of a release request, which no script reads.
+/// The requester and the reason of a release request, as a text that no script reads.
 pub(crate) fn request_text(request: &ReleaseRequest) -> String {
     let by = request.by.as_deref();
     serde_json::to_string(&(by, request.reason.as_str())).expect("texts can be written")
 }
 
-/// Reads a release request; `None` for any other text. `within`: converts the number at its beginning to the time
-/// that is left.
+/// Reads a release request; `None` for any other text. `within`: converts the number at the beginning of the text to
+/// the time that is left.
 pub(crate) fn read_request(
     text: &str,
     within: impl FnOnce(u64) -> Duration,

@@ -1,4 +1,4 @@
-//! Which server of the store has which slot.
+//! The topology of a store: which server has which slot.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) enum Topology {
     Cluster(Arc<Cluster>),
 }
 
-/// How long the start waits until the masters of a cluster are known.
+/// How long a command waits at most until the masters of a cluster are known.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 // === impl Topology ===
@@ -102,21 +102,22 @@ impl Topology {
             Self::One(_) => Partition::WHOLE,
             // Commands for a slot without a server fail soon, so they hold up no other commands.
             Self::Cluster(cluster) => cluster.owner(slot).map_or(Partition::WHOLE, |shard| {
-                // The address in memory identifies the shard: no other shard has it while this one is in use.
+                // The address in memory identifies the shard: no other shard has this address while this shard is in
+                // use.
                 Partition::one_of(Arc::as_ptr(&shard).addr())
             }),
         }
     }
 
-    /// Waits until some servers are known, or until that has taken too long.
+    /// Waits until some servers of the store are known, or until that has taken too long.
     pub(crate) async fn wait_until_known(&self) {
         if let Self::Cluster(cluster) = self {
             drop(timeout(KNOWN_WITHIN, cluster.wait_until_known()).await);
         }
     }
 
-    /// Permit to wait for the server that has this slot. It is needed only if that server is one of several and
-    /// unreachable.
+    /// Permit to wait for the server that has this slot. The permit is needed only if the store has several servers and
+    /// this server is unreachable.
     pub(crate) fn wait_permit(
         &self,
         slot: Slot,
@@ -124,14 +125,14 @@ impl Topology {
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         match self {
             Self::One(_) => Ok(None),
-            // No permit is needed for a slot without a server, because its server may be known in a moment.
+            // For a slot without a server no permit is needed, because the slot's server may be known in a moment.
             Self::Cluster(cluster) => {
                 (cluster.owner(slot)).map_or(Ok(None), |owner| owner.wait_permit(with))
             }
         }
     }
 
-    /// All servers that are known to have slots.
+    /// All servers of the store that are known to have slots.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         match self {
             Self::One(shard) => vec![Arc::clone(shard)],
@@ -139,7 +140,7 @@ impl Topology {
         }
     }
 
-    /// All servers that have slots, in the order of the first slot of each. Fails if a slot has no server.
+    /// All servers of the store that have slots, in the order of the first slot of each. Fails if a slot has no server.
     pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
         match self {
             Self::One(shard) => Ok(vec![Arc::clone(shard)]),
@@ -153,8 +154,8 @@ impl Topology {
         owner.is_ok_and(|owner| Arc::ptr_eq(&owner, shard))
     }
 
-    /// A slot of this server, for a key that tests what the server permits; `None` outside a cluster, where any key
-    /// will do.
+    /// A slot of this server, for a key that tests what the server permits; `None` outside a cluster, where any key is
+    /// at the server.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         match self {
             Self::One(_) => None,
@@ -179,7 +180,7 @@ impl Topology {
         }
     }
 
-    /// The destination that a server's redirect names.
+    /// The destination to which a server's redirect sends a command.
     pub(crate) fn follow(
         &self,
         slot: Slot,
@@ -199,7 +200,7 @@ impl Topology {
         }
     }
 
-    /// Notifies subscribers when the set of servers changes. It never changes outside a cluster.
+    /// Returns a receiver that is notified when the set of servers changes. Outside a cluster the set never changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         match self {
             Self::One(_) => watch::Sender::new(0).subscribe(),
@@ -226,7 +227,7 @@ impl Topology {
         }
     }
 
-    /// Closes every connection, even those that are still in use.
+    /// Closes every connection to the servers, even those that are still in use.
     pub(crate) async fn close(&self) {
         match self {
             Self::One(shard) => shard.pool.route.close().await,

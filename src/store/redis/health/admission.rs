@@ -1,5 +1,5 @@
-//! Admission of acquires: only a server that was examined and found safe receives them. Also the readiness report,
-//! which merges the findings of all servers.
+//! Admission of acquires: only a server that was examined and found safe receives them. The readiness report is also
+//! made here: it merges the findings of all servers.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ use super::{
     examination::Examiner,
 };
 
-/// How long findings are reused for readiness probes, which must not keep a server busy.
+/// How long the findings on a server are reused for readiness probes, which must not keep a server busy.
 const FRESH: Duration = Duration::from_secs(1);
 /// How often a healthy server is examined.
 const PERIOD: Duration = Duration::from_mins(1);
@@ -50,7 +50,7 @@ impl Admission {
             if let Some(last_verdict) = last_verdict {
                 return last_verdict.map_err(Unavailability::Misconfigured);
             }
-            // The server has not been reached since this gateway started.
+            // The server has not been reached since this gateway started, so the acquire needs a permit to wait for it.
             if waiting.is_none() {
                 waiting = shard.wait_permit(CommandClass::Ask)?;
             }
@@ -65,7 +65,7 @@ impl Admission {
         }
     }
 
-    /// As `admit`, but at most until `limit`, and without waiting if the server is known to be safe.
+    /// As `admit`, but waits at most until `limit`, and not at all if the server is known to be safe.
     pub(crate) async fn admit_by(
         &self,
         shard: &Arc<Shard>,
@@ -82,7 +82,7 @@ impl Admission {
         })
     }
 
-    /// The findings on the server, not older than [`FRESH`].
+    /// The findings on the server, from an examination that is no older than [`FRESH`].
     pub(crate) async fn check(&self, shard: &Arc<Shard>, examiner: &Examiner) -> Vec<Check> {
         let now = Instant::now();
         let since = now.checked_sub(FRESH).unwrap_or(now);
@@ -111,7 +111,7 @@ impl Admission {
             select! {
                 () = self.found.notified() => continue,
                 () = sleep_until(due) => {}
-                // A new connection may lead to a server with another configuration.
+                // The new connection may lead to a server with another configuration, so the server is examined now.
                 () = shard.pool.wait_connected() => {}
                 () = examiner.wait_for_outage(shard) => {}
             }
@@ -119,7 +119,7 @@ impl Admission {
         }
     }
 
-    /// The findings of an examination that ended after `since`.
+    /// The findings of an examination of the server that ended after `since`; examines the server if there is none.
     async fn examine_since(
         &self,
         since: Instant,
@@ -163,11 +163,12 @@ impl Examiner {
     }
 }
 
-/// Log entry of every outage. The reason is left out, so that an outage is logged once although its reason changes.
+/// Log entry for every outage of a server. The reason is left out, so that an outage is logged once although its reason
+/// changes.
 const AWAY: &str = "is away";
 
-/// A finding in the form that is compared with the last logged finding; `None` if all is well. The difference of a
-/// clock is left out, because it varies a little each time.
+/// A finding in the form that is compared with the last logged finding; `None` if all is well. The difference of the
+/// clocks is left out, because it varies a little each time.
 fn log_entry(check: &Check) -> Option<String> {
     match &check.health {
         Health::Passing => None,
@@ -233,8 +234,8 @@ impl Examiner {
     }
 }
 
-/// Merges the findings of servers into one finding for each name, which is as bad as the worst and names its servers. A
-/// server that could not be examined has fewer findings.
+/// Merges the findings of servers into one finding for each name. A merged finding is as bad as the worst, and its
+/// texts name the servers. A server that could not be examined has fewer findings.
 fn merge(of_each: Vec<(&Shard, Vec<Check>)>) -> Vec<Check> {
     let mut merged: Vec<Check> = Vec::new();
     for (shard, checks) in of_each {

@@ -27,7 +27,7 @@ use super::{
     probe::{Permission, Probed},
 };
 
-/// Examines servers: the settings and the state that an examination needs.
+/// The settings and the state with which a gateway examines servers.
 pub(crate) struct Examiner {
     pub(crate) dispatch: Arc<Dispatch>,
     pub(crate) probe: Script,
@@ -35,17 +35,17 @@ pub(crate) struct Examiner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tags: Arc<SlotTags>,
     pub(crate) accept_eviction: bool,
-    /// The ACL line that a gateway's user needs there, for messages.
+    /// The ACL line that a gateway's user needs at the servers, for messages to the operator.
     pub(crate) acl_line: &'static str,
-    /// How long an examination may take.
+    /// How long an examination of a server may take.
     pub(crate) limit: Duration,
 }
 
 /// Pause before a server is probed again in another slot.
 const ANOTHER_SLOT: Duration = Duration::from_millis(10);
-/// How much clocks may differ before a warning.
+/// How much the clocks of server and gateway may differ before a warning.
 const SKEW: Duration = Duration::from_secs(1);
-/// Times in seconds from which fences may be made, as in `parts/fence.lua`.
+/// Times of a server's clock, in seconds, from which fences may be made, as in `parts/fence.lua`.
 const POSSIBLE: std::ops::Range<u64> = 1_735_689_600..7_258_118_400;
 
 // === impl Examiner ===
@@ -153,8 +153,8 @@ impl Examiner {
         }
     }
 
-    /// The finding if the eviction policy cannot be read: the policy that was read last still counts, because a server
-    /// that evicts keys does not become safe when it hides its policy.
+    /// The finding on a server whose eviction policy cannot be read: the policy that was read last still counts,
+    /// because a server that evicts keys does not become safe when it hides its policy.
     fn unread(&self, shard: &Shard, why: String) -> Health {
         let last = shard.admission.policy.lock().clone();
         match last.map(|policy| self.judge_eviction(&policy)) {
@@ -209,15 +209,15 @@ fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
 
 // The permissions that the ACL user of a gateway needs, and what to do if one is missing.
 
-/// Judges the permissions that a probe found, and the error with which the server refuses the channel of this gateway,
-/// if it does.
+/// Judges the permissions that a probe found, and the error with which the server refuses this gateway the subscription
+/// to its channel, if it does.
 pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str) -> Health {
     let tried = probed.commands.iter().chain(&probed.listing);
     let mut missing: Vec<&str> = tried
         .filter(|(_, permission)| *permission == Permission::Missing)
         .map(|(name, _)| name.as_str())
         .collect();
-    // A probe tries some commands more than once.
+    // A probe tries some commands more than once, and each missing permission is named once.
     let mut named = HashSet::new();
     missing.retain(|name| named.insert(*name));
     if !missing.is_empty() {

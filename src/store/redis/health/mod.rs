@@ -1,4 +1,4 @@
-//! Examines whether locks on the servers are safe.
+//! Examines whether locks on the Redis servers are safe.
 
 pub(super) mod admission;
 pub(super) mod examination;

@@ -7,7 +7,7 @@ local function refusal(command)
   return type(answer) == 'table' and answer.err or ''
 end
 
--- The reply of a probe: the time, the error of PUBLISH, and name and error of each command that was tried.
+-- The reply of a probe: the time, the error of PUBLISH, and the name and the error of each command that was tried.
 local function tried(commands)
   local time = redis.pcall('TIME')
   local reply = {

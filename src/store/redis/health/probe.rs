@@ -1,4 +1,4 @@
-//! Runs the probe script of a store, and reads which permissions the user has.
+//! Runs the probe script of a store at a server, and reads from the reply which permissions the user has.
 
 use std::sync::Arc;
 
@@ -11,32 +11,33 @@ use super::super::{
     keys::Keys,
 };
 
-/// The result of a probe.
+/// The result of probing a server.
 #[derive(Debug)]
 pub(crate) struct Probed {
-    /// The server's clock, since 1970.
+    /// The time on the server's clock, since 1970.
     pub(crate) time: Duration,
-    /// Why the server takes no writes now, if it does not.
+    /// Why the server takes no writes now; `None` if it takes them.
     pub(crate) refusal: Option<Unavailability>,
-    /// Permission to PUBLISH on a channel of the gateways.
+    /// Whether the user may PUBLISH on the channels of the gateways.
     pub(crate) publish: Permission,
-    /// The commands that the scripts use, by name.
+    /// The commands that the scripts use, by name, and whether the user may run each.
     pub(crate) commands: Vec<(String, Permission)>,
-    /// The commands that only a list needs: without them locks are still safe.
+    /// The commands that only a list of locks needs, and whether the user may run each: without them locks are still
+    /// safe.
     pub(crate) listing: Vec<(String, Permission)>,
 }
 
-/// Whether the user has a permission.
+/// Whether the user has a permission at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
     Given,
     Missing,
 }
 
-/// The command that only a list needs.
+/// The command that only a list of locks needs.
 const LISTING: &str = "SCAN";
 
-/// The script that probes a server.
+/// Creates the script that probes a server, from its Lua text.
 pub(crate) fn script(text: &str) -> Script {
     let texts = &[("permissions", include_str!("permissions.lua"))];
     Script::new(text, 1, &Parts { texts, fields: &[] }).read_only()
@@ -45,7 +46,7 @@ pub(crate) fn script(text: &str) -> Script {
 // === impl Dispatch ===
 
 impl Dispatch {
-    /// Probes a server by [`script`], on these keys.
+    /// Probes a server with a [`script`] of this module, on these keys.
     pub(super) async fn probe(
         &self,
         script: &Script,
@@ -85,8 +86,8 @@ fn read(mut reply: Reply) -> Option<Probed> {
     }
     let failures = || tried.iter().filter_map(|(_, failure)| failure.as_ref());
     let refusal = failures().find_map(refusal_in);
-    // Each command of a probe succeeds if it is allowed and the server takes writes. So an unknown error counts as a
-    // missing permission in unknown words, unless another error explains it.
+    // Each command of a probe succeeds if the user has the permission and the server takes writes. So an unknown error
+    // counts as a missing permission in an unknown wording, unless another error explains the failure.
     let is_explained = refusal.is_some() || failures().any(lacks_permission);
     let permission = |failure: Option<&Failure>| match failure {
         Some(Failure::Unknown(_)) if !is_explained => Permission::Missing,
@@ -107,14 +108,14 @@ fn read(mut reply: Reply) -> Option<Probed> {
     })
 }
 
-/// Looks a script's error up in the table; `None` for the empty text of a command that succeeded.
+/// Looks up what a script's error means; `None` for the empty text of a command that succeeded.
 fn failure_in(error: &str) -> Option<Failure> {
     let error = error.trim_start_matches('-');
     let (code, text) = error.split_once(' ').unwrap_or((error, ""));
     (!error.is_empty()).then(|| Failure::classify(code, text))
 }
 
-/// Why the server takes no writes, if the failure says that it takes none.
+/// Why the server takes no writes; `None` if the failure does not say that it takes none.
 fn refusal_in(failure: &Failure) -> Option<Unavailability> {
     match failure.clone() {
         Failure::Transient(why) | Failure::WrongNode(why) | Failure::Moving(why) => Some(why),
@@ -134,8 +135,8 @@ mod tests {
 
     use super::{super::super::client::text, *};
 
-    /// The commands that are missing according to a probe with these errors: those of scripts, and those that only a
-    /// list needs.
+    /// The commands that are missing according to a probe with these errors: the commands of scripts, and the commands
+    /// that only a list needs.
     fn missing(errors: &[(&str, &str)]) -> [Vec<String>; 2] {
         let mut reply = vec![text("probe"), text("key"), Value::Int(1), Value::Int(2)];
         reply.push(text(""));
@@ -171,7 +172,7 @@ mod tests {
     fn a_missing_permission_is_found_in_words_that_nobody_knows() {
         let (unknown, full) = ("ERR you shall not pass", "OOM command not allowed");
         assert_eq!(missing(&[("GET", ""), ("DEL", unknown)])[0], ["DEL"]);
-        // LSET fails because RPUSH did.
+        // In this probe LSET fails because RPUSH did, so LSET does not count as missing.
         let refused = "ERR ACL failure in script: no permissions to run the 'rpush' command";
         let errors = [("RPUSH", refused), ("LSET", "ERR no such key")];
         assert_eq!(missing(&errors)[0], ["RPUSH"]);

@@ -46,11 +46,11 @@ pub(crate) struct RedisGateway {
     pub(crate) breaks: BreakFeed,
     pub(crate) floors: Arc<Floors>,
     pub(crate) timers: Timers<LockName>,
-    /// Timers for the positions that this gateway keeps for callers that may come back.
+    /// Timers for the kept positions, whose callers may come back to this gateway.
     pub(crate) kept: Timers<(LockName, TokenHash)>,
-    /// Number of times at which messages may have been missed.
+    /// How many times messages of other gateways may have been missed.
     pub(crate) missed: watch::Sender<u64>,
-    /// Whether the subscription to messages is connected.
+    /// Whether the subscription to messages of other gateways is connected.
     pub(crate) is_subscribed: AtomicBool,
     /// Requests of other gateways for the news of this gateway.
     pub(crate) news_wanted: Arc<NewsWanted>,
@@ -59,24 +59,25 @@ pub(crate) struct RedisGateway {
     pub(crate) waits_for_replicas: bool,
     /// The slots in which an attempt was queued through this gateway, and the time of the last such attempt.
     slots: Mutex<HashMap<Slot, Instant>>,
-    /// When an acquire last announced in a slot that this gateway is alive.
+    /// When an acquire last announced in each slot that this gateway is alive.
     announced: Mutex<HashMap<Slot, Instant>>,
     /// Attempts without a caller, whose grants and positions must be released.
     orphans: mpsc::Sender<OrphanedAttempt>,
-    /// Attempts that ended lately, of which a server that takes over may not know the end.
+    /// Attempts that ended lately at this gateway, of which a server that takes over may not know the end.
     pub(crate) departures: Departures,
     /// How many messages to other gateways could not be published. Each lost message delays a waiter by up to two
     /// seconds.
     pub(crate) unsent: AtomicU64,
 }
 
-/// How long a gateway counts as alive after it last said so, as in `acquire.lua` and `confirm.lua`.
+/// How long a gateway counts as alive after it last announced this, as in `acquire.lua` and `confirm.lua`.
 pub(crate) const ALIVE: Duration = Duration::from_secs(6);
 /// How often acquires announce in a slot that their gateway is alive; the rounds announce it too.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 /// How many slots `announced` may hold before entries older than [`ANNOUNCE_EVERY`] are removed.
 const MAX_ANNOUNCED: usize = 1_024;
-/// Longest time that an `ends` message may announce. The next round notices the end of a longer lease.
+/// The longest time to the end of a lease that an `ends` message may announce. The next round notices the end of a
+/// longer lease.
 const LONGEST_ANNOUNCED: Duration = Duration::from_secs(4);
 
 // === impl RedisGateway ===
@@ -109,7 +110,7 @@ impl RedisGateway {
         (gateway, found)
     }
 
-    /// Processes the news of a script.
+    /// Processes the news in a script's reply for this gateway.
     pub(crate) fn ingest(&self, keys: &Keys, all_news: Vec<ScriptNews>) {
         for news in all_news {
             match news {
@@ -126,8 +127,8 @@ impl RedisGateway {
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
                 ScriptNews::Provisional(token) => {
-                    // If the attempt no longer waits here, nothing is done: a provisional grant ends soon unless it is
-                    // confirmed.
+                    // If the attempt no longer waits at this gateway, nothing is done: a provisional grant ends soon
+                    // unless it is confirmed.
                     let _delivered =
                         self.parking
                             .deliver(keys.name(), &token, News::GrantedProvisionally);
@@ -142,7 +143,7 @@ impl RedisGateway {
         }
     }
 
-    /// Processes an event of the subscription.
+    /// Processes an event of the subscription to messages of other gateways.
     pub(crate) fn ingest_heard(&self, heard: Heard<'_>) {
         match heard {
             Heard::Connected => {
@@ -191,7 +192,8 @@ impl RedisGateway {
             // A provisional grant may end sooner once it is confirmed, because its TTL may be shorter.
             Some(Holder::Lease(lease)) => Some(lease.expires_in.min(lease.ttl.duration())),
             Some(Holder::Shared(_)) => Some(next_look.unwrap_or_default()),
-            // Without an expiry, or if the lock is free but could not be granted, only the rounds look at the lock.
+            // Without an expiry, or if the lock is free but could not be granted, no timer is set, and only the rounds
+            // look at the lock.
             Some(Holder::Foreign { expires_in, .. }) => *expires_in,
             None => None,
         };
@@ -200,9 +202,9 @@ impl RedisGateway {
         }
     }
 
-    /// Makes the waiters of a slot ask again, because this gateway did not count as alive there until now, and scripts
-    /// may have removed its waiters as dead. If no attempt was queued there through this gateway before, the attempt
-    /// that has just been queued stays.
+    /// Makes the waiters of a slot ask again, because this gateway did not count as alive in the slot until now, and
+    /// scripts may have removed its waiters as dead. If no attempt was queued in the slot through this gateway before,
+    /// the attempt that has just been queued stays.
     fn note_lapsed(&self, slot: Slot) {
         if self.slots.lock().contains_key(&slot) {
             self.parking
@@ -210,15 +212,15 @@ impl RedisGateway {
         }
     }
 
-    /// Whether an acquire that may be queued must announce that this gateway is alive: if no acquire has announced it
-    /// in this slot within the last second.
+    /// Whether an acquire that may be queued must announce that this gateway is alive: if no acquire has announced this
+    /// in the slot within the last second.
     pub(crate) fn should_announce(&self, slot: Slot) -> bool {
         let last = self.announced.lock().get(&slot).copied();
         last.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
     }
 
     /// Forgets the announcements in some slots, whose server may not know that this gateway is alive: the next acquire
-    /// announces it again.
+    /// in the slot announces it again.
     pub(crate) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
         self.announced.lock().retain(|&slot, _| !concerned(slot));
     }
@@ -248,7 +250,7 @@ impl RedisGateway {
         }
     }
 
-    /// The slots in which this gateway must announce that it is alive, given the slots of its waiters.
+    /// The slots in which this gateway must announce that it is alive. `waited_for`: whether a slot has waiters here.
     pub(crate) fn slots_to_keep(&self, waited_for: impl Fn(Slot) -> bool) -> Vec<Slot> {
         let mut slots = self.slots.lock();
         // An attempt may have been queued after the waiters were listed.
@@ -258,18 +260,19 @@ impl RedisGateway {
 
     /// Sets a timer for the end of a kept position, which is given up if no caller has come back by then.
     pub(crate) fn schedule_lapse(&self, name: &LockName, token: TokenHash, keep_for: Duration) {
-        // Beyond this limit a kept position gets no timer, and stays in the queue until its turn comes.
+        // If this many kept positions have timers, a further kept position gets no timer, and stays in the queue until
+        // its turn comes.
         if self.kept.len() < BACKLOG {
             self.kept.set(&(name.clone(), token), keep_for);
         }
     }
 
     fn supersede(&self, name: &LockName, token: &TokenHash) {
-        // An attempt that has left already does not need the news.
+        // An attempt that has left does not need the news.
         let _delivered = self.parking.deliver(name, token, News::Superseded);
     }
 
-    /// Releases again the attempts that ended lately, because another server has these locks now, or the same server
+    /// Releases again the attempts that ended lately, because another server has their locks now, or the same server
     /// with older data.
     pub(crate) fn repeat_departures(&self, concerned: impl Fn(&LockName) -> bool) {
         let mut departed = self.departures.remembered(concerned);
@@ -283,7 +286,8 @@ impl RedisGateway {
         }
     }
 
-    /// Delivers a grant to the attempt that waits for it here. If no such attempt waits, the grant is released.
+    /// Delivers a grant to the attempt that waits for it at this gateway. If no such attempt waits, the grant is
+    /// released.
     fn deliver_grant(&self, name: &LockName, token: TokenHash, fence: FencingToken, granted: News) {
         if self.parking.deliver(name, &token, granted) {
             return;
@@ -307,16 +311,16 @@ impl RedisGateway {
 #[derive(Debug, Default)]
 pub(crate) struct Departures(Mutex<VecDeque<(Instant, OrphanedAttempt)>>);
 
-/// How many attempts are remembered, at most: all are released together when another server takes over.
+/// How many ended attempts are remembered, at most: all are released together when another server takes over.
 const MAX_REMEMBERED: usize = BACKLOG / 2;
-/// How long an attempt is remembered: much longer than replicas and disks are behind. The grant of an older attempt is
-/// released only when the lock is handed to the attempt.
+/// How long an ended attempt is remembered: much longer than replicas and disks are behind. The grant of an older
+/// attempt is released only when the lock is handed to the attempt.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 // === impl Departures ===
 
 impl Departures {
-    /// Remembers an attempt that has ended, and what must be released of it on another server.
+    /// Remembers an attempt that has ended, and which grant or position of it must be released on another server.
     pub(crate) fn add(&self, name: &LockName, token: TokenHash, kind: OrphanKind) {
         let attempt = OrphanedAttempt {
             name: name.clone(),
@@ -332,7 +336,7 @@ impl Departures {
         ended.push_back((Instant::now(), attempt));
     }
 
-    /// The remembered attempts for some of the locks.
+    /// The remembered attempts for the locks that `concerned` selects.
     pub(crate) fn remembered(&self, concerned: impl Fn(&LockName) -> bool) -> Vec<OrphanedAttempt> {
         let ended = self.0.lock();
         let of_these = ended

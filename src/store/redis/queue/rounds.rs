@@ -39,35 +39,37 @@ use super::{
     timers::{DueEvents, OrphanKind, OrphanedAttempt, TimerActions, run_timers},
 };
 
-/// The rounds of this gateway on one server.
+/// The task that makes the rounds of this gateway on one server.
 struct Rounds {
     context: Arc<RedisContext>,
     shard: Arc<Shard>,
     /// The waiters whose tickets are looked up in the next round. They are chosen one round before, so that their
     /// acquires have been queued by then.
     chosen: Vec<(LockName, TokenHash)>,
-    /// Number of lookups so far: with each, another waiter is the first of its name, whose id is searched in the queue.
+    /// How many lookups were made so far: with each lookup, another waiter is the first of its name, whose id is
+    /// searched in the queue.
     turn: usize,
-    /// The waiter whose position was looked up last.
+    /// The waiter whose position was looked up last, after which the next round continues.
     last_shown: Option<TokenHash>,
-    /// The run of the server at the last look.
+    /// The run of the server at the last round, if the server names its run.
     run_id: Option<RunId>,
-    /// When the expiry of all queues with a waiter here was last extended.
+    /// When this gateway last extended the expiry of all queues in which it has waiters.
     extended: Option<Instant>,
 }
 
-/// Time between rounds: how long a lost message or reply goes unnoticed, at most. A third of the time for which a
-/// gateway counts as alive, and less than a provisional grant lasts.
+/// Time between two rounds: how long a lost message or reply goes unnoticed, at most. This is a third of the time for
+/// which a gateway counts as alive, and less than a provisional grant lasts.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How late a round may begin. Between rounds that are further apart, a provisional grant may have come and ended.
+/// How late a round may begin before messages count as missed. Between rounds that are further apart, a provisional
+/// grant may have come and ended.
 const LATE: Duration = Duration::from_millis(500);
 /// Pause before a failed round is repeated.
 const RETRY: Duration = Duration::from_millis(200);
-/// How many commands are sent together: few enough that the requests of callers are not delayed noticeably.
+/// How many commands a round sends together: few enough that the requests of callers are not delayed noticeably.
 const BATCH: usize = 512;
-/// How many positions are looked up in one round. If more are watched, the waiters take turns.
+/// How many watched positions are looked up in one round. If more are watched, the waiters take turns.
 const POSITIONS: usize = BATCH / 2;
-/// Expiry of a queue, as in `parts/lease.lua`, and how often the expiry is set again: longer than any wait.
+/// Expiry of a queue, as in `parts/lease.lua`, which is longer than any wait.
 const QUEUE_LASTS: Duration = Duration::from_hours(25);
 const EXTEND_EVERY: Duration = Duration::from_hours(1);
 
@@ -123,8 +125,8 @@ impl Rounds {
             if self.is_another_run().await? {
                 let here = |name: &LockName| self.has(Slot::of_name(name));
                 self.gateway().parking.notify_forgotten(here);
-                // If a server does not say its run, every late round would count as another run, and send all
-                // departures again.
+                // Without this condition, a server that does not say its run would count as another run at every late
+                // round, and all departures would be sent again.
                 if self.run_id.is_some() {
                     self.gateway().repeat_departures(here);
                 }
@@ -157,13 +159,14 @@ impl Rounds {
         self.context.dispatch.batch(&self.shard, commands).await
     }
 
-    /// Tells a waiter that it is no longer queued, so that it asks again. A waiter that has left does not need this.
+    /// Tells a waiter that it is no longer queued, so that the waiter asks again. A waiter that has left does not need
+    /// this.
     fn notify_forgotten(&self, name: &LockName, token: &TokenHash) {
         let _delivered = self.gateway().parking.deliver(name, token, News::Forgotten);
     }
 
-    /// Announces in every slot with a waiter that this gateway is alive. If the gateway no longer counted as alive
-    /// there, its waiters may have lost their positions, and ask again.
+    /// Announces in every slot with a waiter that this gateway is alive. If the gateway no longer counted as alive in a
+    /// slot, its waiters there may have lost their positions, and ask again.
     async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
         let waited_for: HashSet<Slot> = names.iter().map(Slot::of_name).collect();
         let anywhere = self.gateway().parking.names();
@@ -225,8 +228,8 @@ impl Rounds {
             }
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
-                    // If the holder waits here, the message of its grant was lost, and the news is delivered now. Any
-                    // other holder does not wait here, and the news goes nowhere.
+                    // If the holder waits at this gateway, the message of its grant was lost, and the news is delivered
+                    // now. Any other holder does not wait at this gateway, and the news is dropped.
                     let news = News::GrantedProvisionally;
                     let _one_of_ours = gateway.parking.deliver(name, &token, news);
                 }
@@ -262,7 +265,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Looks up the positions of waiters that watch them.
+    /// Looks up the positions of waiters that watch their position, and sends each waiter its position.
     async fn show_positions(&mut self) -> Result<(), Failure> {
         let parking = &self.context.gateway.parking;
         let mut watched = parking.next_watched(self.last_shown.as_ref(), POSITIONS);
@@ -284,7 +287,7 @@ impl Rounds {
                     parking.publish_position(token, Position { ahead, waiters });
                 }
                 [Value::ServerError(error), _] => refused(error)?,
-                // The waiter may have been granted the lock: it then receives the grant when it asks again.
+                // The waiter may have been granted the lock: the waiter then receives the grant when it asks again.
                 [Value::Nil, _] => self.notify_forgotten(name, token),
                 _ => {}
             }
@@ -292,8 +295,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Whether the server was restarted or replaced by another since the last call. A server that does not say its run
-    /// counts as restarted.
+    /// Whether the server was restarted or replaced by another server since the last call. A server that does not say
+    /// its run counts as restarted.
     async fn is_another_run(&mut self) -> Result<bool, Failure> {
         let now = match self.context.dispatch.info(&self.shard, "server").await {
             Ok(info) => info.and_then(|info| RunId::read(&info)),
@@ -312,14 +315,14 @@ impl Rounds {
     }
 }
 
-/// A command that sets the expiry of a key.
+/// Creates a command that sets the expiry of a key.
 fn expire(key: &str, lasts: Duration) -> Command {
     let ms = lasts.as_millis().to_string();
     Command::new("PEXPIRE").with(key).with(ms)
 }
 
-/// An error reply as a failure, except for a key of another type, which does not stop the round: its waiters get that
-/// error when they ask.
+/// Turns an error reply into a failure, except for a key of another type, which does not stop the round: the waiters of
+/// this key get the error when they ask again.
 fn refused(error: &ServerError) -> Result<(), Failure> {
     match answered(error) {
         Failure::WrongType => Ok(()),
@@ -338,13 +341,13 @@ fn refused(error: &ServerError) -> Result<(), Failure> {
 /// How many tickets are looked up in one round, in one batch. More waiters take turns: ten thousand waiters need twenty
 /// rounds.
 const PLACES: usize = 512;
-/// How many queues with a lost position are read together: none is longer than a megabyte.
+/// How many queues with a lost position are read together: no queue is longer than a megabyte.
 const QUEUES: usize = 8;
 
 // === impl Rounds ===
 
 impl Rounds {
-    /// Looks up the tickets of some waiters on the server; of all waiters if news may have been missed.
+    /// Looks up the tickets of some waiters on the server; of all waiters if messages may have been missed.
     async fn find_lost_waiters(&mut self, missed: bool) -> Result<(), Failure> {
         let last = |waiters: &[(LockName, TokenHash)]| waiters.last().map(|(_, token)| *token);
         if missed {
@@ -402,7 +405,7 @@ impl Rounds {
                     stands.insert(token);
                 }
                 Value::BulkString(_) => self.notify_forgotten(name, token),
-                // Without a queued ticket, a missing id says nothing about other waiters.
+                // The waiter has no queued ticket, so its missing id says nothing about other waiters.
                 Value::Nil if is_place && stands.contains(token) => lost.push(name),
                 Value::ServerError(error) => refused(&error)?,
                 _ => {}
@@ -453,7 +456,7 @@ fn token_of(value: &Value) -> Option<TokenHash> {
 // Background tasks that keep queues with waiters here moving: ends of leases, grants without a caller, messages, and
 // the rounds, which find what these have missed.
 
-/// Starts the background tasks, which run until the program stops or the store is closed.
+/// Starts the background tasks of the queues, which run until the program stops or the store is closed.
 pub(crate) fn start(
     context: &Arc<RedisContext>,
     orphans: mpsc::Receiver<OrphanedAttempt>,
@@ -498,13 +501,13 @@ impl TimerActions for RedisContext {
             let awaited = self.gateway.parking.has_waiters(&name);
             match self.lock(self.keys(&name)).advance().await {
                 Ok(Advance::Held(Some(left))) => self.gateway.watch_expiry(&name, left),
-                // This gateway has waiters, but the store has none: they ask again.
+                // This gateway has waiters for the free lock, but the store has none: the waiters here ask again.
                 Ok(Advance::Idle) if awaited => {
                     self.gateway
                         .parking
                         .notify_forgotten(|waited| *waited == name);
                 }
-                // The next round looks again, if there are waiters.
+                // The next round looks at the lock again, if there are waiters.
                 Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
                 Err(error) => debug!(%name, %error, "the next round looks again"),
             }

@@ -38,7 +38,7 @@ pub(crate) enum OrphanKind {
     Departed(Option<FencingToken>, Option<KeeperId>),
 }
 
-/// At most one timer for each key, which fires at the earliest time that was set.
+/// Timers by key: at most one for each key, which fires at the earliest time that was set.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
     timers: Mutex<Schedule<K>>,
@@ -51,10 +51,11 @@ struct Schedule<K> {
     due: HashMap<K, Instant>,
 }
 
-/// How many orphaned attempts may wait for their release (the leases of more attempts end with their TTL), and how many
-/// kept positions have timers.
+/// How many orphaned attempts may wait for their release, and how many kept positions may have timers. If more attempts
+/// are orphaned, their leases end with their TTL.
 pub(crate) const BACKLOG: usize = 16_384;
-/// Added to each timer, because Redis counts in milliseconds and deletes a key only after its expiry has passed.
+/// Added to the time of each timer, because Redis counts in milliseconds and deletes a key only after its expiry has
+/// passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Timers ===
@@ -80,7 +81,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
     }
 
-    /// How many timers are set.
+    /// How many timers are set now.
     pub(crate) fn len(&self) -> usize {
         self.timers.lock().due.len()
     }
@@ -106,7 +107,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
         }
     }
 
-    /// The key of a due timer; or when the next timer is due.
+    /// Takes the key of a due timer; if no timer is due, returns when the next timer is due.
     fn take_due(&self) -> Result<K, Option<Instant>> {
         let mut schedule = self.timers.lock();
         match schedule.by_due.first() {
@@ -141,9 +142,9 @@ impl<K> Default for Timers<K> {
 
 /// The timers and orphaned attempts that need actions.
 pub(crate) struct DueEvents<'a> {
-    /// Ends of leases of locks with a waiter here.
+    /// Timers for the ends of leases whose locks have a waiter here.
     pub(crate) ends: &'a Timers<LockName>,
-    /// Ends of kept positions.
+    /// Timers for the ends of kept positions.
     pub(crate) kept: &'a Timers<(LockName, TokenHash)>,
     /// Orphaned attempts, whose grants and positions must be released.
     pub(crate) orphans: mpsc::Receiver<OrphanedAttempt>,
@@ -151,29 +152,29 @@ pub(crate) struct DueEvents<'a> {
 
 /// The actions of due timers and orphaned attempts.
 pub(crate) trait TimerActions: Sync {
-    /// The partition of a lock. Actions in one partition do not wait for another.
+    /// The partition of a lock: actions in one partition do not wait for another partition.
     fn partition(&self, name: &LockName) -> Partition;
-    /// Passes a lock on after its lease has ended.
+    /// Passes a lock on to its next waiter after its lease has ended.
     fn advance(&self, name: LockName) -> BoxFuture<'_, ()>;
-    /// Gives up a kept position.
+    /// Gives up a kept position whose caller has not come back.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
     /// Releases what an orphaned attempt holds. Answers the attempt if the release must be tried again.
     fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>>;
 }
 
-/// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, and too few to
-/// delay callers after an outage.
+/// How many commands that pass locks on are in progress at once at each server: enough to fill a pipeline, and too few
+/// to delay callers after an outage.
 const PASSING_ON: usize = 64;
-/// How many releases of orphaned attempts are under way at once at each server. A release is as urgent as passing a
+/// How many releases of orphaned attempts are in progress at once at each server. A release is as urgent as passing a
 /// lock on, because it frees an unused lock.
 const GIVING_BACK: usize = 64;
-/// How many commands that give up kept positions are under way at once at each server. The limit is low and separate:
-/// many fall due together, and no caller waits for them.
+/// How many commands that give up kept positions are in progress at once at each server. The limit is low and separate
+/// from the other limits: many kept positions fall due together, and no caller waits for these commands.
 const LAPSING: usize = 16;
-/// Pause before a failed release is repeated: the first pause and the longest.
+/// Pause before a failed release of an orphaned attempt is repeated: the first pause and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// Runs the actions of due timers and orphaned attempts, until it is dropped.
+/// Runs the actions of due timers and orphaned attempts, until the future is dropped.
 pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActions) {
     let mut passing_on = PartitionedCommands::new(PASSING_ON, |name| {
         due.ends.begin(&name);

@@ -7,16 +7,17 @@ use crate::{
 
 use super::super::fields::Layout;
 
-/// First byte of every id, and so of every lease. A value with another first byte is foreign.
+/// First byte of every id of an attempt, and so of every lease. A value of a lock with another first byte is foreign.
 const VERSION: u8 = b'2';
 
-/// Layout of an id: the version, and the hash of the token in hexadecimal digits.
+/// Layout of the id of an attempt: the version, and the hash of the token in hexadecimal digits.
 pub(in crate::store::redis) const ID: Layout = Layout {
     name: "id",
     groups: &[&[("version", 1), ("token", 64)]],
 };
 
-/// Layout of `:key:HASH`: `q` and the id of a ticket, or `l` and the id of a lease.
+/// Layout of the value of `:key:HASH`, which an idempotency key leads to: `q` and the id of a ticket, or `l` and the id
+/// of a lease.
 pub(in crate::store::redis) const OWNER: Layout = Layout {
     name: "owner",
     groups: &[&[("kind", 1), ("id", 65)]],
@@ -29,7 +30,7 @@ pub(in crate::store::redis) const FLOOR: Layout = Layout {
     groups: &[&[("fence", 16), ("gateway", 16)]],
 };
 
-/// The id of the attempt with a token.
+/// Creates the id of the attempt that has this token.
 pub(in crate::store::redis) fn id(token: &TokenHash) -> String {
     let mut id = String::with_capacity(const { ID.place("token").end });
     id.push(char::from(VERSION));

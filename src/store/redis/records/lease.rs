@@ -24,13 +24,13 @@ pub(in crate::store::redis) const LEASE: Layout = Layout {
     groups: &[
         &[
             ("id", 65),
-            // `h` delivered, `u` undelivered, `p` provisional, `k` granted to a kept position.
+            // State of the lease: `h` delivered, `u` undelivered, `p` provisional, `k` granted to a kept position.
             ("state", 1),
         ],
         MARKS,
         &[
             ("fence", 16),
-            // Since when the lease is held, and when it ends, in µs.
+            // `since` and `ends`: since when the lease is held, and when it ends, in µs.
             ("since", 16),
             ("ends", 16),
         ],
@@ -42,10 +42,10 @@ pub(in crate::store::redis) const LEASE: Layout = Layout {
 pub(in crate::store::redis) const SHARED: &[u8] = b"2*";
 /// How much of a lease is read: more than the longest lease, whose owner and metadata are escaped in the longest way.
 pub(in crate::store::redis) const MAX_LEASE_BYTES: usize = 16_384;
-/// Length of the fields that every lease has.
+/// Length of the fields at the beginning of a record that every lease has.
 const HEAD: usize = LEASE.place("keeper").end;
 
-/// The text of a lease.
+/// The record of a lease, as a text.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store::redis) struct Record<'a> {
     text: &'a str,
@@ -54,13 +54,13 @@ pub(in crate::store::redis) struct Record<'a> {
 // === impl Record ===
 
 impl<'a> Record<'a> {
-    /// The record in a text; `None` if the text does not begin as a lease.
+    /// Reads the record of a lease from a text; `None` if the text does not begin as a lease.
     pub(in crate::store::redis) fn read(text: &'a str) -> Option<Self> {
         let ours = text.len() >= HEAD && token_in(text.as_bytes()).is_some();
         ours.then_some(Self { text })
     }
 
-    /// The hash of the token in the id of the lease.
+    /// The hash of the lease's token, which the id of the lease contains.
     pub(in crate::store::redis) fn token(&self) -> TokenHash {
         token_in(self.text.as_bytes()).expect("it was read before")
     }

@@ -19,18 +19,18 @@ pub(in crate::store::redis) const PACKED: Layout = Layout {
 /// The fields of the terms of a lease, which are followed by the owner, a line feed, and the metadata as JSON. The last
 /// three fields exist only if the attempt has an idempotency key.
 pub(super) const GRANT: &[Field] = &[
-    // TTL and hold limit in ms. A hold limit of 0 means no limit.
+    // `ttl` and `hold_limit` of the lease in ms. A hold limit of 0 means no limit.
     ("ttl", 8),
     ("hold_limit", 9),
-    // Blank: the attempt itself is the keeper.
+    // A blank keeper: the attempt itself is the keeper of the lease.
     ("keeper", 64),
-    // Key, fingerprint and salt are in hexadecimal digits.
+    // `key`, fingerprint and salt of the idempotency key are in hexadecimal digits.
     ("key", 64),
     ("fingerprint", 64),
     ("salt", 32),
 ];
 
-/// Length of the fields of an idempotency key.
+/// Length of the fields of an idempotency key in the terms of a lease.
 pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
 
 const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
@@ -38,7 +38,7 @@ const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
     Err(_) => panic!("blanks are ASCII"),
 };
 
-/// The text with the terms of the lease that an attempt asks for.
+/// Packs the terms of the lease that an attempt asks for into a text.
 pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
     let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
     let mut text = String::with_capacity(512);

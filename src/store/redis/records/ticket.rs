@@ -16,21 +16,21 @@ use super::{
     packed::{GRANT, KEYED},
 };
 
-/// The state of a queued ticket.
+/// The state of a ticket whose attempt is queued.
 pub(in crate::store::redis) const QUEUED: u8 = b'q';
 
 pub(in crate::store::redis) const TICKET: Layout = Layout {
     name: "ticket",
     groups: &[
         &[
-            // `q` queued; `w` granted but not confirmed.
+            // State of the ticket: `q` queued; `w` granted but not confirmed.
             ("state", 1),
-            // Blank: the position is kept for a caller that is away.
+            // The gateway of the waiter; blank if the position is kept for a caller that is away.
             ("gateway", 16),
         ],
         MARKS,
         &[
-            // Limit of leases that may share the lock; 0 for an exclusive attempt.
+            // How many leases may share the lock at most; 0 for an exclusive attempt.
             ("limit", 4),
             // Since when the attempt is queued, and until when the ticket counts, in µs.
             ("since", 16),
@@ -46,20 +46,22 @@ pub(in crate::store::redis) const PLACE: Layout = Layout {
     groups: &[MARKS, &[("limit", 4)]],
 };
 
-/// Marks of an attempt, which tickets and leases have.
+/// Marks of an attempt, which its ticket and its lease have.
 pub(super) const MARKS: &[Field] = &[
-    // `x` exclusive, `s` shared, `n` shared with a slot. A release request turns the letter of a lease into a capital.
+    // Mode: `x` exclusive, `s` shared, `n` shared with a slot. A release request turns the letter of a lease into a
+    // capital.
     ("mode", 1),
     // Whether the attempt has an idempotency key.
     ("keyed", 1),
-    // In a lease: `1` if it was answered again under its idempotency key, `2` if only the request that collected it was
-    // answered.
+    // Only in a lease: `1` if the lease was answered again under its idempotency key, `2` if only the request that
+    // collected the lease was answered.
     ("answered", 1),
     // Whether a copy of the attempt's acquire may arrive late.
     ("late", 1),
 ];
 
-/// The mode, marks and limit of an attempt. `late`: an earlier copy of its acquire may arrive.
+/// The mode, marks and limit of an attempt, as an argument of acquire. `late`: an earlier copy of its acquire may
+/// arrive.
 pub(in crate::store::redis) fn place(attempt: &Attempt, late: bool) -> Cow<'static, str> {
     let keyed = attempt.idempotency.is_some();
     let Some(Sharing { limit, has_slot }) = attempt.sharing else {
@@ -75,7 +77,7 @@ pub(in crate::store::redis) fn place(attempt: &Attempt, late: bool) -> Cow<'stat
     Cow::Owned(format!("{mode}{keyed}0{late}{limit:04}"))
 }
 
-/// The waiter with a ticket; `None` if the text is no ticket.
+/// The waiter to which a ticket belongs; `None` if the text is no ticket.
 pub(in crate::store::redis) fn waiter(ticket: &str, now_us: u64) -> Option<Waiter> {
     let queued = number(ticket, const { TICKET.place("since") })?;
     let keyed = ticket.get(const { TICKET.place("keyed") })? == "1";
@@ -135,7 +137,7 @@ mod tests {
                 waited: Duration::from_secs(2),
             };
             assert_eq!(waiter(&ticket, NOW), Some(expected));
-            // The script of an inspection cuts a ticket off after the owner.
+            // `inspect.lua` cuts a ticket off after the owner.
             let shown = ticket.split('\n').next().unwrap();
             assert!(waiter(shown, NOW).unwrap().owner.is_some());
         }

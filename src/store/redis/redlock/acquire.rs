@@ -34,34 +34,34 @@ use super::{
 /// Outcome of an attempt, before the decision whether it joins the queue.
 #[derive(Debug)]
 pub(super) enum AttemptOutcome {
-    /// The attempt was granted the lock, by the try with this nonce.
+    /// The attempt was granted the lock, by its try with this nonce.
     Granted(HeldLease, Nonce),
-    /// The attempt has its final answer.
+    /// The attempt has this final answer.
     Done(Acquisition),
     /// Another attempt or a foreign client holds the lock.
     Held(Holder),
-    /// No attempt is known to have a majority of the nodes. This holder may have one.
+    /// No attempt is known to have a majority of the nodes. The holder in the variant may have one.
     Split(Option<Holder>),
-    /// The lock is free, and the request did not ask to take it.
+    /// The lock is free, and the request only asked who holds it.
     Free,
 }
 
 /// Outcome of one try of an attempt.
 pub(super) enum TryOutcome {
     Over(AttemptOutcome),
-    /// No attempt is known to have a majority of the nodes. This holder may have one.
+    /// No attempt is known to have a majority of the nodes. The holder in the variant may have one.
     Split(Option<Holder>),
-    /// The fence of the try is outdated: another lock of the slot was acquired meanwhile, or a node has learnt from
-    /// another.
+    /// The fence of the try is outdated: another lock of the slot was acquired meanwhile, or another node has learnt
+    /// from a node of the try.
     Overtaken,
-    /// Too few nodes take part, for this reason.
+    /// Too few nodes of the quorum take part in the try, for this reason.
     TooFew(StoreError),
 }
 
 /// For how long an attempt is retried while too few nodes answer: as on one server, long enough for a restart, and
 /// short enough that a caller is soon told that nothing happened.
 const RETRY_FOR: Duration = Duration::from_secs(1);
-/// How many times an attempt is retried after a split vote, in which no attempt got a majority.
+/// How many times an attempt is retried after a split vote, in which no attempt got a majority of the nodes.
 const TRIES: usize = 8;
 
 // === impl Shared ===
@@ -83,13 +83,14 @@ impl Shared {
                 TryOutcome::Over(tried) => return Ok(tried),
                 TryOutcome::Split(holder) => {
                     splits += 1;
-                    // An attempt that may wait is not retried here: it continues in the queue.
+                    // An attempt that may wait is not retried after a split vote: it continues in the queue.
                     if splits > TRIES || !request.take || request.wake_within.is_some() {
                         return Ok(AttemptOutcome::Split(holder));
                     }
                     pauses.next(tried.elapsed())
                 }
-                // No pause is needed: the acquire that has raised the counter of the slot has finished with it.
+                // The retry needs no pause: the acquire that has raised the fence counter of the slot has finished with
+                // the node.
                 TryOutcome::Overtaken if began.elapsed() < self.deadline => Duration::ZERO,
                 TryOutcome::Overtaken => {
                     let why = "other locks of its slot are acquired, or nodes learn, all the time"
@@ -116,7 +117,7 @@ impl Shared {
     ) -> Result<TryOutcome, StoreError> {
         let nonce = Nonce::random();
         let began = Instant::now();
-        // If this future is dropped half-way, the guard has the try withdrawn.
+        // If this future is dropped half-way, the guard withdraws the try.
         let mut guard = TryGuard {
             shared: self,
             keys,
@@ -129,8 +130,8 @@ impl Shared {
             |votes| {
                 let reserved = votes.count(|vote| matches!(vote, Vote::Reserved(..)));
                 let refused = votes.count(Vote::counts) - reserved;
-                // If a majority has voted and is split, the round ends: waiting for nodes that may be silent for long
-                // would keep the lock split.
+                // If a majority of the nodes has voted and is split, the round ends: waiting for nodes that may be
+                // silent for long would keep the lock split.
                 let split = reserved + votes.count(Vote::is_taken);
                 reserved >= majority || refused >= majority || split >= majority
             },
@@ -181,8 +182,8 @@ impl Shared {
         fence: FencingToken,
         began: Instant,
     ) -> Result<HeldLease, TryOutcome> {
-        // Counts only nodes whose vote came before any node is asked to accept the fence. If another node learns from
-        // one of them meanwhile, either it learns of the acceptance of this fence, or the vote of the taught node ends.
+        // Only nodes whose vote came before any node is asked to accept the fence count. If another node learns from
+        // such a node meanwhile, either it learns of the acceptance of this fence, or the vote of the taught node ends.
         let reserved: HashMap<usize, &VoteId> = votes
             .by_node()
             .filter_map(|(node, vote)| match vote {
@@ -223,7 +224,7 @@ impl Shared {
 }
 
 /// The lease that a majority has accepted, as it is `now`; `None` if its time is over. The time since the try `began`
-/// is subtracted from it, including any time for which this process stood still.
+/// is subtracted from the lease's time, including any time for which this process stood still.
 fn granted_lease(
     attempt: &Attempt,
     request: ReserveRequest,
@@ -245,7 +246,7 @@ fn granted_lease(
         ttl,
         expires_in,
         held_for: Duration::ZERO,
-        // If the hold limit is what ends the lease, both times must be the same.
+        // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
         hold_expires_in: limit.map(|limit| match limit {
             limit if limit == lasts => expires_in,
             limit => limit.saturating_sub(spent),
@@ -282,19 +283,20 @@ fn no_majority(votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
 // Takes a granted lease also at the nodes that refused it because another try was there at that moment. If only a bare
 // majority has a lease, one clock that steps forward ends it too early.
 
-/// How many times a node that refused a try is asked again to take the lease, once it is granted.
+/// How many times a node that refused a try is asked again to take the granted lease.
 const TRIES_TO_TAKE: u32 = 8;
-/// The pause before a node is first asked again; each further pause is twice as long.
+/// The pause before a node that refused a try is first asked again; each further pause is twice as long.
 const TAKES_AFTER: Duration = Duration::from_millis(4);
-/// For how long a node is asked again. This is much shorter than nodes remember the end of a lease, so that no node
-/// takes a lease that has ended meanwhile.
+/// For how long a node that refused a try is asked again. This is much shorter than nodes remember the end of a lease,
+/// so that no node takes a lease that has ended meanwhile.
 const TAKES_WITHIN: Duration = Duration::from_secs(2);
 
 // === impl Shared ===
 
 impl Shared {
-    /// After the holder is answered, takes its lease in the background at the nodes that refused it. A lease for a kept
-    /// position is not taken: its holder may collect it first, and a copy that came afterwards would stay provisional.
+    /// After the holder is answered, takes its lease in the background at the nodes that refused the try. A lease for a
+    /// kept position is not taken: its holder may collect it first, and a copy that came afterwards would stay
+    /// provisional.
     fn take_where_refused(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -328,8 +330,8 @@ impl Shared {
                         ..request
                     };
                     let vote = node.reserve(&keys, &attempt, &nonce, &request).await;
-                    // After a lost answer no other copy is sent: what ends the lease at the node ends one copy that is
-                    // on its way, and not two.
+                    // After a lost answer no other copy of the request is sent: an end of the lease at the node cancels
+                    // one copy that is still on its way, and not two.
                     if !vote.is_taken() {
                         return;
                     }
@@ -354,9 +356,9 @@ impl TryOutcome {
 // === impl Shared ===
 
 impl Shared {
-    /// Answers an attempt that some node has already. If a majority has accepted its lease and no node is about to
-    /// withdraw it, the answer is that lease. Otherwise the vote is split: the rest of a failed try will soon be
-    /// withdrawn.
+    /// Answers an attempt that some node has already. If a majority has accepted the attempt's lease and no node is
+    /// about to withdraw it, the answer is this lease. Otherwise the vote is split: the rest of a failed try will soon
+    /// be withdrawn.
     pub(super) async fn replay_own(
         &self,
         keys: &Keys,
@@ -364,7 +366,8 @@ impl Shared {
     ) -> Result<TryOutcome, StoreError> {
         let began = Instant::now();
         let (name, token) = (&attempt.name, &attempt.token);
-        // Read before the nodes are asked: a withdrawal that ends while they are asked is not listed afterwards.
+        // Pending withdrawals are read before the nodes are asked: a withdrawal that ends while they are asked is not
+        // listed afterwards.
         let doomed = self.nodes_to_withdraw_from(name, token);
         let view = self.view(keys).await?;
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
@@ -384,8 +387,8 @@ impl Shared {
         })
     }
 
-    /// Answers an attempt with the lease that lives under its idempotency key. From then on this attempt keeps the
-    /// lease.
+    /// Answers an attempt with the lease that lives under its idempotency key. From then on this attempt is the keeper
+    /// of the lease.
     pub(super) async fn replay_under_key(
         &self,
         keys: &Keys,
@@ -435,8 +438,8 @@ impl Shared {
         Ok(TryOutcome::Over(AttemptOutcome::Done(if delivered > 0 {
             Acquisition::Replayed(lease, salt)
         } else {
-            // The time waited is not known: a kept position exists only in the memory of a gateway, and is removed when
-            // it is granted the lock.
+            // How long the position has waited is not known: a kept position exists only in the memory of a gateway,
+            // and is removed when it is granted the lock.
             Acquisition::Collected(lease, salt, Duration::ZERO)
         })))
     }
@@ -458,7 +461,8 @@ pub(super) struct TryGuard<'a> {
 // === impl TryGuard ===
 
 impl TryGuard<'_> {
-    /// Withdraws the try from the nodes that it concerns. Nodes that do not answer now are left to the sweeper.
+    /// Withdraws the try from the nodes that may have it. The sweeper withdraws it later from nodes that do not answer
+    /// now.
     pub(super) async fn withdraw(
         self,
         concerns: impl Fn(usize) -> bool,
@@ -530,12 +534,12 @@ mod tests {
             let fence = FencingToken::new(7).unwrap();
             granted_lease(&attempt, ReserveRequest::default(), fence, began, now)
         };
-        // Time passes between the answers of the quorum and the lease.
+        // The process stands still between the answers of the quorum and the making of the lease.
         advance(Duration::from_secs(10)).await;
         let lease = granted(Instant::now()).unwrap();
         let left = Duration::from_millis(30_000 - 302 - 10_000);
         assert_eq!(lease.expires_in, left);
-        // Time passes between the lease and its answer.
+        // The process stands still between the making of the lease and its answer to the caller.
         advance(Duration::from_secs(5)).await;
         let told = lease.at(Instant::now()).expires_in;
         assert_eq!(told, left.saturating_sub(Duration::from_secs(5)));

@@ -1,4 +1,4 @@
-//! The lease that the nodes agree on, and for how long its holder may rely on it.
+//! Finds the lease that the nodes of a quorum agree on, and for how long its holder may rely on it.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, HeldLease, ReleaseRequest};
 
-/// The fence in a lease record until the second round has named one, as in `reserve.lua`.
+/// The fence in a lease record before the second round has named a fence, as in `reserve.lua`.
 const UNRATIFIED: u64 = 1;
 
-/// Whether the second round has named the fence of a lease.
+/// Whether the second round of the acquire has named the fence of a lease.
 pub(super) fn is_ratified(lease: &HeldLease) -> bool {
     lease.fence.get() > UNRATIFIED
 }
 
-/// The lease as these nodes report it, whether or not they are a majority; `None` if none of them knows its fence.
+/// The lease as these nodes report it, whether or not they are a majority; `None` if no node knows its fence.
 pub(super) fn agreed(leases: &[&HeldLease], majority: usize) -> Option<HeldLease> {
     let as_of = leases.iter().map(|lease| lease.as_of).min()?;
     valid_lease(leases, majority, as_of, as_of)
@@ -35,13 +35,13 @@ pub(super) fn accepted(
     valid_lease(&accepted, majority, began, now)
 }
 
-/// How many of these nodes have accepted the lease with its most frequent fence.
+/// How many of these nodes have accepted the lease with the fence that most of them accepted.
 pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
     fence(leases).map_or(0, |fence| with(leases, fence).count())
 }
 
 /// The lease that a majority has just renewed. Only the holder of a granted lease renews it, so a node counts even if
-/// it was never told the fence.
+/// it does not know the fence.
 pub(super) fn renewed(
     leases: &[&HeldLease],
     majority: usize,
@@ -61,7 +61,8 @@ fn with<'a>(leases: &[&'a HeldLease], fence: FencingToken) -> impl Iterator<Item
         .filter(move |lease| lease.fence == fence)
 }
 
-/// The fence with which most nodes have accepted the lease. Another fence is of a try that failed, and may be higher.
+/// The fence with which most nodes have accepted the lease. A different fence is of a try that failed, and may be
+/// higher.
 fn fence(leases: &[&HeldLease]) -> Option<FencingToken> {
     let ratified = leases.iter().filter(|lease| is_ratified(lease));
     let fences = ratified.map(|lease| lease.fence);
@@ -79,7 +80,7 @@ fn valid_lease(
 ) -> Option<HeldLease> {
     let spent = now.saturating_duration_since(began);
     let lease = with(leases, fence(leases)?).next()?;
-    // A renewal that a majority has refused may have changed the TTL at the other nodes.
+    // A renewal that only a minority of the nodes has carried out may have changed the TTL at these nodes.
     let ttls = leases.iter().map(|lease| lease.ttl).collect();
     let ttl = least_of_majority(ttls, majority)?;
     let left = majority_validity(
@@ -104,10 +105,10 @@ fn valid_lease(
                 ..request.clone()
             })
         }),
-        // Counted from when the last node took part, so that the time held and the time left together do not exceed the
-        // limit.
+        // The time held counts from when the last node took part, so that the time held and the time left together do
+        // not exceed the limit.
         held_for: held_for.unwrap_or_default(),
-        // If the hold limit is what ends the lease, both times must be the same.
+        // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
         hold_expires_in: lease.hold_expires_in.map(|_| {
             if limit <= left {
                 expires_in
@@ -134,8 +135,8 @@ pub(super) fn majority_validity(lefts: Vec<Duration>, majority: usize) -> Durati
     least_of_majority(lefts, majority).unwrap_or_default()
 }
 
-/// The largest value that at least a majority of these values reach; the smallest one if there are fewer values; `None`
-/// if there are none.
+/// The largest value that at least a majority of these values reach; the smallest value if there are fewer values;
+/// `None` if there are none.
 pub(super) fn least_of_majority<T: Ord + Copy>(mut values: Vec<T>, majority: usize) -> Option<T> {
     values.sort_unstable_by(|a, b| b.cmp(a));
     let least = values.get(majority - 1).or(values.last());
@@ -150,10 +151,10 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Time at which the nodes were asked.
+    /// Time at which the tests' nodes were asked.
     static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// A lease as a node reports it, with times in milliseconds.
+    /// Makes a lease as a node reports it, with times in milliseconds.
     pub(in super::super) fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(fence).unwrap(),
@@ -257,7 +258,7 @@ pub(super) mod tests {
             majority_validity(vec![ms(3), ms(9), ms(5), ms(1), ms(7)], 3),
             ms(5)
         );
-        // Some nodes of the majority have not answered.
+        // Some of the nodes that have the lease have not answered.
         assert_eq!(majority_validity(vec![ms(9)], 2), ms(9));
         assert_eq!(majority_validity(Vec::new(), 2), Duration::ZERO);
     }

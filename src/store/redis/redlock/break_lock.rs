@@ -58,7 +58,7 @@ impl Shared {
                         .sweep(node, name, token, SweepTarget::Lease(None));
                 }
             }
-            // If no break has a majority, a release at the same time is told that it has ended the lease.
+            // If no break has a majority, a release at the same time is answered that the release has ended the lease.
             if strokes.own >= majority {
                 return Ok(Breaking::Broken(holder));
             }
@@ -108,8 +108,8 @@ impl Shared {
         Err(passes_too_fast())
     }
 
-    /// Finds what to end at the nodes, and the holder to report. The inner `Err` is the holder that is not the target,
-    /// or `None` if the lock is not held.
+    /// Finds the lease or foreign value to end at the nodes, and the holder to report. The inner `Err` is the holder
+    /// that is not the target, or `None` if the lock is not held.
     async fn choose(
         &self,
         keys: &Keys,
@@ -129,8 +129,8 @@ impl Shared {
             }
         };
         let holder = holding.holder();
-        // `BreakTarget::All` means all leases. A foreign value is ended only if the target is its mark, or no target is
-        // given.
+        // `BreakTarget::All` means all leases. A foreign value is ended only if the target is its mark, or if there is
+        // no target.
         let is_lease = matches!(found, BreakTarget::Lease(_));
         if target.is_none_or(|target| target == found || (target == BreakTarget::All && is_lease)) {
             Ok(Ok((node_target, holder)))
@@ -141,11 +141,11 @@ impl Shared {
     }
 }
 
-/// How many nodes report that this break, or another break, has ended the target.
+/// How many nodes report that this break, or another break, has ended the lease or value that is the target.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BreakTally {
     own: usize,
-    /// Nodes where another break has ended the target.
+    /// How many nodes report that another break has ended the target.
     others: usize,
     silent: usize,
 }
@@ -162,8 +162,8 @@ impl BreakTally {
         }
     }
 
-    /// Whether this break may have ended the lease: with the silent nodes it may have a majority, or together with
-    /// other breaks, none of which may have a majority alone.
+    /// Whether this break may have ended the lease: this break may have a majority with the silent nodes, or all breaks
+    /// together may have one although no break has a majority alone.
     fn may_have_ended_it(&self, majority: usize) -> bool {
         let own = self.own + self.silent;
         own >= majority || (self.own > 0 && own + self.others >= majority)
@@ -184,7 +184,7 @@ mod tests {
         assert!(strokes(1, 0, 1).may_have_ended_it(2));
         assert!(strokes(1, 1, 0).may_have_ended_it(2));
         assert!(strokes(0, 0, 2).may_have_ended_it(2));
-        // The lease was released.
+        // The lease was released, and no break has ended it.
         assert!(!strokes(1, 0, 0).may_have_ended_it(2));
         assert!(!strokes(0, 2, 0).may_have_ended_it(2));
         assert!(!strokes(0, 0, 1).may_have_ended_it(2));

@@ -30,17 +30,17 @@ use super::{
     scripts::{Nonce, begun_millis, fill_idempotency, fill_lease_keys},
 };
 
-/// Name of a vote of a node. The name changes in each life of the node's data, and when another node has learnt from
-/// the node.
+/// Name of a vote of a node. The name changes when the node begins a new life of its data, and when another node has
+/// learnt from the node.
 pub(super) type VoteId = Box<str>;
 
 /// Vote of a node in the first round of a try. A node that refuses and a node that does not answer have different
 /// votes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Vote {
-    /// The node has reserved the lock, and proposes this fence under this vote.
+    /// The node has reserved the lock for the try, and proposes this fence under this vote.
     Reserved(u64, VoteId),
-    /// The lock is free, and the try did not ask to take it.
+    /// The lock is free at the node, and the try did not ask to take it.
     Free,
     /// The attempt has the lock at the node already, by an earlier try.
     Again,
@@ -48,11 +48,11 @@ pub(super) enum Vote {
     Replay(TokenHash),
     /// Another attempt or a foreign client has the lock at the node.
     Taken(NodeHolder),
-    /// A lease lives under the idempotency key, and was requested with another fingerprint.
+    /// A lease lives at the node under the idempotency key, and was requested with another fingerprint.
     Mismatch,
-    /// The lease under the idempotency key has ended.
+    /// The lease under the idempotency key has ended at the node.
     Expired,
-    /// A newer request with the idempotency key keeps the lease of this attempt.
+    /// A newer request with the idempotency key is the keeper of this attempt's lease.
     Superseded,
     /// The try, or the whole attempt, was withdrawn.
     Withdrawn,
@@ -60,17 +60,17 @@ pub(super) enum Vote {
     None(StoreError),
 }
 
-/// Request of a try to the nodes.
+/// What a try asks the nodes in the first round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReserveRequest {
-    /// Whether to take the lock if it is free; otherwise the try only asks.
+    /// Whether a node must take the lock for the try if the lock is free; otherwise the try only asks who has the lock.
     pub(super) take: bool,
-    /// How long the lease lasts if it is not delivered; `None` for a lease that is not provisional.
+    /// How long the lease lasts if its grant is not delivered; `None` for a lease that is not provisional.
     pub(super) undelivered_ttl: Option<Duration>,
     /// For how long a node that refuses the try must wake this gateway when the lock becomes free; `None`: no waiter
     /// needs that.
     pub(super) wake_within: Option<Duration>,
-    /// Whether other waiters at this gateway must be woken later even if this try is granted.
+    /// Whether the node must wake this gateway for its other waiters even if the node reserves the lock for this try.
     pub(super) others_wait: bool,
     /// The fence of the lease and the time since it began, if a majority has granted it to this try already.
     pub(super) granted: Option<(FencingToken, Duration)>,
@@ -79,23 +79,23 @@ pub(super) struct ReserveRequest {
 /// Answer of a node that is asked to accept the fence of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ratification {
-    /// The node has accepted the fence.
+    /// The node has accepted the fence of the lease.
     Ratified,
     /// Another lock of the slot has passed the fence at the node; or the vote of the node has ended or changed, because
     /// another node has learnt from it meanwhile.
     Overtaken,
-    /// The try does not have the lock at the node, or not any more.
+    /// The try does not have the lock at the node, or no longer has it.
     Refused,
 }
 
-/// A request to answer a lease again under its idempotency key.
+/// A request to nodes to answer a lease again under its idempotency key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplayRequest {
     /// Token hash of the attempt that asks.
     pub(super) asks: TokenHash,
-    /// Hash of the idempotency key.
+    /// Hash of the idempotency key under which the attempt asks.
     pub(super) key: IdempotencyHash,
-    /// Token hash of the lease.
+    /// Token hash of the lease that lives under the key.
     pub(super) lease: TokenHash,
 }
 
@@ -104,9 +104,9 @@ pub(super) struct ReplayRequest {
 pub(super) enum ReplayReply {
     /// The lease, the salt of its token, and whether the lease may have been delivered to another attempt before.
     Lease(HeldLease, Salt, bool),
-    /// A newer request under the idempotency key keeps the lease.
+    /// A newer request under the idempotency key is the keeper of the lease.
     Superseded,
-    /// The lease does not live at the node under this key.
+    /// The lease does not live at the node under this idempotency key.
     NotFound,
 }
 
@@ -117,7 +117,7 @@ pub(super) enum NodeRelease {
     Released,
     /// The lease was at the node, and a break has ended it. `held`: another holder has the lock there now.
     Broken { held: bool },
-    /// The lease was not at the node.
+    /// The lease was not at the node, for this reason.
     Lost(Loss),
     /// Another keeper has adopted the lease and keeps it.
     Adopted,
@@ -135,11 +135,11 @@ pub(super) enum NodeTarget {
 /// Outcome of a break at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeBreak {
-    /// The break has ended its target.
+    /// The break has ended its target at the node.
     Broken,
     /// Another break has ended the target at the node.
     Ended,
-    /// The target does not have the lock at the node, or not any more.
+    /// The target does not have the lock at the node, or no longer has it.
     Changed,
 }
 
@@ -168,7 +168,7 @@ impl Vote {
 // === impl Node ===
 
 impl Node {
-    /// Asks the node for its vote, once.
+    /// Asks the node for its vote on a try, once.
     pub(super) async fn reserve(
         &self,
         keys: &Keys,
@@ -396,7 +396,7 @@ impl Node {
             "adopted" => return Ok(NodeRelease::Adopted),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
-            // No earlier copy of this command has ended the lease: it would have released the lease, not broken it.
+            // No earlier copy of this release has ended the lease: it would have released the lease, not broken it.
             "broken" => match (reply.integer(), reply.integer()) {
                 (Some(held @ (0 | 1)), Some(1)) => {
                     return Ok(NodeRelease::Broken { held: held == 1 });
@@ -416,8 +416,9 @@ impl Node {
         }
     }
 
-    /// Withdraws an undelivered try. Without a nonce, withdraws the whole attempt, which may have been delivered. If
-    /// the keeper in `unanswered` has answered its lease to no caller, its idempotency key stays usable.
+    /// Withdraws an undelivered try. Without a nonce, withdraws the whole attempt, which may have been delivered.
+    /// `unanswered` is the keeper, if it knows that the lease was answered to no caller: the idempotency key then stays
+    /// usable.
     pub(super) async fn withdraw(
         &self,
         keys: &Keys,
@@ -473,7 +474,7 @@ impl Node {
         }
     }
 
-    /// Asks the holder of a lease to release it. Answers whether the lease holds the lock at the node.
+    /// Asks the holder of a lease at the node to release it. Answers whether the lease holds the lock at the node.
     pub(super) async fn ask(
         &self,
         keys: &Keys,

@@ -16,13 +16,13 @@ use super::{
     shared::Shared,
 };
 
-/// How long a node may take to answer a check, so that one slow node does not delay the checks of all.
+/// How long a node may take to answer a readiness check, so that one slow node does not delay the checks of all nodes.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
 // === impl Shared ===
 
 impl Shared {
-    /// Checks of the quorum: each check combined over all nodes, and whether a majority of them votes.
+    /// Readiness checks of the quorum: each check combined over all nodes, and whether a majority of the nodes votes.
     pub(super) async fn check(&self) -> Vec<Check> {
         let nodes = self.quorum.nodes();
         let (found, refusals) = tokio::join!(
@@ -61,8 +61,8 @@ impl Shared {
         checks
     }
 
-    /// Logs once when the majority of the nodes is lost, and once when it is back. `had`: whether there was a majority;
-    /// `None` before each node was examined once.
+    /// Logs once when fewer than a majority of the nodes vote, and once when a majority votes again. `had`: whether
+    /// there was a majority; `None` before each node was examined once.
     pub(super) fn log_majority(&self, had: &mut Option<bool>) {
         let nodes = self.quorum.nodes();
         if nodes
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// Results of the checks of one node.
+/// Results of the readiness checks of one node.
 async fn checked(node: &Node) -> Vec<Check> {
     match timeout(
         CHECK_TIMEOUT,
@@ -138,8 +138,8 @@ fn time_until_majority(mut lefts: Vec<Duration>, majority: usize) -> Option<Dura
     left.filter(|left| !left.is_zero())
 }
 
-/// Combines the results of one check at all nodes. Problems are only a warning as long as a majority of the nodes is
-/// well.
+/// Combines the results of one readiness check at all nodes. Problems are only a warning as long as a majority of the
+/// nodes is well.
 fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usize) -> Check {
     let [mut outages, mut misconfigured, mut warnings] = [const { Vec::new() }; 3];
     for (node, health) in nodes {

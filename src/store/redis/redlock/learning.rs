@@ -27,18 +27,18 @@ use super::{
     shared::Shared,
 };
 
-/// Outcome of learning, for one node.
+/// Outcome of the learning of one node that has no vote.
 enum LearnOutcome {
-    /// The node had a vote already.
+    /// The node had its vote already.
     Before,
-    /// The node has a vote now, and proposes only fences above this one.
+    /// The node has its vote now, and proposes only fences above this one.
     Now(u64),
-    /// The node cannot learn, because this is missing.
+    /// The node cannot learn the largest fence, because these answers of other nodes are missing.
     Missing(String),
 }
 
-/// How often a node without requests is checked for lost data. The time without a vote begins when the loss is found,
-/// so a loss must not stay unnoticed for long.
+/// How often a node that gets no requests is checked for lost data. The time without a vote begins when the loss is
+/// found, so a loss must not stay unnoticed for long.
 const PERIOD: Duration = Duration::from_secs(10);
 
 // === impl Shared ===
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// Has a node learn the largest granted fence, and gives the node its vote.
+    /// Makes a node learn the largest granted fence, and gives the node its vote.
     async fn learn(&self, node: &Node) -> Result<LearnOutcome, StoreError> {
         let life = match node.learn_state(&Nonce::random(), true).await? {
             LearnState::Learnt(_) => return Ok(LearnOutcome::Before),
@@ -103,8 +103,8 @@ impl Shared {
         let majority = self.quorum.majority();
         let is_taught =
             |answer: &Result<TeachReply, _>| matches!(answer, Ok(TeachReply::Taught(_)));
-        // Asks the other nodes only after this life of the node has begun, so that no earlier life of it knows their
-        // answers.
+        // The other nodes are asked only after this life of the node's data has begun, so that no earlier life of its
+        // data knows their answers.
         let lessons = self.quorum.ask_some(
             |other| other.index != node.index,
             |other| other.teach(&life),
@@ -129,8 +129,8 @@ impl Shared {
         Err(Unavailability::Refused(why).into())
     }
 
-    /// Makes sure that no node that answered without a vote had one when the last other node answered. Otherwise a node
-    /// that answered first may since have learnt a fence that another node forgot before it was asked.
+    /// Makes sure that no node that answered without a vote had one when the last of the other nodes answered.
+    /// Otherwise a node that answered first may since have learnt a fence that another node forgot before it was asked.
     async fn none_has_learnt_since(
         &self,
         life: &str,
@@ -162,7 +162,7 @@ impl Shared {
         Err(Unavailability::Refused(why).into())
     }
 
-    /// Says which nodes have to answer, and why all of them have to.
+    /// Says which other nodes have to answer before a node can learn, and why all of them have to.
     fn missing(
         &self,
         node: &Node,

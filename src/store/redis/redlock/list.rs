@@ -35,30 +35,31 @@ use super::{
     shared::Shared,
 };
 
-/// How many scan steps a page may take, and for how long further steps may begin.
+/// How many scan steps one page of a list may take, and for how long after the start of the page further steps may
+/// begin.
 const STEPS: usize = 32;
 const TIME: Duration = Duration::from_secs(1);
-/// How many locks are looked up at the nodes at once.
+/// How many locks of a page are looked up at the nodes at the same time.
 const READS: usize = 64;
 
-/// Position of a walk over the nodes.
+/// Position of a list's walk over the nodes.
 #[derive(Debug, Clone, Copy, Default)]
 struct ScanPosition {
     node: usize,
-    /// How many earlier nodes did not answer.
+    /// How many nodes before the current node did not answer.
     skipped: usize,
-    /// Identifies the run of the server of the node, once that run is known.
+    /// Identifies the run of the node's server that was scanned, once that run is known.
     run: Option<u32>,
     scan: u64,
 }
 
-/// Start and duration of a walk.
+/// Start and duration of a list's walk over the nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListWalk {
     /// When the walk began, in milliseconds, by the clock of the first node; 0 if that node does not tell its time.
     pub(super) since: u64,
     lasted: Option<Duration>,
-    /// Instant just before `lasted` was read from the clock of the node.
+    /// Instant just before the duration `lasted` was read from the clock of the node.
     at: Instant,
 }
 
@@ -137,7 +138,7 @@ impl Shared {
         Ok(Page { locks, next })
     }
 
-    /// A walk that began at `since`, or begins now.
+    /// A list's walk that began at `since`, or begins now.
     pub(super) async fn walk(&self, since: Option<u64>) -> ListWalk {
         let at = Instant::now();
         let node = &self.quorum.nodes()[0];
@@ -178,7 +179,7 @@ impl Shared {
         (position, Some(since))
     }
 
-    /// Moves the walk to the next node, as long as enough nodes can be scanned.
+    /// Moves the walk to the next node; fails if too many nodes could not be scanned.
     fn skip_node(
         &self,
         position: ScanPosition,
@@ -198,7 +199,7 @@ impl Shared {
         })
     }
 
-    /// The holders of these locks, without leases that an earlier node has shown.
+    /// The holders of these locks, without leases that an earlier node of the walk has shown.
     async fn holders(
         &self,
         names: Vec<LockName>,
@@ -206,7 +207,7 @@ impl Shared {
         position: ScanPosition,
         walk: &ListWalk,
     ) -> Result<Vec<HeldLock>, StoreError> {
-        // It is not known which nodes were skipped, so no earlier node counts as scanned.
+        // The cursor does not tell which nodes were skipped, so no earlier node counts as scanned.
         let before = if position.skipped == 0 {
             position.node
         } else {
@@ -214,7 +215,8 @@ impl Shared {
         };
         let reads = stream::iter(names).map(|name| async move {
             let view = self.view(&self.keys(&name)).await?;
-            // A likely holder is shown too: a lock that is held throughout the walk must not be missing.
+            // If the holder is not certain, the likely holder is shown: a lock that is held throughout the walk must
+            // not be missing.
             let holding = view.likely_holder().ok().flatten();
             if let Some(NodeHolder::Lease(token, _)) = &holding
                 && view

@@ -27,10 +27,10 @@ pub(super) struct LocalQueue {
     /// Held by the task that tries to take the lock, so that this gateway contends with other gateways and not with
     /// itself.
     pub(super) turn: AsyncMutex<()>,
-    /// Held while a lease changes its keeper. Otherwise two keepers that adopt it together could each have some of the
-    /// nodes.
+    /// Held while a lease changes its keeper. Otherwise two keepers that adopt the lease at the same time could each
+    /// have some of the nodes.
     pub(super) adopting: AsyncMutex<()>,
-    /// Notified when the lock may be free.
+    /// Notified when the lock of this queue may be free.
     pub(super) woken: Notify,
     /// How many tries for the waiters of this queue have begun; `over` counts the tries that have ended.
     begun: AtomicU64,
@@ -40,17 +40,17 @@ pub(super) struct LocalQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiters: VecDeque<LocalWaiter>,
-    /// Whether a task contends for the lock on behalf of these waiters.
+    /// Whether a task contends for the lock on behalf of the queue's waiters.
     contended: bool,
-    /// The waiter for which the lock is being tried. That waiter may have the lock before this gateway knows.
+    /// The waiter for which a task is trying to get the lock. That waiter may have the lock before this gateway knows.
     tried: Option<TokenHash>,
 }
 
-/// Outcome of joining the queue.
+/// Outcome of joining the queue of a lock at this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JoinOutcome {
-    /// The attempt has a position: with so many waiters before it, taken so long ago, taken over from this waiter.
-    /// `contend`: the caller must start to contend for the lock.
+    /// The attempt has a position: how many waiters are before it, for how long the position was taken, and the waiter
+    /// from which the attempt took it over. `contend`: the caller must start to contend for the lock.
     Queued {
         ahead: u64,
         waited: Duration,
@@ -64,32 +64,32 @@ pub(super) enum JoinOutcome {
     HasLeft,
 }
 
-/// Outcome of leaving the queue.
+/// Outcome of leaving the queue of a lock at this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaveOutcome {
-    /// The attempt was in the queue, and has been removed or has its position kept.
+    /// The attempt was in the queue. It was removed, or its position is kept.
     Removed,
-    /// Another attempt has taken over the position.
+    /// Another attempt has taken over the position of the attempt.
     Superseded,
-    /// The attempt is not in the queue.
+    /// The attempt is not in the queue of the lock at this gateway.
     NotQueued,
     /// The attempt is still in the queue, because the lock is being tried for it. The task that has the turn knows the
     /// outcome.
     BeingTried,
 }
 
-/// How much longer than the wait of its attempt a position is remembered. Waiters normally leave before.
+/// How much longer than the wait of its attempt a position is remembered. A waiter normally leaves before this time.
 const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl LocalQueue ===
 
 impl LocalQueue {
-    /// How many waiters are in the queue.
+    /// How many waiters are in the queue at this gateway.
     pub(super) fn len(&self, now: Instant) -> u64 {
         count(self.queue.lock().living(now).count())
     }
 
-    /// The first waiters, and how many waiters there are.
+    /// The first waiters of the queue, and how many waiters there are.
     pub(super) fn head_and_len(&self, now: Instant) -> (Vec<Waiter>, u64) {
         let queue = self.queue.lock();
         let living = queue.living(now).take(INSPECTED_WAITERS);
@@ -149,8 +149,8 @@ impl LocalQueue {
         }
     }
 
-    /// Removes the position under the idempotency key of an attempt that does not wait. Returns the token of the waiter
-    /// in it, if one still waits. `Err`: the position was taken with another fingerprint.
+    /// Removes the position under the idempotency key of an attempt that does not wait. Returns the token of the
+    /// position's waiter, if that waiter still waits. `Err`: the position was taken with another fingerprint.
     pub(super) fn drop_keyed(&self, attempt: &Attempt) -> Result<Option<TokenHash>, ()> {
         let mut queue = self.queue.lock();
         let Some(at) = queue
@@ -167,8 +167,9 @@ impl LocalQueue {
         Ok(before.filter(|it| it.attended).map(|it| it.attempt.token))
     }
 
-    /// Removes an attempt from the queue, or keeps its position for a request that asks again. While the lock is being
-    /// tried for the attempt, its position is not removed: only the task that has the turn knows the outcome.
+    /// Removes an attempt from the queue, or keeps its position for a later request with the same idempotency key.
+    /// While the lock is being tried for the attempt, its position is not removed: only the task that has the turn
+    /// knows the outcome.
     pub(super) fn leave(
         &self,
         token: &TokenHash,
@@ -199,7 +200,8 @@ impl LocalQueue {
         LeaveOutcome::Removed
     }
 
-    /// The first waiter, which may be granted the lock. `None`: the queue is empty, and its contender ends.
+    /// The first waiter of the queue, which may be granted the lock. `None`: the queue is empty, and its contender
+    /// ends.
     pub(super) fn head(&self, now: Instant) -> Option<LocalWaiter> {
         let mut queue = self.queue.lock();
         queue.waiters.retain(|it| it.until > now);
@@ -208,7 +210,8 @@ impl LocalQueue {
         head
     }
 
-    /// Records that the task that has the turn tries for the head; `false`: the head has left or changed.
+    /// Records that the task that has the turn tries to get the lock for the head of the queue; `false`: the head has
+    /// left or changed.
     pub(super) fn try_for(&self, head: &LocalWaiter) -> bool {
         let mut queue = self.queue.lock();
         let is_there = queue.is_head(head);
@@ -231,13 +234,13 @@ impl LocalQueue {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that the try is over.
+    /// Records that the try for the waiters of this queue is over.
     pub(super) fn end(&self) {
         self.queue.lock().tried = None;
         self.over.send_modify(|over| *over += 1);
     }
 
-    /// Wakes the contender of this queue, and returns when a try that has begun since is over.
+    /// Wakes the contender of this queue, and returns when a try that began after this call is over.
     pub(super) async fn tried(&self) {
         let begun = self.begun.load(Ordering::SeqCst);
         self.woken.notify_one();
@@ -278,17 +281,17 @@ pub(super) struct LocalQueues {
 #[derive(Debug, Default)]
 struct QueueTable {
     by_name: HashMap<LockName, Weak<LocalQueue>>,
-    /// How many queues there may be before unused ones are removed.
+    /// How many queues there may be before unused queues are removed.
     most: usize,
 }
 
-/// With fewer queues than this, unused ones are not searched for.
+/// With fewer queues than this, unused queues are not searched for.
 const MIN_QUEUES_TO_SWEEP: usize = 1_024;
 
 // === impl LocalQueues ===
 
 impl LocalQueues {
-    /// The queue of a lock, which exists as long as a caller has it.
+    /// The queue of a lock, which exists as long as a caller has a handle to it.
     pub(super) fn get_or_create(&self, name: &LockName) -> Arc<LocalQueue> {
         let mut table = self.table.lock();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
@@ -328,20 +331,22 @@ impl LocalQueues {
 #[derive(Debug, Clone)]
 pub(super) struct LocalWaiter {
     pub(super) attempt: Arc<Attempt>,
-    /// Time at which the position was first taken.
+    /// Time at which the position was taken first, perhaps by an earlier attempt with the same idempotency key.
     pub(super) since: Instant,
-    /// Time at which the position is removed if nothing else happens.
+    /// Time at which the position is removed unless the waiter leaves or is granted the lock before.
     pub(super) until: Instant,
-    /// Whether a caller waits for the outcome. If not, the position is kept for a request that asks again.
+    /// Whether a caller waits for the outcome. If not, the position is kept for a later request with the same
+    /// idempotency key.
     pub(super) attended: bool,
-    /// The waiter that last had this position before, if that waiter was still waiting, perhaps about to leave.
+    /// The waiter that had this position before the present waiter, if that waiter was still waiting, perhaps about to
+    /// leave.
     pub(super) superseded: Option<TokenHash>,
 }
 
 // === impl LocalWaiter ===
 
 impl LocalWaiter {
-    /// The waiter as an inspect shows it.
+    /// The waiter as the answer to an inspect shows it.
     pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),

@@ -5,9 +5,9 @@
 //!
 //! Every node is an independent server. An attempt is made in *tries*, each with a nonce:
 //!
-//! 1. `reserve.lua` takes the lock where it is free, raises the counter and proposes it as the fence. The answer names
-//!    the node's *vote*, which changes in each life of its data and whenever another node has learnt from it. The
-//!    highest proposal of a majority is the fence.
+//! 1. `reserve.lua` takes the lock where it is free, raises the fence counter and proposes its value as the fence. The
+//!    answer names the node's *vote*, which changes in each life of its data and whenever another node has learnt from
+//!    it. The highest proposal of a majority is the fence.
 //! 2. `ratify.lua` has each of these nodes accept the fence, if the try still has the lock there, the counter has not
 //!    passed it, and the vote has the same name. A majority must accept, with time left by the monotonic clock since
 //!    before step 1.

@@ -36,10 +36,10 @@ use super::{
     scripts::{Nonce, QuorumScripts},
 };
 
-/// One node of a quorum.
+/// One node of a quorum: an independent Redis server.
 pub(super) struct Node {
     pub(super) index: usize,
-    /// Address of the node, for messages.
+    /// Address of the node, for messages to the operator.
     pub(super) name: String,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) shard: Arc<Shard>,
@@ -47,20 +47,20 @@ pub(super) struct Node {
     pub(super) scripts: Arc<QuorumScripts>,
     /// How long one answer of the node may take.
     pub(super) timeout: Duration,
-    /// For how long the server must have run before it votes.
+    /// For how long the node's server must have run before the node votes.
     pub(super) wait: Duration,
-    /// Whether the server may have lost data when it is started again.
+    /// Whether the node's server may have lost data when it is started again.
     pub(super) forgets: bool,
     pub(super) votes: Votes,
     pub(super) learning: Learning,
 }
 
-/// State of the learning of a node.
+/// State of a node's learning of the largest granted fence.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
-    /// Notified when the node is found to have to learn.
+    /// Notified when the node turns out to have no vote until it learns the largest fence.
     pub(super) wanted: Notify,
-    /// Text that says which answers were missing when the node last tried to learn.
+    /// Which answers of other nodes were missing when the node last tried to learn.
     pub(super) missing: Mutex<Option<String>>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct VoteRefusal {
     pub(super) left: Option<Duration>,
 }
 
-/// Counts of the votes of a node.
+/// How often a node has given, refused or missed a vote.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
     pub(super) given: AtomicU64,
@@ -83,7 +83,7 @@ pub(super) struct Votes {
 // === impl Node ===
 
 impl Node {
-    /// A connection on which the node may be asked to vote.
+    /// A connection on which a gateway may ask the node to vote.
     pub(super) async fn voting_connection(&self, limit: Instant) -> Result<Connection, StoreError> {
         let admission = &self.shard.admission;
         admission
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    /// Time until the node of this connection votes; `None` if the node does not say for how long it has run.
+    /// Time until the node of this connection votes; `None` if the server does not say for how long it has run.
     fn time_until_vote(&self, connection: &Connection) -> Option<Duration> {
         if self.wait.is_zero() {
             return Some(Duration::ZERO);
@@ -104,7 +104,7 @@ impl Node {
         Some(self.wait.saturating_sub(connection.age()?))
     }
 
-    /// Why the node does not vote at present; `None` if it votes.
+    /// Why the node does not vote at present; `None` if the node votes.
     pub(super) async fn vote_refusal(&self) -> Result<Option<VoteRefusal>, StoreError> {
         let limit = Instant::now() + self.timeout;
         let connection = self.shard.pool.connection(limit).await?;
@@ -138,14 +138,14 @@ impl Node {
         }
     }
 
-    /// The refusal of a node that has no vote until it has learnt the largest fence. Also wakes the task that has it
-    /// learn.
+    /// The refusal of a node that has no vote until it has learnt the largest fence. Also wakes the task that makes the
+    /// node learn.
     pub(super) fn unlearnt(&self) -> Unavailability {
         self.learning.wanted.notify_one();
         Unavailability::TooFewNodes(self.learning.to_learn())
     }
 
-    /// Sends a script on a connection, once.
+    /// Sends a script to the node on a connection, once.
     pub(super) async fn once(
         &self,
         connection: Connection,
@@ -163,7 +163,7 @@ impl Node {
         }
     }
 
-    /// Sends a script until its outcome is known, for as long as a caller may wait.
+    /// Sends a script to the node until the script's outcome is known, for as long as a caller may wait.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -179,13 +179,13 @@ impl Node {
     }
 }
 
-/// Says for how long a node that was found without its data does not vote.
+/// Text that says for how long a node that was found without its data does not vote.
 pub(super) fn delayed_without_data(left: Duration) -> String {
     let seconds = left.as_secs() + 1;
     format!("it votes in {seconds} s, because it was found without its data")
 }
 
-/// Says for how long a node that was started does not vote.
+/// Text that says for how long a node whose server was started lately does not vote.
 pub(super) fn delayed(left: Option<Duration>) -> String {
     match left {
         Some(left) => {
@@ -200,7 +200,7 @@ pub(super) fn delayed(left: Option<Duration>) -> String {
 // === impl Learning ===
 
 impl Learning {
-    /// Says that a node has to learn, and what is missing for that.
+    /// Says that a node has to learn the largest fence, and which answers of other nodes are missing for that.
     pub(super) fn to_learn(&self) -> String {
         let to_learn = "the node has no vote until it has learnt the grants of the other nodes";
         match &*self.missing.lock() {
@@ -214,7 +214,7 @@ impl Learning {
 //
 // Makes the nodes of a quorum from the settings and parts that they share.
 
-/// Settings and parts that all nodes of one quorum share.
+/// Settings and parts that all nodes of one quorum share, from which the nodes are made.
 pub(super) struct NodeMaker {
     pub(super) redis: RedisConfig,
     pub(super) workers: Workers,
@@ -222,9 +222,9 @@ pub(super) struct NodeMaker {
     pub(super) scripts: Arc<QuorumScripts>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tags: Arc<SlotTags>,
-    /// For how long a server must have run before it votes.
+    /// For how long a node's server must have run before the node votes.
     pub(super) wait: Duration,
-    /// Whether a server may have lost data when it is started again.
+    /// Whether a node's server may have lost data when it is started again.
     pub(super) forgets: bool,
 }
 
@@ -273,27 +273,27 @@ impl NodeMaker {
 /// Whether a node has learnt the largest granted fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LearnState {
-    /// The node has learnt; with the time since it was found without its data, if it ever was.
+    /// The node has learnt the largest fence; with the time since it was found without its data, if it ever was.
     Learnt(Option<Duration>),
-    /// The node has not learnt in this life of its data. The life is empty if none has begun.
+    /// The node has not learnt the largest fence in this life of its data. The life is empty if none has begun.
     Unlearnt(String),
 }
 
-/// Answer of a node that is asked for the largest fence, for another node that learns.
+/// Answer of a node that is asked for the largest fence so that another node can learn this fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TeachReply {
     /// The largest fence that the node has accepted, or has learnt of.
     Taught(u64),
-    /// The node itself has not learnt: the largest fence that it knew when it last had, and the life of its data. The
-    /// life is empty if none has begun.
+    /// The node itself has no vote: the largest fence that it knew when it last had learnt, and the life of its data.
+    /// The life is empty if none has begun.
     Unlearnt(u64, String),
 }
 
 // === impl Node ===
 
 impl Node {
-    /// Whether the node has learnt. If not, `begin` starts a life of its data with the name `new`, unless one has
-    /// begun.
+    /// Whether the node has learnt the largest fence. If not, `begin` starts a life of its data with the name `new`,
+    /// unless a life has begun.
     pub(crate) async fn learn_state(
         &self,
         new: &Nonce,
@@ -311,7 +311,7 @@ impl Node {
         state.ok_or_else(|| reply.unexpected())
     }
 
-    /// Asks the node for the largest fence, for another node that learns in this life.
+    /// Asks the node for the largest fence that it knows, for another node that learns in this life.
     pub(crate) async fn teach(&self, life: &str) -> Result<TeachReply, StoreError> {
         let asked = self.of_node(&self.scripts.teach, life, |command, run| {
             command.arg(life).arg(run);
@@ -343,7 +343,7 @@ impl Node {
         }
     }
 
-    /// Runs a script on the learning state of the node, once.
+    /// Runs a script on the node's key about its learning, once.
     async fn of_node(
         &self,
         script: &Script,

@@ -8,7 +8,7 @@ use crate::store::{StoreError, Unavailability, contract::Loss};
 
 use super::{super::client::ask_many::ask_many, node::Node};
 
-/// The nodes of a quorum.
+/// The nodes of a quorum, with operations on all of them.
 pub(super) struct Quorum {
     nodes: Box<[Node]>,
 }
@@ -49,7 +49,7 @@ impl Quorum {
         self.ask_some(|_| true, question, enough).await
     }
 
-    /// Asks some of the nodes, in the same way as `ask`.
+    /// Asks some of the nodes of the quorum, in the same way as `ask`.
     pub(super) async fn ask_some<'a, T, F>(
         &'a self,
         whom: impl Fn(&Node) -> bool,
@@ -88,7 +88,7 @@ pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
         return None;
     }
     let held = losses.iter().filter(|loss| is_held(**loss));
-    // Holders at fewer nodes are only tries.
+    // A holder at fewer nodes than a majority is only a try.
     let held = held.count() >= majority;
     let broken = losses
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn loss(losses: &[Loss], majority: usize) -> Option<Loss> {
     })
 }
 
-/// Whether the missing answers cannot change the result of [`loss`].
+/// Whether the missing answers of nodes cannot change the result of [`loss`].
 pub(super) fn is_decided(losses: &[Loss], majority: usize, nodes: usize) -> bool {
     let held = losses.iter().filter(|loss| is_held(**loss)).count();
     losses.len() >= majority && (held >= majority || held + nodes - losses.len() < majority)
@@ -139,8 +139,8 @@ impl<T> NodeReplies<T> {
         self.by_node[node] = Some(answer);
     }
 
-    /// The error if a majority is missing: how many of the nodes that were asked have answered, and why another node
-    /// has not.
+    /// The error if answers of a majority are missing: how many of the nodes that were asked have answered, and why
+    /// another node has not.
     pub(super) fn too_few_answers(&self, answered: usize, why: Option<&StoreError>) -> StoreError {
         too_few(self.asked, answered, why)
     }
@@ -150,17 +150,17 @@ impl<T> NodeReplies<T> {
         self.by_node.len()
     }
 
-    /// The answers that have arrived.
+    /// The answers of nodes that have arrived.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.by_node.iter().flatten()
     }
 
-    /// The answer of each node; `None` if it is missing.
+    /// The answer of each node; `None` if the answer is missing.
     pub(super) fn by_node(&self) -> impl Iterator<Item = (usize, Option<&T>)> {
         self.by_node.iter().map(Option::as_ref).enumerate()
     }
 
-    /// How many answers satisfy the condition.
+    /// How many answers of nodes satisfy the condition.
     pub(super) fn count(&self, so: impl Fn(&T) -> bool) -> usize {
         self.iter().filter(|answer| so(answer)).count()
     }
@@ -175,7 +175,7 @@ impl<T> NodeReplies<T> {
 }
 
 impl<T> NodeReplies<Result<T, StoreError>> {
-    /// The errors among the answers.
+    /// The errors among the answers of the nodes.
     pub(super) fn errors(&self) -> impl Iterator<Item = &StoreError> {
         self.iter().filter_map(|answer| answer.as_ref().err())
     }
@@ -200,8 +200,8 @@ pub(super) fn too_few(asked: usize, answered: usize, why: Option<&StoreError>) -
 
 // === Backoff ===
 
-/// Pauses of random length, which grow with each try: of the gateways that have split the nodes among themselves, one
-/// must come first the next time, and be done before another begins.
+/// Pauses of random length, which grow with each try: if several gateways have split the nodes among themselves, one
+/// gateway must come first the next time, and be done before another begins.
 #[derive(Debug)]
 pub(super) struct Backoff {
     longest: Duration,
@@ -223,12 +223,12 @@ impl Backoff {
         }
     }
 
-    /// The pause after a try that took this long.
+    /// The random pause of a gateway after a try that took this long.
     pub(super) fn next(&mut self, took: Duration) -> Duration {
         up_to(self.range(took))
     }
 
-    /// Longest pause after a try. If it were shorter than a try, it would not keep two gateways apart.
+    /// Longest pause after a try. A pause that is shorter than a try would not keep two gateways apart.
     fn range(&mut self, took: Duration) -> Duration {
         let range = self.longest.max(took);
         self.longest = (2 * range).min(MAX_PAUSE_NEARBY.max(DOUBLINGS * took));
@@ -236,7 +236,8 @@ impl Backoff {
     }
 }
 
-/// A random part of a time. If there is no randomness, gateways come together, which is no reason to fail.
+/// A random part of a time. If there is no randomness, half of the time is used: gateways may then try at the same
+/// time, which is no reason to fail.
 pub(super) fn up_to(longest: Duration) -> Duration {
     let share = getrandom::u32().unwrap_or(u32::MAX / 2);
     longest.mul_f64(f64::from(share) / f64::from(u32::MAX))
@@ -246,7 +247,7 @@ pub(super) fn up_to(longest: Duration) -> Duration {
 pub(super) mod tests {
     use super::*;
 
-    /// The answers of a quorum; `None` for a node that has not answered.
+    /// Makes the answers of a quorum; `None` for a node that has not answered.
     pub(in super::super) fn replies<T, const N: usize>(said: [Option<T>; N]) -> NodeReplies<T> {
         NodeReplies {
             by_node: said.into(),

@@ -15,7 +15,7 @@ use super::super::{
 /// Holder of a lock at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeHolder {
-    /// The lease of this token, or a try. Its fence means nothing until the second round has named one.
+    /// The lease of this token, or a try. The fence of a try means nothing until the second round has named the fence.
     Lease(TokenHash, HeldLease),
     /// A foreign client: the time until its value expires (`None`: never), and the mark of that value.
     Foreign(Option<Duration>, ForeignMark),
@@ -24,7 +24,7 @@ pub(super) enum NodeHolder {
 // === impl NodeHolder ===
 
 impl NodeHolder {
-    /// The holder, as callers see it.
+    /// The holder of the lock, as callers see it.
     pub(super) fn holder(self) -> Holder {
         match self {
             Self::Lease(_, lease) => Holder::Lease(lease),
@@ -39,7 +39,8 @@ impl NodeHolder {
 // === impl Reply ===
 
 impl Reply {
-    /// Reads a lease from the next fields of the reply. If they make no lease, the record was not written by a gateway.
+    /// Reads a lease from the next fields of the reply. If these fields make no lease, the record was not written by a
+    /// gateway.
     pub(super) fn lease(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         self.read_lease().ok_or_else(|| StoreError::ForeignData {
             key: keys.of_name("info"),
@@ -54,7 +55,7 @@ impl Reply {
             ttl: Ttl::from_millis(u64::try_from(self.integer()?).ok()?).ok()?,
             expires_in: millis(self.integer()?)?,
             held_for: millis(self.integer()?)?,
-            // -1: there is no hold limit.
+            // -1 in the reply: the lease has no hold limit.
             hold_expires_in: millis(self.integer()?),
             owner: match self.text()?.as_str() {
                 "" => None,
@@ -69,7 +70,7 @@ impl Reply {
         })
     }
 
-    /// The reply itself; an error if the record at the node has another layout.
+    /// The same reply; an error if the record at the node has another layout.
     pub(super) fn of_known_layout(mut self, keys: &Keys) -> Result<Self, StoreError> {
         if self.kind() != "layout" {
             return Ok(self);
@@ -88,13 +89,13 @@ impl Reply {
             return Ok(NodeHolder::Lease(self.token()?, self.lease(keys)?));
         }
         match (self.integer(), self.mark()) {
-            // -1: the foreign value does not expire.
+            // -1 in the reply: the foreign value does not expire.
             (Some(left), Some(mark)) => Ok(NodeHolder::Foreign(millis(left), mark)),
             _ => Err(self.unexpected()),
         }
     }
 
-    /// Reads the hash of a token.
+    /// Reads the hash of a token from the reply.
     pub(super) fn token(&mut self) -> Result<TokenHash, StoreError> {
         let token = self.text().as_deref().and_then(token_hash);
         token.ok_or_else(|| self.unexpected())
@@ -105,7 +106,8 @@ pub(super) fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What the readers of replies that only nodes send make of the bytes, for fuzzers.
+/// Passes any bytes to the readers of replies that only nodes of a quorum send, and returns their results as a text,
+/// for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed_quorum_reply(bytes: &[u8]) -> String {
     use super::super::client::{fuzzed, shown};

@@ -1,5 +1,5 @@
-//! Carries messages between gateways over all nodes. Each message arrives by every node that can carry it, and is
-//! delivered once.
+//! Carries messages between gateways over all nodes of a quorum. Each message arrives by every node that can carry it,
+//! and is delivered once.
 
 use std::{
     collections::VecDeque,
@@ -20,10 +20,10 @@ use crate::store::{StoreError, Unavailability, contract::Relay};
 
 use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
 
-/// The relay of a quorum.
+/// Carries messages between the gateways on a quorum.
 pub(super) struct QuorumRelay {
     pub(super) shared: Arc<Shared>,
-    /// How many batches this gateway has sent.
+    /// How many batches of news this gateway has sent.
     pub(super) sent: AtomicU64,
 }
 
@@ -31,14 +31,14 @@ pub(super) struct QuorumRelay {
 #[derive(Debug, Default)]
 struct RecentMessages(VecDeque<String>);
 
-/// How many messages are remembered: of many gateways, for longer than one node may lag behind another.
+/// How many messages are remembered: the messages of many gateways, for longer than one node may lag behind another.
 const REMEMBERED: usize = 1_024;
 
 // === impl QuorumRelay ===
 
 impl QuorumRelay {
-    /// Publishes a message at all nodes. A majority must take it, because it shares a node with the majority on which
-    /// other gateways listen.
+    /// Publishes a message at all nodes. A majority of the nodes must take the message, so that at least one of them is
+    /// among the majority on which another gateway listens.
     async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
         let quorum = &self.shared.quorum;
         let majority = quorum.majority();
@@ -98,7 +98,8 @@ impl Relay for QuorumRelay {
         let (mut listening, mut recent) = (all.len(), RecentMessages::default());
         let me = format!("{} ", self.shared.id.as_str());
         let closing = self.shared.closing.clone();
-        // With connections to fewer than a majority of the nodes, some messages may not arrive any more.
+        // The listener ends when fewer than a majority of the nodes are connected, because some messages may not arrive
+        // any more.
         let until = all.take_while(move |message| {
             listening -= usize::from(message.is_none());
             future::ready(listening >= majority)
@@ -115,7 +116,7 @@ impl Relay for QuorumRelay {
     }
 }
 
-/// The messages that are published at one node, and `None` when the connection is lost.
+/// The messages that are published at one node, and `None` when the connection to the node is lost.
 fn messages(pubsub: PubSubConnection) -> BoxStream<'static, Option<String>> {
     let end = stream::once(future::ready(None));
     pubsub.messages().map(Some).chain(end).boxed()

@@ -45,7 +45,8 @@ impl Shared {
         let release_tally = ReleaseTally::from_replies(&answers);
         let outcome = release_tally.final_outcome(majority);
         if release_tally.released > 0 && outcome != Some(Release::Adopted) {
-            // Parts of the lease may be at other nodes, and a copy of its acquire may still be on its way.
+            // Parts of the lease may be at the other nodes, and a copy of its acquire may still be on its way, so the
+            // lease is swept there.
             for node in answers.others(|answer| *answer == Ok(NodeRelease::Released)) {
                 self.sweeper
                     .sweep(node, name, token, SweepTarget::Lease(keeper));
@@ -65,8 +66,8 @@ impl Shared {
 
 /// How many nodes gave which answer to a release.
 ///
-/// A break may come at the same time, and each node lets one of both end the lease. The break succeeds if it ended the
-/// lease at a majority. So the release succeeds if no break can have a majority.
+/// A break may come at the same time as the release, and each node lets only one of the two end the lease. The break
+/// succeeds if it ended the lease at a majority. So the release succeeds if no break can have a majority.
 #[derive(Debug, Default)]
 pub(super) struct ReleaseTally {
     nodes: usize,
@@ -74,7 +75,7 @@ pub(super) struct ReleaseTally {
     pub(super) released: usize,
     broken: usize,
     adopted: usize,
-    /// How the lease was lost, for each node that did not have it or where it was broken.
+    /// How the lease was lost, for each node that did not have the lease or where it was broken.
     losses: Vec<Loss>,
 }
 
@@ -101,7 +102,7 @@ impl ReleaseTally {
         release_tally
     }
 
-    /// The outcome for the caller; `None` if the missing answers can change it.
+    /// The outcome of the release for the caller; `None` if the missing answers can change the outcome.
     pub(super) fn outcome(&self, majority: usize) -> Option<Release> {
         let (released, losses) = (self.released, self.losses.len());
         let silent = self.nodes - self.answered;
@@ -110,29 +111,29 @@ impl ReleaseTally {
         {
             return Some(Release::Adopted);
         }
-        // A majority has broken the lease, or did not have it any more when the release came.
+        // A majority of the nodes has broken the lease, or did not have the lease any more when the release came.
         if self.broken >= majority || losses - self.broken >= majority {
             return loss(&self.losses, majority).map(Release::Lost);
         }
-        // A lease that is gone from a majority cannot be renewed any more.
+        // A lease that is gone from a majority of the nodes cannot be renewed any more.
         let gone = released > 0 && released + losses >= majority;
         (gone && self.broken + silent < majority).then_some(Release::Released)
     }
 
-    /// The outcome when the missing answers are not waited for. A lease that no node has released is lost to its
-    /// holder, whether or not a break has ended it.
+    /// The outcome of the release when the gateway no longer waits for the missing answers. A lease that no node has
+    /// released is lost to its holder, whether or not a break has ended it.
     pub(super) fn final_outcome(&self, majority: usize) -> Option<Release> {
         let lost = || loss(&self.losses, majority).filter(|_| self.released == 0);
         self.outcome(majority).or_else(|| lost().map(Release::Lost))
     }
 
-    /// Whether no missing answer can change the outcome, or none of them is worth waiting for.
+    /// Whether no missing answer can change the outcome of the release, or no missing answer is worth waiting for.
     pub(super) fn is_decided(&self, majority: usize) -> bool {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
             Some(Release::Released | Release::Adopted) => true,
-            // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, nothing that
-            // it keeps has ended.
+            // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, the lease has
+            // not ended at the nodes where it is kept.
             None => self.answered >= majority && self.broken == 0,
         }
     }
@@ -155,7 +156,7 @@ impl Shared {
         let majority = self.quorum.majority();
         let local_queue = self.local_queues.get_or_create(name);
         local_queue.leave(token, None, Instant::now(), true);
-        // Waits for the turn, so that no try for the attempt is under way any more.
+        // Waits for the turn at this gateway, so that no try for the attempt is in progress any more.
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
             |node| node.withdraw(&keys, token, None, unanswered),
@@ -178,7 +179,7 @@ impl Shared {
         for node in answers.others(Result::is_ok) {
             self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
         }
-        // A try that only a minority of the nodes had was no lease.
+        // If a majority of the nodes had nothing of the attempt, the attempt had no lease: a try at a minority is none.
         Ok(if nothing >= majority {
             GiveBack::NothingHeld
         } else {
@@ -247,7 +248,7 @@ impl Shared {
                 if released == NodeRelease::Released {
                     return Ok(());
                 }
-                // Without the withdrawal, a copy of its acquire that is still on its way would take the lock.
+                // Without the withdrawal, a copy of the lease's acquire that is still on its way would take the lock.
                 None
             }
         };
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(outcome([released(), free(), None]), told);
         assert_eq!(outcome([released(), broken(), free()]), told);
         assert_eq!(outcome([released(), broken(), released()]), told);
-        // The lease may have been broken at the missing node too.
+        // A break may have ended the lease at the missing node too.
         assert_eq!(outcome([released(), broken(), None]), None);
         assert_eq!(
             outcome([released(), released(), broken(), None, None]),

@@ -19,11 +19,11 @@ use super::{
     sweeper::SweepTarget,
 };
 
-/// Answers of the nodes to a renewal.
+/// Answers of the nodes of a quorum to a renewal.
 struct RenewalTally<'a> {
-    /// The lease as each node reports it that keeps it.
+    /// The lease as each node that keeps it reports it.
     kept: Vec<&'a HeldLease>,
-    /// How much time the lease had left at each of these nodes before.
+    /// How much time the lease had left, before the renewal, at each node that keeps it.
     margins: Vec<Duration>,
     losses: Vec<Loss>,
     adopted: usize,
@@ -52,8 +52,8 @@ impl<'a> RenewalTally<'a> {
         tally
     }
 
-    /// Whether nodes that keep the lease name different fences, none of them by a majority. A different fence is of a
-    /// failed try, and one more answer may show which.
+    /// Whether nodes that keep the lease name different fences, none of them by a majority. All fences but one are of
+    /// failed tries, and one more answer may show which fence is the lease's.
     fn is_disputed(&self, majority: usize) -> bool {
         let named = self.kept.iter().filter(|lease| is_ratified(lease)).count();
         let agreeing = accepting(&self.kept);
@@ -98,8 +98,8 @@ impl Shared {
             return Ok(Renewal::Adopted);
         }
         if let Some(loss) = loss(&tally.losses, majority) {
-            // A lease without a majority is over. Where a node still has it, the lease only keeps other attempts from
-            // that node.
+            // A lease without a majority is over. At a node that still has the lease, it only keeps other attempts from
+            // the lock.
             for (node, answer) in answers.by_node() {
                 if matches!(answer, Some(Ok(Renewal::Renewed(..)))) {
                     let swept = SweepTarget::Lease(None);
@@ -174,7 +174,8 @@ fn confirmation(
         return Some(Confirmation::Superseded);
     }
     let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed;
-    // A lease that fewer than a majority have accepted was never granted. The other nodes may have accepted it too.
+    // A lease that only a minority of the nodes has accepted was never granted. But the nodes that have not answered
+    // may have accepted it too.
     let others = answers.nodes() - superseded - lost - confirmed.len();
     (accepting(&sure) + others < majority).then_some(Confirmation::Lost)
 }
@@ -203,7 +204,7 @@ mod tests {
             (&[7, 7], false),
             (&[7, 9], true),
             (&[7, 9, 7], false),
-            // The second round has not named the fence of the second node.
+            // At the second node, the second round has not named the fence of the lease.
             (&[7, 1], false),
             (&[1, 1], false),
             (&[7, 1, 9], true),

@@ -10,7 +10,7 @@ use super::super::{
     keys::Keys,
 };
 
-/// The scripts of a quorum. The nodes also run `quorum_probe.lua`.
+/// The scripts that the nodes of a quorum run. The nodes also run `quorum_probe.lua`.
 #[derive(Debug)]
 pub(super) struct QuorumScripts {
     pub(super) reserve: Script,
@@ -28,7 +28,7 @@ pub(super) struct QuorumScripts {
     pub(super) admit: Script,
 }
 
-/// The parts that scripts share, by the names under which scripts import them.
+/// The Lua parts that the scripts of a quorum share, by the names under which scripts import them.
 const PARTS: &Parts = &Parts {
     texts: &[
         ("adopt", include_str!("lua/parts/adopt.lua")),
@@ -75,7 +75,7 @@ impl QuorumScripts {
 // === impl Keys ===
 
 impl Keys {
-    /// Key of what a node has learnt, and in which life of its data.
+    /// Key that stores which fence a node has learnt, and in which life of its data.
     pub(super) const NODE: &str = "lg:{}:node";
 
     /// The keys that the scripts read for a lock, with their types, to find a key that another program wrote.
@@ -103,7 +103,7 @@ pub(super) fn fill_lease_keys<'a>(command: &'a mut Command, keys: &Keys) -> &'a 
 //
 // The idempotency key of an attempt, as arguments of the scripts.
 
-/// Appends key, fingerprint and salt; each is empty if there is no key.
+/// Appends the idempotency key, the request's fingerprint and the token's salt; each is empty if there is no key.
 pub(super) fn fill_idempotency(command: &mut Command, idempotency: Option<&Idempotency>) {
     match idempotency {
         None => command.arg("").arg("").arg(""),
@@ -126,7 +126,7 @@ pub(super) fn begun_millis(time: Duration) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nonce(Box<str>);
 
-/// How many hexadecimal digits a nonce has: 128 bits.
+/// How many hexadecimal digits a nonce of a try has: 128 bits.
 const LENGTH: usize = 32;
 
 // === impl Nonce ===

@@ -32,13 +32,13 @@ use super::{
     sweeper::Sweeper,
 };
 
-/// How long a caller that frees a lock waits at most until the next waiter is tried. The wait is only a courtesy.
+/// How long a caller that frees a lock waits at most until the next waiter was tried. No promise depends on this wait.
 const HAND_OFF_WITHIN: Duration = Duration::from_millis(100);
 
 /// State that all parts of the Redlock store use.
 pub(super) struct Shared {
     pub(super) quorum: Quorum,
-    /// Identity of this gateway, as other gateways know it.
+    /// Id of this gateway, by which other gateways know it.
     pub(super) id: GatewayId,
     pub(super) channels: Channels,
     pub(super) news_wanted: Arc<NewsWanted>,
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub(super) tags: Arc<SlotTags>,
     pub(super) local_queues: LocalQueues,
     pub(super) sweeper: Sweeper,
-    /// How long a caller may wait for an answer.
+    /// How long a caller may wait for an answer of the store.
     pub(super) deadline: Duration,
     pub(super) lifecycle: Lifecycle,
     /// Cancelled to stop the background tasks of the store.
@@ -70,8 +70,8 @@ impl Shared {
         turn.map_err(|_elapsed| Unavailability::Overloaded)
     }
 
-    /// After a command here has freed a lock, waits until the lock was tried for the next waiter of this gateway. That
-    /// waiter then has the lock when the command is answered, unless another gateway comes first.
+    /// After a command of this gateway has freed a lock, waits until the lock was tried for the next waiter of this
+    /// gateway. That waiter then has the lock when the command is answered, unless another gateway comes first.
     pub(super) async fn hand_off(&self, name: &LockName) {
         if let Some(local_queue) = self.local_queues.existing(name)
             && local_queue.len(Instant::now()) > 0
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Takes in a message of a node: a lock became free, or a lease was broken there.
+    /// Processes a message from a node: a lock became free, or a lease was broken there.
     pub(super) fn ingest_message(&self, message: &str) {
         let words: Vec<_> = message.split(' ').collect();
         match words[..] {
@@ -98,7 +98,8 @@ impl Shared {
         }
     }
 
-    /// The error if no majority has given the same answer. `partly`: some node has carried out the command.
+    /// The error if no majority of the nodes has given the same answer. `partly`: at least one node has carried out the
+    /// command.
     pub(super) fn unknown<T>(
         &self,
         answers: &NodeReplies<Result<T, StoreError>>,
@@ -113,7 +114,7 @@ impl Shared {
         match (foreign.or(uncertain), answers.errors().next()) {
             (Some(error), _) => error.clone(),
             (None, Some(_)) if !partly && answered < self.quorum.majority() => answers.too_few(),
-            // Some nodes have carried out the command, some have not, and the others do not answer.
+            // Some nodes have carried out the command, some have not, and the other nodes do not answer.
             _ => Uncertainty::TimedOut.into(),
         }
     }
@@ -130,8 +131,8 @@ impl Shared {
         });
     }
 
-    /// The nodes from which a try of this attempt is being withdrawn. What they report of the attempt cannot be relied
-    /// on.
+    /// The nodes from which a try of this attempt is being withdrawn. The reports of these nodes on the attempt cannot
+    /// be relied on.
     pub(super) fn nodes_to_withdraw_from(&self, name: &LockName, token: &TokenHash) -> Vec<usize> {
         let withdrawals = &self.sweeper.pending_withdrawals;
         let nodes = self.quorum.nodes().iter().map(|node| node.index);
@@ -142,7 +143,8 @@ impl Shared {
 
     /// The holder of a lock and the number of waiters at this gateway, as far as they are known.
     pub(super) async fn contention(&self, keys: &Keys, local_queue: &LocalQueue) -> Contention {
-        // The holder is shown to people only: an attempt that leaves has left even if the holder is not known.
+        // The holder is only shown to people. So if the holder is not known, the answer to an attempt that leaves has
+        // none.
         let view = self.view(keys).await.ok();
         Contention {
             holder: view

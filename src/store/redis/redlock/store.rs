@@ -54,24 +54,25 @@ use super::{
 
 /// A store of leases that a majority of independent Redis servers agrees on.
 ///
-/// The store starts whether or not the servers do, and works again when a majority of them answers.
+/// The store starts even if servers are unavailable, and works when a majority of them answers.
 pub struct RedlockStore {
     shared: Arc<Shared>,
     relay: QuorumRelay,
     description: String,
     closed: AtomicBool,
-    /// The commands that are under way.
+    /// The commands that are in progress, for which `close` waits.
     working: TaskTracker,
-    /// Limits how many acquires, inspects and lists are under way.
+    /// Limits how many acquires, inspects and lists are in progress.
     asking: Semaphore,
 }
 
 /// How many acquires, inspects and lists may run at once. Each asks every node, and a node that gets more requests than
-/// it can answer in its time counts as gone. Further requests wait here, where nothing is lost.
+/// it can answer in its time counts as gone. Further requests wait at the gateway, where no request times out at a
+/// node.
 const ASKING: usize = 64;
-/// How long a request waits until it may run.
+/// How long an acquire, an inspect or a list waits until it may run.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
-/// How often waiters that watch their position are told their position.
+/// How often waiters that watch their position are sent their position.
 const SHOWN: Duration = Duration::from_millis(500);
 
 // === impl RedlockStore ===
@@ -136,7 +137,7 @@ impl RedlockStore {
         }
     }
 
-    /// Counts a command as under way for as long as the token lives.
+    /// Counts a command as in progress for as long as the returned token lives.
     fn enter(&self) -> Result<TaskTrackerToken, Unavailability> {
         let token = self.working.token();
         if self.closed.load(Ordering::SeqCst) {
@@ -145,7 +146,7 @@ impl RedlockStore {
         Ok(token)
     }
 
-    /// Waits until a command that keeps no lease may run.
+    /// Waits until an acquire, an inspect or a list may run.
     async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
         match timeout(ROOM_WITHIN, self.asking.acquire()).await {
             Ok(Ok(room)) => Ok(room),
@@ -287,7 +288,7 @@ impl Store for RedlockStore {
     }
 
     fn shares(&self) -> bool {
-        // Counters at a majority of the nodes cannot bound how many shared leases there are.
+        // A quorum grants no shared leases: counters at a majority of the nodes cannot bound how many there are.
         false
     }
 

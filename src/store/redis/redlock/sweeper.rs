@@ -1,4 +1,4 @@
-//! Ends tries and leases later that could not be ended at once, because their node did not answer.
+//! Ends tries and leases at nodes that did not answer when a command should have ended them.
 //!
 //! A try or lease that is swept has no majority, so no caller relies on it; but it keeps its node from other attempts.
 //! If the node does not return in time, the TTL ends it.
@@ -13,21 +13,21 @@ use crate::lock::{KeeperId, LockName, TokenHash};
 
 use super::scripts::Nonce;
 
-/// Lists of tries and leases to end at each node.
+/// The lists of tries and leases that must be ended later, one list for each node.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     nodes: Vec<mpsc::Sender<Sweep>>,
     lasts: Duration,
-    /// The tries that are about to be withdrawn.
+    /// The tries that are about to be withdrawn from nodes.
     pub(super) pending_withdrawals: PendingWithdrawals,
 }
 
 /// The try, attempt or lease that a sweep ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SweepTarget {
-    /// The try with this nonce.
+    /// The try with this nonce, which was not granted.
     Try(Nonce),
-    /// The whole attempt, which may have been delivered.
+    /// The whole attempt, whose lease may have been delivered.
     Attempt,
     /// The lease, which was released by this keeper, or has no majority any more. A lease that another keeper has
     /// adopted stays.
@@ -40,21 +40,22 @@ pub(super) struct Sweep {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     pub(super) swept: SweepTarget,
-    /// Time after which the sweep is given up and the TTL ends the lease.
+    /// Time after which the gateway gives the sweep up and the TTL ends the lease.
     pub(super) until: Instant,
     /// Marks the withdrawal as pending until the sweep is over.
     _pending_withdrawal: PendingWithdrawal,
 }
 
-/// How many sweeps may wait for one node. Further tries and leases are left to the TTL.
+/// How many sweeps may wait for one node. Further tries and leases at the node end with their TTL.
 const BACKLOG: usize = 16_384;
-/// How much longer than the longest TTL a node is asked, because the node may have got the command late.
+/// How much longer than the longest TTL a sweep asks its node, because the node may have got the command late.
 const AFTER: Duration = Duration::from_mins(1);
 
 // === impl Sweeper ===
 
 impl Sweeper {
-    /// The sweeper, and a list of sweeps for each node. [`Shared::start_sweeping`] runs the sweeps on the lists.
+    /// Creates the sweeper, and a list of sweeps for each node. [`Shared::start_sweeping`] runs the sweeps on the
+    /// lists.
     pub(super) fn new(nodes: usize, max_ttl: Duration) -> (Self, Vec<mpsc::Receiver<Sweep>>) {
         let (nodes, lists) = (0..nodes).map(|_| mpsc::channel(BACKLOG)).unzip();
         let sweeper = Self {
@@ -89,8 +90,8 @@ impl Sweeper {
 //
 // Records which nodes may have state of an attempt that is about to be withdrawn from them.
 
-/// How many tries of an attempt are being withdrawn from a node. What the node reports of the attempt until then cannot
-/// be relied on, however much it looks like a lease.
+/// How many tries of an attempt are being withdrawn from a node. Until these withdrawals are over, the node's reports
+/// on the attempt cannot be relied on, even if they look like a lease.
 ///
 /// Only the gateway that has made a try withdraws it, so this gateway knows of every withdrawal.
 #[derive(Debug, Clone, Default)]
@@ -98,7 +99,7 @@ pub(super) struct PendingWithdrawals {
     tries: Arc<Mutex<HashMap<NodeAttempt, usize>>>,
 }
 
-/// An attempt at one node. The name is part of it, because the attempts of a group have one token.
+/// An attempt at one node. The name of the lock is part of it, because the attempts of a group have one token.
 type NodeAttempt = (usize, LockName, TokenHash);
 
 /// Marks one try at one node as about to be withdrawn, for as long as this value lives.

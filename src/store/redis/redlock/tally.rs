@@ -10,18 +10,18 @@ use super::{calls::Vote, quorum::NodeReplies, view::possible_holders};
 /// Combined result of the votes in the first round of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum VoteVerdict {
-    /// A majority has reserved the lock; with the highest fence that was proposed.
+    /// A majority of the nodes has reserved the lock; with the highest fence that was proposed.
     Reserved(u64),
-    /// A majority says that the lock is free, and no node was asked to reserve it.
+    /// A majority of the nodes says that the lock is free, and no node was asked to reserve it.
     Free,
-    /// Some node has this attempt already.
+    /// At least one node has this attempt already.
     Again,
-    /// A majority has the lease of this token under the idempotency key.
+    /// A majority of the nodes has the lease of this token under the idempotency key.
     Replay(TokenHash),
-    /// A majority says that this holder has the lock.
+    /// A majority of the nodes says that this holder has the lock.
     Held(Holder),
-    /// No attempt can have a majority, or it is not known which has one, so the try is repeated. With the likely
-    /// holder.
+    /// No attempt can have a majority of the nodes, or it is not known which attempt has one, so the try is repeated.
+    /// With the likely holder.
     Split(Option<Holder>),
     /// The attempt is refused with this final answer.
     Refused(Acquisition),
@@ -74,8 +74,8 @@ impl VoteVerdict {
         if !agree(&Vote::counts) {
             return Self::TooFew;
         }
-        // The silent nodes decide whether the lease under the key lives: it must not be reported as the lease of
-        // another holder.
+        // The silent nodes decide whether the lease under the idempotency key lives: the lease must not be reported as
+        // the lease of another holder.
         let replayed = votes.count(|vote| matches!(vote, Vote::Replay(_)));
         let silent = votes.nodes() - votes.count(Vote::counts);
         if replayed > 0 && silent > 0 && replayed + silent >= majority {
@@ -148,10 +148,10 @@ mod tests {
         let by_a = Holder::Lease(agreed(&[&lease(7, 1_000, None)], 2).unwrap());
         let votes = [held(a, 7), held(a, 1), silent()];
         assert_eq!(verdict(votes), VoteVerdict::Held(by_a.clone()));
-        // The silent node may have the lease too.
+        // The silent node may have the lease of `a` too.
         let votes = [held(a, 7), reserved(8), silent()];
         assert_eq!(verdict(votes), VoteVerdict::Split(Some(by_a)));
-        // Both holders are only tries.
+        // Both holders are only tries, because no node knows a fence.
         let votes = [held(a, 1), held(b, 1), reserved(8)];
         assert_eq!(verdict(votes), VoteVerdict::Split(None));
     }

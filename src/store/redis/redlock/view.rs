@@ -1,4 +1,4 @@
-//! Finds the holder of a lock by the answers of the nodes.
+//! Finds the holder of a lock from the answers of the nodes of a quorum.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ pub(super) struct QuorumView {
     majority: usize,
 }
 
-/// The holder of the lock is not known: the nodes that have not answered decide it.
+/// The error that the holder of the lock is not known: the nodes that have not answered decide who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotKnown;
 
-/// For how long the nodes are asked again if they disagree, because a command is under way.
+/// For how long the nodes are asked again if they disagree about the holder, because a command is in progress.
 const RETRY_FOR: Duration = Duration::from_secs(1);
 
 // === impl Shared ===
@@ -40,7 +40,7 @@ impl Shared {
         let mut view = self.view(keys).await?;
         let mut pauses = Backoff::new();
         while view.holding().is_err() && began.elapsed() < RETRY_FOR.min(self.deadline) {
-            // A command may have reached some of the nodes and not the others yet.
+            // A command may have reached some of the nodes and not the other nodes yet.
             sleep(pauses.next(Duration::ZERO)).await;
             let answers = self.quorum.ask(
                 async |node| {
@@ -55,7 +55,7 @@ impl Shared {
         Ok(view)
     }
 
-    /// Asks the nodes once for the holder of a lock. A majority of them must answer.
+    /// Asks the nodes once for the holder of a lock. Fails unless a majority of the nodes answers.
     pub(super) async fn view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
@@ -75,13 +75,13 @@ impl Shared {
 // === impl QuorumView ===
 
 impl QuorumView {
-    /// The holder of the lock, if the missing answers cannot change it.
+    /// The holder of the lock; an error if the missing answers of nodes could change it.
     pub(super) fn holding(&self) -> Result<Option<NodeHolder>, NotKnown> {
         holding(&self.answers, self.majority)
     }
 
-    /// The holder of the lock, or if it is not known, the likely one: the holder at most nodes, and of several the one
-    /// with the highest fence.
+    /// The holder of the lock, or if it is not known, the likely holder: the holder at the largest number of nodes, and
+    /// of several such holders the one with the highest fence.
     pub(super) fn likely_holder(&self) -> Result<Option<NodeHolder>, NotKnown> {
         self.holding().or_else(|not_known| {
             let found = found(&self.answers);

@@ -1,4 +1,4 @@
-//! Acquire and leave with a queue: waiters are served in order at this gateway.
+//! Acquire and leave on a quorum with a queue: the waiters at this gateway are served in order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,10 +35,11 @@ impl Shared {
         attempt: &Attempt,
     ) -> Result<Acquisition, StoreError> {
         let local_queue = self.local_queues.get_or_create(&attempt.name);
-        // If the lock has waiters it is not taken, and an attempt that only asks needs no turn.
+        // If the lock has waiters, this attempt does not take the lock; and an attempt that only asks needs no turn.
         let turn = match (local_queue.len(Instant::now()), local_queue.turn.try_lock()) {
             (0, Ok(turn)) => Some(turn),
-            // Another task is trying. An attempt that may wait does so in the queue; other attempts wait for the turn.
+            // Another task of this gateway is trying. An attempt that may wait waits in the queue; other attempts wait
+            // for the turn.
             (0, Err(_)) if attempt.wait.is_none() => Some(self.turn(&local_queue).await?),
             _ => None,
         };
@@ -59,7 +60,7 @@ impl Shared {
         let joined = self.join(&local_queue, attempt, holder);
         drop(turn);
         if !is_held && matches!(joined, Acquisition::Queued(_)) {
-            // No node will report that the lock is free, and the contender of this queue may be in a pause.
+            // No node will send a message that the lock is free, and the contender of this queue may be in a pause.
             local_queue.woken.notify_one();
         }
         Ok(joined)
@@ -109,7 +110,7 @@ impl Shared {
 
     fn supersede(&self, name: &LockName, superseded: Option<TokenHash>) {
         if let Some(token) = superseded {
-            // An attempt that has left already need not be told.
+            // A waiter that has left already does not need the news.
             let _delivered = self.parking.deliver(name, &token, News::Superseded);
         }
     }
@@ -124,13 +125,14 @@ impl Shared {
         let (keys, local_queue) = (self.keys(name), self.local_queues.get_or_create(name));
         let mut left = local_queue.leave(token, keep_for, Instant::now(), false);
         if matches!(left, LeaveOutcome::BeingTried | LeaveOutcome::NotQueued) {
-            // The attempt may be granted the lock at this moment. The outcome is known when its try is over.
+            // The lock may be granted to the attempt at this moment. The outcome is known when its try is over.
             let turn = self.turn(&local_queue).await;
-            // Leaves even if the turn was not free in time: no caller waits in this position any more.
+            // The attempt leaves even if the turn was not free in time: no caller waits in this position any more.
             left = local_queue.leave(token, keep_for, Instant::now(), true);
             let _turn = turn?;
             let confirmed = match left {
-                // Either the try has failed, or its outcome is not known and it is withdrawn from every node.
+                // Either the try for the attempt has failed, or the try's outcome is not known and the try is withdrawn
+                // from every node.
                 LeaveOutcome::Removed => self.confirm(name, token).await.ok(),
                 LeaveOutcome::NotQueued => Some(self.confirm(name, token).await?),
                 LeaveOutcome::Superseded | LeaveOutcome::BeingTried => None,
@@ -172,25 +174,27 @@ impl Shared {
 // Contends for a lock on behalf of the waiters in its queue at this gateway: one task for each lock, however many
 // waiters there are.
 
-/// When the contender tries again.
+/// When the contender for a lock tries again.
 enum Pause {
-    /// At once.
+    /// The contender tries again at once.
     None,
-    /// After this time, when the lease of the holder ends.
+    /// The contender tries again after this time, when the lease of the holder ends.
     For(Duration),
-    /// Soon: several gateways have split the nodes among themselves, in a try that took this long.
+    /// The contender tries again soon: several gateways have split the nodes among themselves, in a try that took this
+    /// long.
     Split(Duration),
 }
 
-/// Upper bound of a pause without a wake-up. The bound of each pause is random, and at least half of this.
+/// Upper bound of the contender's pause without a wake-up. The bound of each pause is random, and at least half of
+/// this.
 const PERIOD: Duration = Duration::from_secs(1);
-/// For how long a node is asked to wake this gateway.
+/// For how long a node that refused a try is asked to wake this gateway when the lock becomes free.
 pub(super) const WAKES: Duration = Duration::from_secs(5);
 /// Longest random delay after a wake-up, so that gateways that are woken together do not try together.
 const SCATTER: Duration = Duration::from_millis(3);
-/// Longest random pause after a try to which the nodes did not answer.
+/// Longest random pause after a try that failed with an error, for example because too few nodes answered.
 const AWAY: Duration = Duration::from_millis(400);
-/// How much later than its end a lease is tried for again: a key is gone only when its instant has passed.
+/// How much later than the end of a lease the contender tries again: a key is gone only when its instant has passed.
 const MARGIN: Duration = Duration::from_millis(2);
 
 // === impl Shared ===
@@ -206,11 +210,11 @@ impl Shared {
         self.start_background(async move { shared.contend(&name, &local_queue).await });
     }
 
-    /// Contends for the lock until its queue is empty.
+    /// Contends for the lock on behalf of its waiters until their queue is empty.
     async fn contend(self: &Arc<Self>, name: &LockName, local_queue: &LocalQueue) {
         let mut splits = Backoff::new();
         while let Some(head) = local_queue.head(Instant::now()) {
-            // This try sees every release until now, so an earlier wake-up is not needed any more.
+            // The try that begins now sees every release until now, so an earlier wake-up is not needed any more.
             let _seen = local_queue.woken.notified().now_or_never();
             local_queue.begin();
             let tried = self.try_for(name, local_queue, &head).await;
@@ -218,7 +222,7 @@ impl Shared {
             let pause = match tried {
                 Ok(Pause::Split(took)) => {
                     // No holder has the lock, so no release will wake this gateway. And if one message woke all
-                    // gateways that have split the nodes, they would come together again.
+                    // gateways that have split the nodes, these gateways would try at the same time again.
                     sleep(splits.next(took).min(PERIOD)).await;
                     None
                 }
@@ -242,7 +246,7 @@ impl Shared {
         }
     }
 
-    /// Tries once to get the lock for the head of the queue.
+    /// Tries once to get the lock for the head of the queue. Returns when to try again.
     async fn try_for(
         self: &Arc<Self>,
         name: &LockName,
@@ -276,8 +280,8 @@ impl Shared {
                 if delivered {
                     return Ok(Pause::For(lasts));
                 }
-                // From here on no caller is answered with the lease, and the sweeper ends it if this future is dropped
-                // half-way.
+                // No caller is answered with the lease from here on. If this future is dropped half-way, the sweeper
+                // ends the lease.
                 let guard = TryGuard {
                     shared: self,
                     keys: &keys,
@@ -293,7 +297,7 @@ impl Shared {
             }
             AttemptOutcome::Split(None) | AttemptOutcome::Free => Ok(Pause::Split(began.elapsed())),
             AttemptOutcome::Done(_) => {
-                // The attempt gets its answer when its caller asks again.
+                // The waiter asks again, and then gets its final answer from the store.
                 if local_queue.take(head) && head.attended {
                     let token = &head.attempt.token;
                     let _delivered = self.parking.deliver(name, token, News::Forgotten);

@@ -95,7 +95,7 @@ if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then
 end
 local seen = redis.call('MGET', lock, of, used or of)
 local held, became, whose = seen[1], seen[2], used and seen[3]
--- `x`: the attempt is exclusive.
+-- `x` in the argument: the attempt is exclusive.
 local alone = place == '' or place_mode_is(place, 'x')
 if alone and not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
   return take(clock())
@@ -122,8 +122,8 @@ local function stand(us, queued, count, ahead)
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
   end
   if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
-    -- The liveness key was missing. If this gateway had waiters here before, other scripts may have removed them as
-    -- dead, so these waiters must ask again.
+    -- The liveness key of this gateway was missing. If the gateway had waiters in this slot before, other scripts may
+    -- have removed them as dead, so these waiters must ask again.
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end
@@ -294,7 +294,7 @@ end
 -- A queued ticket with the same idempotency key is taken over, or deleted if this attempt does not wait.
 local at, queued, old, other = nil, us, nil, whose and owner_id(whose)
 if other and other ~= id then
-  -- A key of another type is no ticket, and must not raise: the lock may have passed on by now.
+  -- A key of another type holds no ticket. It must not raise an error: the lock may have passed on by now.
   old = redis.pcall('GET', name .. 'of:' .. other)
   at = is_queued(old) and redis.call('LPOS', wait, other)
   if at then
@@ -303,7 +303,8 @@ if other and other ~= id then
     end
     queued = ticket_since(old)
     redis.call('DEL', name .. 'absent')
-    -- The newest request owns the position. The letter keeps the earlier attempt from asking for the position again.
+    -- The newest request owns the position. The letter `s` in `:of:ID` keeps the earlier attempt from asking for the
+    -- position again.
     local gateway = ticket_gateway(old)
     if gateway ~= NO_GATEWAY or ticket_late_is(old, '1') then
       redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
@@ -355,7 +356,7 @@ else
     end
     if redis.call('LLEN', wait) >= longest then
       if whose then
-        -- The idempotency key leads to a lost position.
+        -- The idempotency key leads to a position that was lost.
         redis.call('DEL', used)
       end
       return refuse('full')

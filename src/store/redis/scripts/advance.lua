@@ -26,7 +26,7 @@ local lock, counter, floor, news = KEYS[1], KEYS[2], ARGV[1], ''
 local name, me = string.sub(lock, 1, -5), floor_gateway(ARGV[1])
 local wait = name .. 'wait'
 
--- How soon to look again at a grant that is not confirmed yet, in ms, at least.
+-- How soon the gateway looks again at a grant that is not confirmed yet, in ms, at least.
 local OFTEN = 500
 
 local held, left = redis.call('GETRANGE', lock, lease_range('id', 'hold_limit')), redis.call('PTTL', lock)
@@ -71,7 +71,7 @@ if is_shared(held) then
 end
 if left ~= -2 then
   if id_version_is(held, '2') and is_untold(held) then
-    -- A confirmation may make the lease end sooner, if its TTL is short, and no message tells of that.
+    -- If its TTL is short, the lease may end sooner once it is confirmed, and no message tells this gateway of that.
     left = math.min(left, math.max(OFTEN, tonumber(lease_ttl(held)) or OFTEN))
   end
   return 'held ' .. lock .. ' 0:' .. field(left)

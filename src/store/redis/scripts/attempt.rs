@@ -27,7 +27,8 @@ use super::{
     reply::not_ours,
 };
 
-/// What is known of the delivery of a grant that must be released. The script releases or keeps the lease accordingly.
+/// What is known about the delivery of a grant that must be released. The script releases or keeps the lease
+/// accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::redis) enum GrantKnowledge {
     /// The answer with the grant may be on its way to the caller: the idempotency key counts as used.
@@ -66,7 +67,8 @@ impl LockScripts<'_> {
         let key = key.map_or_else(String::new, |key| hex(key.hash.as_bytes()));
         // An attempt that does not wait is neither parked nor queued, and skips both lookups.
         let waits = attempt.wait.is_some();
-        // The attempt asks again because it lost its position, so an earlier copy of its acquire may still arrive.
+        // If the acquire was sent before, the attempt asks again because it lost its position, so an earlier copy of
+        // its acquire may still arrive.
         let resent = waits && gateway.parking.was_resent(&attempt.token);
         let says_it_is_alive = waits && gateway.should_announce(keys.slot());
         let fill = |command: &mut Command, sending| {
@@ -146,7 +148,7 @@ impl LockScripts<'_> {
         }
     }
 
-    /// The living lease to which the idempotency key leads, and the salt of its token.
+    /// Reads the living lease to which the idempotency key leads, and the salt of its token.
     fn under_the_key(&self, reply: &mut Reply) -> Result<(HeldLease, Salt), StoreError> {
         let (lease, salt, _) = reply.told(&self.keys)?;
         self.note_fence(&lease);
@@ -222,7 +224,7 @@ impl LockScripts<'_> {
             command.arg(&id).arg(self.context.gateway.id.as_str());
         };
         let answer = self.run(&self.context.scripts.lapse, &id, fill).await;
-        // If the server does not answer, the next master may still have the position.
+        // If the server does not answer, the server that takes over may still have the position.
         if !(answer.as_ref()).is_ok_and(|answer| answer.reply.kind() == "kept") {
             self.note_departed(token, OrphanKind::Departed(None, None));
         }
@@ -262,7 +264,7 @@ impl LockScripts<'_> {
             _ => return Err(reply.unexpected()),
         };
         let ended = match (&outcome, known) {
-            // The attempt may continue, so it must not count as ended.
+            // The attempt may go on to use its lease, so it must not count as ended.
             (GiveBack::Kept, _)
             | (GiveBack::NothingHeld, GrantKnowledge::Undelivered(_))
             | (_, GrantKnowledge::Departed(..)) => return Ok(outcome),

@@ -44,7 +44,7 @@ local became = redis.call('GET', of)
 if became then
   return (became == 'x' and 'broken ' or 'changed ') .. nonce .. ' 0:'
 end
--- Records that a lease is broken, and tells its keeper.
+-- Records that a lease was broken, and tells the keeper of the lease.
 local function remember_break(id, lease, delivered, replaces)
   if replaces then
     redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)

@@ -8,7 +8,7 @@ use super::super::{
     records::{FLOOR, ID, LEASE, OWNER, PACKED, PLACE, TICKET},
 };
 
-/// The composed scripts of the store.
+/// The composed scripts of the Redis store.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(super) acquire: Script,

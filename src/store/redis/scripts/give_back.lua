@@ -100,13 +100,13 @@ end
 if type(passed) == 'table' then
   return passed
 end
--- The lock is deleted last. If the script stops half-way, the lock is still held and can be given back again. If the
--- lock has passed on already, nothing may raise here.
+-- The lock is deleted last. If the script stops half-way, the lock is still held, and the lease can be released again.
+-- If the lock has passed on already, nothing may raise here.
 if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
 if lease_mode_below(lease, 'a') then
-  -- The holder was asked to release the lease, and this release comes in time.
+  -- The holder was asked to release the lease, and this release comes in time, so the request is forgotten.
   redis.pcall('DEL', name .. 'asked:' .. id)
 end
 if keyed then

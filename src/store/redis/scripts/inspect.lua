@@ -37,7 +37,7 @@ if #ids > 0 then
     if is_queued(body) and ticket_ends(body) > us then
       shown[#shown + 1] = field(string.match(body, '^[^\n]*'))
     else
-      -- The waiter has left a long queue, or has died with its gateway: it does not count.
+      -- The waiter has left a long queue, or has died with its gateway, so it does not count.
       over = over + 1
     end
   end

@@ -34,12 +34,12 @@ if is_queued(body) then
   redis.call('LREM', wait, '1', id)
 end
 if ticket_late_is(body, '1') then
-  -- Without the letter, a late copy of the acquire would queue the attempt again.
+  -- Without the letter `g` in `:of:ID`, a late copy of the acquire would queue the attempt again.
   redis.call('SET', of, 'g', 'PX', 'TOMBSTONE')
 else
   redis.call('DEL', of)
 end
--- The idempotency key may lead to a newer request by now, and is then left alone.
+-- The idempotency key may lead to a newer request by now, and is then not deleted.
 local used = name .. 'key:' .. ticket_key(body)
 if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)

@@ -90,7 +90,8 @@ impl LockScripts<'_> {
         };
         match earlier {
             None => Ok(Release::Lost(loss)),
-            // The lease may have been lost before, or released by the copy whose reply was lost: the store cannot tell.
+            // The lease may have been lost before, or released by the earlier copy whose reply was lost: the store
+            // cannot tell.
             Some(unknown) => Err(unknown.into()),
         }
     }
@@ -103,14 +104,14 @@ impl LockScripts<'_> {
 /// within one round trip each time.
 const LOOKS: usize = 32;
 
-/// The leases or the foreign value that a script ends.
+/// The leases or the foreign value that a break or a release request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScriptTarget {
     /// The lease with this fencing token, exclusive or shared.
     Lease(FencingToken),
-    /// All shared leases with fencing tokens up to this one: a late copy must not break a newer lease.
+    /// All shared leases with fencing tokens up to this token: a late copy must not break a newer lease.
     UpTo(FencingToken),
-    /// The foreign value with this mark.
+    /// The value of a foreign client with this mark.
     Foreign(ForeignMark),
 }
 
@@ -161,7 +162,8 @@ impl LockScripts<'_> {
         })
     }
 
-    /// Breaks the target, or the holder without a target; with `request`, asks for its release instead.
+    /// Breaks the target, or the holder of the lock if there is no target; with `request`, asks the holder to release
+    /// the lock instead.
     async fn end(
         &self,
         target: Option<BreakTarget>,
@@ -190,9 +192,9 @@ impl LockScripts<'_> {
         Err(passes_too_fast())
     }
 
-    /// Reads the holder of the lock.
+    /// Reads the holder of the lock before a break or a release request.
     async fn look(&self, target: Option<BreakTarget>) -> Result<Option<Holder>, StoreError> {
-        // If all leases are broken, all are read, because the answer shows each broken lease.
+        // If all leases of a shared lock are broken, all are read, because the answer shows each broken lease.
         let (most, fence) = match target {
             Some(BreakTarget::All) => (usize::from(Limit::MAX), None),
             Some(BreakTarget::Lease(fence)) => (SHOWN_HOLDERS, Some(fence)),
@@ -234,8 +236,8 @@ impl LockScripts<'_> {
         }
     }
 
-    /// Asks the holder of the lease with a fence to release it; with `all`, all holders with fences up to that one.
-    /// Answers whether such a lease held the lock.
+    /// Asks the holder of the lease with this fence to release it; with `all`, the holders of all shared leases with
+    /// fences up to this one. Answers whether such a lease held the lock.
     async fn ask(
         &self,
         fence: FencingToken,
@@ -301,7 +303,7 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
 /// The state of a lock after its lease should have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::redis) enum Advance {
-    /// The lock is held for this long; `None`: without an expiry.
+    /// The lock stays held for this long; `None`: the hold has no expiry.
     Held(Option<Duration>),
     /// The lock was free and has passed to a waiter, or dead tickets are left in its queue.
     Passed,

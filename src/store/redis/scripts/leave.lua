@@ -54,7 +54,7 @@ if share then
   redis.call('GET', of)
   admit(us, share, sharers)
 elseif not held then
-  -- A ticket of another type ends the script before the lock passes on.
+  -- A key of another type in place of the ticket ends the script here, before the lock passes on.
   redis.call('GET', of)
   -- The attempt may be the head of the queue, and is granted the lock at the last moment.
   local passed = hand_over(redis.call('LPOP', wait), us)
@@ -114,8 +114,8 @@ else
   if stood and not ticket_late_is(body, '1') then
     redis.call('DEL', of)
   else
-    -- Without the letter, a late copy of the acquire would queue the attempt again. If the ticket was lost, it is
-    -- unknown whether such a copy is outstanding.
+    -- Without the letter `g` in `:of:ID`, a late copy of the acquire would queue the attempt again. If the ticket was
+    -- lost, it is unknown whether such a copy is outstanding.
     remember_end(id, 'g', TOMBSTONE)
   end
   count = stood and count - 1 or count

@@ -23,13 +23,13 @@ use super::{
     catalogue::Scripts,
 };
 
-/// The state that all commands of the store share.
+/// The state that all commands of the Redis store share.
 pub(in crate::store::redis) struct RedisContext {
     pub(in crate::store::redis) dispatch: Arc<Dispatch>,
     pub(in crate::store::redis) scripts: Scripts,
     pub(in crate::store::redis) gateway: RedisGateway,
     pub(in crate::store::redis) tags: Arc<SlotTags>,
-    /// Stops the background tasks of the store.
+    /// Cancelled to stop the background tasks of the store.
     pub(in crate::store::redis) closing: CancellationToken,
 }
 
@@ -37,7 +37,7 @@ pub(in crate::store::redis) struct RedisContext {
 pub(in crate::store::redis) struct LockScripts<'a> {
     pub(in crate::store::redis) context: &'a RedisContext,
     pub(in crate::store::redis) keys: Keys,
-    /// Deadline for the outcome of everything that the request sends.
+    /// Deadline by which the outcome of everything that the request sends must be known.
     pub(in crate::store::redis) limit: Instant,
 }
 
@@ -48,7 +48,7 @@ impl RedisContext {
         Keys::for_lock(name, &self.tags, &self.gateway.id)
     }
 
-    /// The scripts of a lock, for a request that begins now.
+    /// The scripts of a lock, with the deadline of a request that begins now.
     pub(in crate::store::redis) fn lock(&self, keys: Keys) -> LockScripts<'_> {
         LockScripts {
             context: self,
@@ -61,7 +61,7 @@ impl RedisContext {
 // === impl LockScripts ===
 
 impl LockScripts<'_> {
-    /// Runs a script whose reply has no news.
+    /// Runs a script whose reply has no news for this gateway.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -74,7 +74,7 @@ impl LockScripts<'_> {
             .await
     }
 
-    /// Runs a script, and processes the news in its reply.
+    /// Runs a script, and processes the news for this gateway in the script's reply.
     pub(super) async fn run_with_news(
         &self,
         script: &Script,

@@ -1,4 +1,4 @@
-//! The Lua scripts, and a typed wrapper for each script that knows its arguments and its reply.
+//! The Lua scripts of the Redis store, and a typed wrapper for each script that knows its arguments and its reply.
 
 mod attempt;
 mod catalogue;

@@ -1,5 +1,5 @@
-//! Reads the replies of scripts: leases, the holder and waiters of a lock, and news, which are consequences for this
-//! gateway.
+//! Reads the replies of scripts: leases, the holder and waiters of a lock, and news, which are consequences of a script
+//! for this gateway.
 
 use std::time::Duration;
 
@@ -20,12 +20,13 @@ use super::super::{
 // === impl Reply ===
 
 impl Reply {
-    /// Reads the next fields as a lease: its text, and the time. An unreadable lease was not written by a gateway.
+    /// Reads the next fields of the reply as a lease: its text, and the time. An unreadable lease was not written by a
+    /// gateway.
     pub(super) fn held(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         Ok(self.told(keys)?.0)
     }
 
-    /// Reads a lease as `held` does, and answers also the salt of its token and the time.
+    /// Reads a lease as `held` does, and answers also the salt of the lease's token and the time.
     pub(super) fn told(
         &mut self,
         keys: &Keys,
@@ -46,7 +47,7 @@ impl Reply {
         Ok((held, Duration::from_micros(ended.saturating_sub(now))))
     }
 
-    /// Reads the next fields as the leases that share a lock. An unreadable lease is only counted.
+    /// Reads the next fields of the reply as the leases that share a lock. An unreadable lease is only counted.
     pub(super) fn shared(&mut self) -> Option<SharedHolders> {
         let (count, look) = (self.count()?, self.count()?);
         self.note_next_look(Duration::from_millis(look));
@@ -59,7 +60,7 @@ impl Reply {
         Some(SharedHolders { leases, count })
     }
 
-    /// Reads a remaining TTL in ms; -1: without an expiry.
+    /// Reads a remaining TTL in ms from the reply; -1: without an expiry.
     #[expect(clippy::option_option, reason = "without an expiry is an answer, too")]
     pub(super) fn rest(&mut self) -> Option<Option<Duration>> {
         let ms = self.integer()?;
@@ -70,18 +71,18 @@ impl Reply {
         u64::try_from(self.integer()?).ok()
     }
 
-    /// Reads a length of time, in microseconds.
+    /// Reads a length of time from the reply, in microseconds.
     pub(super) fn duration(&mut self) -> Result<Duration, StoreError> {
         let passed = self.micros().ok_or_else(|| self.unexpected())?;
         Ok(Duration::from_micros(passed))
     }
 
-    /// Reads a time of the store, in microseconds.
+    /// Reads a time of the store's clock from the reply, in microseconds.
     pub(super) fn micros(&mut self) -> Option<u64> {
         self.str()?.parse().ok()
     }
 
-    /// Reads a foreign holder: its remaining TTL and its mark.
+    /// Reads a foreign holder from the reply: its remaining TTL and its mark.
     pub(super) fn foreign(&mut self) -> Option<Holder> {
         Some(Holder::Foreign {
             expires_in: self.rest()?,
@@ -89,7 +90,7 @@ impl Reply {
         })
     }
 
-    /// Reads the waiters of a queue: their tickets and the time.
+    /// Reads the waiters of a queue from the reply: their tickets and the time.
     pub(super) fn queue(&mut self) -> Option<Vec<Waiter>> {
         let (mut tickets, now) = (self.nested()?, self.micros()?);
         let mut queue = Vec::new();
@@ -105,7 +106,7 @@ impl Reply {
         Some(queue)
     }
 
-    /// Reads the next fields as a contention.
+    /// Reads the next fields of the reply as a contention: the number of waiters and the holder of the lock.
     pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
         let waiters = self.count().ok_or_else(|| self.unexpected())?;
         let holder = match self.text().as_deref() {
@@ -130,21 +131,22 @@ pub(super) fn not_ours(keys: &Keys) -> StoreError {
 
 // === News ===
 
-/// A consequence of a script for this gateway.
+/// A consequence of a script, in its reply, that concerns this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store::redis) enum ScriptNews {
     /// The lock has passed to an attempt that waits at this gateway.
     Granted(TokenHash, HeldLease),
-    /// The lock has passed to another attempt for this long; or the holders of a shared lock keep it for this long
-    /// before it may pass on.
+    /// The lock has passed to another attempt, which keeps it for this long; or the holders of a shared lock keep it
+    /// for this long before it may pass on.
     Passed(Duration),
-    /// An attempt that was queued through this gateway holds the lock beside others, and has not confirmed its grant.
+    /// An attempt that was queued through this gateway holds the lock beside other leases, and has not confirmed its
+    /// grant.
     Provisional(TokenHash),
-    /// The position of an attempt that waits at this gateway was taken over.
+    /// Another attempt has taken over the position of an attempt that waits at this gateway.
     Superseded(TokenHash),
-    /// The queue has more dead tickets or grants than one script handles: the lock is looked at again.
+    /// The queue has more dead tickets or grants than one script handles: the gateway looks at the lock again.
     More,
-    /// A message to another gateway could not be published.
+    /// A message of the script to another gateway could not be published.
     Unsent,
     /// This gateway did not count as alive in the slot of the lock until now.
     Lapsed,
@@ -153,7 +155,8 @@ pub(in crate::store::redis) enum ScriptNews {
 // === impl Reply ===
 
 impl Reply {
-    /// Reads the news in the next field. Unreadable news fail like a lost reply: a later check finds the consequences.
+    /// Reads the news in the next field of the reply. If the news are unreadable, the reply counts as lost: the next
+    /// round of the gateway finds the consequences.
     pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
         let mut news = self.nested().ok_or_else(|| self.unexpected())?;
         let mut all = Vec::new();

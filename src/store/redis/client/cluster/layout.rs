@@ -11,16 +11,16 @@ use crate::{
 
 use super::super::{connection::answered, identity::info_field, shard::Shard};
 
-/// Maps each slot to the server that has it. A layout is never changed, only replaced.
+/// Maps each slot to the server that has it. A `Layout` is never changed, only replaced.
 #[derive(Clone)]
 pub(super) struct Layout {
     /// Index in `shards` of each slot's server.
     owners: Box<[u16]>,
-    /// The servers that have slots.
+    /// The servers that have slots of the cluster.
     pub(super) shards: Vec<Arc<Shard>>,
-    /// Replicas in the cluster, which can be asked if none of the masters answers.
+    /// Replicas in the cluster, which the gateway can ask for the layout if none of the masters answers.
     pub(super) replicas: Vec<RedisNode>,
-    /// Epoch of the cluster at the time of this layout.
+    /// Epoch of the cluster to which this layout belongs.
     pub(super) epoch: u64,
 }
 
@@ -30,7 +30,7 @@ const UNASSIGNED: u16 = u16::MAX;
 // === impl Layout ===
 
 impl Layout {
-    /// A layout without any known server.
+    /// A layout in which no slot has a known server.
     pub(super) fn unknown() -> Self {
         Self {
             owners: vec![UNASSIGNED; Slot::COUNT].into(),
@@ -59,7 +59,7 @@ impl Layout {
         layout
     }
 
-    /// The same layout, except that `shard` has this slot.
+    /// The same layout, except that the server `shard` has this slot.
     pub(super) fn with(&self, slot: Slot, shard: &Arc<Shard>) -> Self {
         let mut layout = self.clone();
         layout.owners[slot.index()] = layout.index_of(shard);
@@ -71,7 +71,7 @@ impl Layout {
         self.shards.get(usize::from(self.owners[slot.index()]))
     }
 
-    /// The server at this address, if it has slots and is still in use.
+    /// The server at this address, if the server has slots and is still in use.
     pub(super) fn at(&self, node: &RedisNode) -> Option<&Arc<Shard>> {
         let mut used = self
             .shards
@@ -84,14 +84,14 @@ impl Layout {
         self.shards.iter().any(|it| Arc::ptr_eq(it, shard))
     }
 
-    /// How many slots no server is known to have, and the first of them.
+    /// How many slots have no known server, and the first of these slots.
     pub(super) fn unassigned(&self) -> (usize, Option<usize>) {
         let mut without = (0..Slot::COUNT).filter(|&slot| self.owners[slot] == UNASSIGNED);
         let first = without.next();
         (usize::from(first.is_some()) + without.count(), first)
     }
 
-    /// The slots that have another server in the other layout.
+    /// The slots that have another server in the layout `other`.
     pub(super) fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = Slot> + 'a {
         let slots = (0..Slot::COUNT).filter_map(Slot::numbered);
         slots.filter(|&slot| match (self.owner(slot), other.owner(slot)) {
@@ -115,15 +115,15 @@ impl Layout {
 /// The servers and slots of a cluster as one of its servers reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClusterView {
-    /// Address of the server that reports this view, as the gateway asked it.
+    /// Address of the server that reports this view, by which the gateway asked it.
     pub(super) by: RedisNode,
-    /// Epoch of the cluster as this server knows it; of two views, the one with the higher epoch is later.
+    /// Epoch of the cluster as the server knows it; of two views, the view with the higher epoch is later.
     pub(super) epoch: u64,
     /// Whether the server sees enough of the cluster to be a part of it.
     pub(super) sound: bool,
-    /// The masters with their ranges of slots.
+    /// The masters of the cluster with their ranges of slots.
     pub(super) ranges: Vec<SlotRange>,
-    /// The replicas of the masters.
+    /// The replicas of the cluster's masters.
     pub(super) replicas: Vec<RedisNode>,
 }
 
@@ -185,8 +185,8 @@ impl ClusterView {
         let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
         let (first, last) = (slot(first)?, slot(last)?);
         let mut nodes = nodes.iter().map(|node| read_address(node, by));
-        // A master without an address still has its slots, but this view cannot assign them; another server may know
-        // the address.
+        // A master without an address still has its slots, but this view cannot assign the slots; another server may
+        // know the address.
         let master = nodes.next()??;
         (self.ranges).extend(master.map(|node| SlotRange { first, last, node }));
         for replica in nodes {
@@ -215,7 +215,7 @@ fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
     };
     Some(match host {
         "?" => None,
-        // An empty host is that of the server that was asked.
+        // An empty host means the host of the server that was asked.
         "" => Some(RedisNode::new(by.host(), port)),
         host => Some(RedisNode::new(host, port)),
     })

@@ -1,9 +1,9 @@
 //! The servers of a cluster that have slots, and which server has which slot.
 //!
-//! A server that redirects for good (MOVED) is believed at once, for that slot. All masters are asked for the layout
-//! once a second, and at once when a command got no usable reply. Of two answers, the one with the later epoch of the
-//! cluster counts. A server that has no slots any more is disconnected at once: if another server has taken its
-//! slots, leases that it still grants may be lost.
+//! If a server redirects a command for good (MOVED), the gateway sends commands for that slot to the new server from
+//! then on. All masters are asked for the layout once a second, and at once when a command got no usable reply. Of two
+//! answers, the one with the later epoch of the cluster counts. A server that has no slots any more is disconnected at
+//! once: if another server has taken its slots, leases that it still grants may be lost.
 
 use std::sync::{
     Arc,
@@ -51,27 +51,27 @@ pub(crate) struct Cluster {
     redirect_targets: Mutex<Vec<(Arc<Shard>, Instant)>>,
     /// How often each slot has moved to another server, or a command was redirected for it.
     moves: Box<[AtomicU32]>,
-    /// Counts how often the set of servers has changed, and notifies subscribers.
+    /// Counts how often the set of the cluster's servers has changed, and notifies subscribers.
     changed: watch::Sender<u64>,
-    /// Notified when the masters should be asked for the layout at once.
+    /// Notified when the gateway should ask the masters for the layout at once.
     pub(super) refresh_requested: Notify,
-    /// Why no server reports the layout; `None` if one does.
+    /// Why no server reports the layout; `None` if a server does.
     pub(super) last_error: Mutex<Option<Unavailability>>,
     /// Since when no master answers while other servers agree on an older layout.
     pub(super) epoch_regression: EpochRegression<u64>,
-    /// Index of the server to subscribe at.
+    /// Index of the server at which this gateway subscribes to messages.
     listened_to: AtomicUsize,
 }
 
-/// How long a server without slots is kept after a redirect has named it.
+/// How long a server without slots stays connected after a redirect has named it.
 const REDIRECT_TARGET_STAYS: Duration = Duration::from_secs(3);
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// Creates the state of a cluster. Asks no server yet.
+    /// Creates the state of a cluster, without asking a server yet.
     pub(crate) fn new(url: &ServersUrl, config: &RedisConfig, workers: &Workers) -> Self {
-        // A random start, so that not all gateways subscribe at the same server.
+        // The start is random, so that not all gateways subscribe at the same server.
         let first = getrandom::u32().unwrap_or_default();
         Self {
             seeds: url.nodes().to_vec(),
@@ -89,7 +89,7 @@ impl Cluster {
         }
     }
 
-    /// The server that has a slot.
+    /// The server that has a slot; an error if none is known.
     pub(crate) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         let layout = self.layout();
         match layout.owner(slot) {
@@ -105,19 +105,19 @@ impl Cluster {
     /// Waits until some servers of the cluster are known.
     pub(crate) async fn wait_until_known(&self) {
         let is_known = |_: &u64| !self.layout().shards.is_empty();
-        // Checked first because `wait_for` uses up what tokio lets a task do in one poll, and may wait although
-        // servers are known.
+        // This check comes first because `wait_for` uses up what tokio lets a task do in one poll, and may wait
+        // although servers are known.
         if !is_known(&0) {
             drop(self.changed.subscribe().wait_for(is_known).await);
         }
     }
 
-    /// The servers that have slots.
+    /// The servers of the cluster that have slots.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         self.layout().shards.clone()
     }
 
-    /// The servers in the order of the first slot of each. Fails if a slot has no server.
+    /// The servers of the cluster in the order of the first slot of each. Fails if a slot has no server.
     pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
         let mut found: Vec<Arc<Shard>> = Vec::new();
         for slot in (0..Slot::COUNT).filter_map(Slot::numbered) {
@@ -129,7 +129,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// A random slot of this server.
+    /// A random slot that this server has; `None` if the server has no slot.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         let layout = self.layout();
         let from = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
@@ -141,7 +141,7 @@ impl Cluster {
         })
     }
 
-    /// The server to subscribe at: always the same one, as long as it can be reached.
+    /// The server at which to subscribe to messages: always the same one, as long as it can be reached.
     pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         let layout = self.layout();
         let count = layout.shards.len();
@@ -162,7 +162,8 @@ impl Cluster {
         self.moves[slot.index()].load(Ordering::Acquire)
     }
 
-    /// Follows a redirect of the server `by`: records what it says about the slot, and returns the destination.
+    /// Follows a redirect of the server `by`: records which server the redirect names for the slot, and returns the
+    /// destination.
     pub(crate) fn follow(&self, slot: Slot, redirect: &Redirect, by: &Shard) -> Destination {
         let by = by.node().expect("a server of a cluster has an address");
         let node = redirect.node(by);
@@ -185,17 +186,18 @@ impl Cluster {
         }
     }
 
-    /// Requests that the masters are asked for the layout at once.
+    /// Requests that the gateway asks the masters for the layout at once.
     pub(crate) fn request_refresh(&self) {
         self.refresh_requested.notify_one();
     }
 
-    /// Notifies subscribers when the set of servers changes.
+    /// Returns a receiver that is notified when the set of servers changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Replaces the layout by what one of the servers reports. Servers that have no slots any more are disconnected.
+    /// Replaces the layout by the layout that one of the servers reports. Servers that have no slots any more are
+    /// disconnected.
     pub(super) fn apply_view(&self, view: &ClusterView) {
         let mut now = self.layout.lock();
         let next = Layout::from_view(view, |node| self.known_or_new(&now, node));
@@ -257,7 +259,7 @@ impl Cluster {
         last_error.clone().unwrap_or_else(unasked)
     }
 
-    /// The server at an address that a redirect names now. It is kept for a while, even without slots.
+    /// Returns the server at an address that a redirect names now. The server is kept for a while, even without slots.
     fn redirect_target(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
         let shard = self.known_or_new(layout, node);
         let mut targets = self.redirect_targets.lock();
@@ -266,7 +268,7 @@ impl Cluster {
         shard
     }
 
-    /// The server at an address, if it is known and still in use; otherwise a new one.
+    /// Returns the server at an address, if the server is known and still in use; otherwise creates its state.
     fn known_or_new(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
         let targets = self.redirect_targets.lock();
         let mut targets = targets.iter().map(|(shard, _)| shard);
@@ -302,7 +304,7 @@ impl Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Readiness check of the cluster: whether its servers answer, and have all slots.
+    /// Readiness check of the cluster: whether its servers answer, and whether every slot has a server.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let layout = self.layout();
         let last_error = self.last_error.lock();
@@ -328,7 +330,7 @@ impl Cluster {
         }]
     }
 
-    /// Adds the metrics of the masters: whether each can be reached.
+    /// Adds the metrics of the cluster's masters: whether each can be reached.
     pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         let shards = self.shards();
         let reached = shards.iter().filter_map(|shard| {

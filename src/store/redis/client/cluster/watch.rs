@@ -18,19 +18,20 @@ use super::{
     members::Cluster,
 };
 
-/// How often the servers are asked while nothing seems to be wrong. A server that has given a slot away redirects the
-/// commands for it, and a command that fails causes a question at once.
+/// How often the servers are asked for the layout while nothing seems to be wrong. A server that has given a slot away
+/// redirects the commands for it, and a command that fails causes a question at once.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How often the servers are asked while one of them does not answer, or a slot has no server.
+/// How often the servers are asked for the layout while one of them does not answer, or a slot has no server.
 const RECHECK_WHILE_FAILING: Duration = Duration::from_millis(100);
-/// Minimum pause between two refreshes, so that many commands without a reply do not cause one each.
+/// Minimum pause between two refreshes of the layout, so that many commands without a reply do not cause a refresh
+/// each.
 const SOONEST: Duration = Duration::from_millis(25);
-/// How long the answers of the servers are waited for: no longer than it takes to ask other servers.
+/// How long the gateway waits for the servers' answers about the layout: no longer than it takes to ask other servers.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// Maximum number of masters that are asked at once: enough that one of them knows of a change.
+/// Maximum number of masters that are asked for the layout at once: enough that one of them knows of a change.
 const ASKED: usize = 16;
-/// How long no master must have answered before the servers in the URL are believed with an older epoch: such a
-/// cluster was created again. The time is longer than a server that is cut off needs to notice it
+/// How long no master must have answered before the gateway accepts a layout with an older epoch from the servers in
+/// the URL: the cluster was then created again. The time is longer than a server that is cut off needs to notice it
 /// (`cluster-node-timeout`, 15 seconds by default).
 const MUST_PERSIST: Duration = Duration::from_secs(30);
 
@@ -57,12 +58,13 @@ impl Cluster {
         }
     }
 
-    /// Asks the servers for the layout, and applies the latest answer. Returns whether all is well.
+    /// Asks the servers for the layout, and applies the latest answer. Returns whether all servers answered and every
+    /// slot has a server.
     async fn refresh(&self) -> bool {
         let layout = self.layout();
         let mut asked = layout.shards.clone();
         if asked.len() > ASKED {
-            // Other servers are asked each time, so that each of them is asked now and then.
+            // The masters to ask are chosen from a random start, so that each master is asked now and then.
             let from = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
             let count = asked.len();
             asked.rotate_left(from % count);
@@ -92,7 +94,7 @@ impl Cluster {
         };
         // A server that returns from a partition must not revert the topology to an older epoch.
         if view.epoch < layout.epoch && !most {
-            // Most of all servers in the URL must report this view. If only those that answered were counted, a
+            // Most of all servers in the URL must report this view. If only the servers that answered were counted, a
             // single server could decide.
             let named = self.seeds.iter().filter(|seed| {
                 let mut views = views.iter().filter(|it| it.by == **seed);
@@ -111,7 +113,7 @@ impl Cluster {
         all && view.sound && self.layout().unassigned().0 == 0
     }
 
-    /// Asks the servers in the URL, and all replicas that were part of the cluster when it last answered.
+    /// Asks the servers in the URL, and all replicas of the last known layout, for the layout.
     async fn ask_any_known(&self) -> (Vec<ClusterView>, Vec<Unavailability>) {
         let layout = self.layout();
         let mut nodes = self.seeds.clone();
@@ -130,13 +132,13 @@ impl Cluster {
     }
 }
 
-/// Rank of a view; the highest counts. A view of a server that sees enough of the cluster ranks first, then the
-/// latest epoch.
+/// Rank of a view of the cluster; the view with the highest rank counts. A view of a server that sees enough of the
+/// cluster ranks first, then the latest epoch.
 fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
 }
 
-/// Asks one server which servers have which slots, as it sees the cluster.
+/// Asks one server which servers have which slots, as that server sees the cluster.
 async fn ask(
     connecting: impl Future<Output = Result<Connection, Unavailability>>,
     node: &RedisNode,
@@ -216,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
         let lifecycle = Lifecycle::new();
-        // Half of the servers in the URL are not most of them, no matter how often one is named.
+        // Half of the servers in the URL are not most of them, no matter how often the URL names a server.
         for (away, believed) in [
             ("", 3),
             (",127.0.0.1:AGAIN,127.0.0.1:1", 6),

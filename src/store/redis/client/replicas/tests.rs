@@ -1,4 +1,4 @@
-//! Tests `Replicas` with fake servers.
+//! Tests `Replicas` with fake Redis servers.
 
 use std::sync::{
     Arc,
@@ -15,12 +15,12 @@ use crate::{lifecycle::Lifecycle, store::redis::keys::Keys};
 
 use super::{super::pool::tests::pool_at, *};
 
-/// A fake server with one replica.
+/// A fake Redis server with one replica.
 #[derive(Default)]
 struct Server {
-    /// Notified when the server closes all its connections.
+    /// Notified when the fake server must close all its connections.
     hang_up: Notify,
-    /// Number of the server's run, which is its run id.
+    /// Number of the fake server's run, which is its run id.
     run: AtomicU32,
     /// How many connections the server accepts at first without ever answering on them.
     silent: AtomicU32,

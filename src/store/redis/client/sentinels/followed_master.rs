@@ -1,10 +1,10 @@
 //! Follows the master through failovers.
 //!
 //! A new connection is made only to a server that a sentinel has just named and that itself says that it is a master.
-//! When another server becomes the master, all connections to the previous one are closed at once. Of two sentinels
-//! the answer with the later configuration epoch counts. An answer with an earlier epoch than the latest that counted
-//! is followed only if more than half of the sentinels give it, and keep giving it for a while (`ask_many.rs`). So
-//! neither a deposed master nor sentinels that have missed its end can lead the gateway back to it.
+//! When another server becomes the master, all connections to the previous one are closed at once. Of two sentinels the
+//! answer with the later configuration epoch counts. An answer with an earlier epoch than the latest that counted is
+//! followed only if more than half of the sentinels give this answer, and keep giving it for a while (`ask_many.rs`).
+//! So neither a deposed master nor sentinels that have missed its end can lead the gateway back to it.
 
 use std::{
     sync::{
@@ -59,7 +59,7 @@ pub(crate) struct FollowedMaster {
     timeout: Duration,
     /// Held while the sentinels are asked, so that callers that ask at the same time share one answer.
     turn: AsyncMutex<()>,
-    /// The last result of asking the sentinels, and when it was known.
+    /// The last answer of the sentinels, and when the gateway got it.
     last: Mutex<Option<(Instant, MasterLookup)>>,
     master: Mutex<Option<Arc<Master>>>,
     /// The latest configuration epoch that was followed, or that more than half of the sentinels have given.
@@ -71,20 +71,21 @@ pub(crate) struct FollowedMaster {
     switched: Notify,
 }
 
-/// The master, and whether a sentinel has just named it; or the reason why there is no master.
+/// The followed master, and whether a sentinel has just named it; or the reason why there is no master.
 type MasterLookup = Result<(Arc<Master>, bool), Unavailability>;
 
 /// How long most sentinels must name a server with an earlier epoch before it is followed: after this time they learn
-/// nothing newer, so their state was reset. For a moment they do so in every failover, because the sentinel that
-/// leads it knows the new master first, and tells the others within two seconds. If they were believed at once, they
-/// would lead back to a master that still accepts writes.
+/// nothing newer, so their state was reset. In every failover most sentinels name the old master for a moment, because
+/// the sentinel that leads the failover knows the new master first, and tells the others within two seconds. If the
+/// gateway followed them at once, it would go back to a master that still accepts writes.
 const MUST_PERSIST: Duration = Duration::from_secs(5);
-/// Maximum age of the sentinels' answer for a new connection, so that they are not asked for each of many connects.
+/// Maximum age of the sentinels' last answer when a connection is opened, so that the sentinels are not asked for each
+/// of many connects.
 const FRESH: Duration = Duration::from_millis(50);
-/// How often the sentinels are asked while nothing seems to be wrong. If an announcement is lost, a failover is
-/// noticed this much later.
+/// How often the sentinels are asked for the master while nothing seems to be wrong. If an announcement is lost, a
+/// failover is noticed this much later.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How often the sentinels are asked while there is no master.
+/// How often the sentinels are asked for the master while there is none.
 const RECHECK_WITHOUT: Duration = Duration::from_millis(200);
 
 // === impl FollowedMaster ===
@@ -114,8 +115,8 @@ impl FollowedMaster {
         }
     }
 
-    /// Maximum time of a connect: the sentinels are asked, a new master is verified on one connection, and another
-    /// connection is opened.
+    /// Maximum time of a connect to the master: the sentinels are asked, a new master is verified on one connection,
+    /// and another connection is opened.
     pub(crate) fn longest_connect(&self) -> Duration {
         self.timeout + 2 * self.connect_timeout
     }
@@ -221,7 +222,7 @@ impl FollowedMaster {
                 Err(why) => {
                     if most && candidate.epoch > latest {
                         // Most sentinels name another server, so the previous master is deposed even if the new one
-                        // cannot be reached. The stored epoch prevents a return to it.
+                        // cannot be reached. The stored epoch prevents a return to the previous master.
                         self.epoch.store(candidate.epoch, Ordering::Relaxed);
                         self.unfollow(&candidate);
                     }
@@ -267,7 +268,7 @@ impl FollowedMaster {
         master
     }
 
-    /// Stops following the master, because it was deposed.
+    /// Stops following the master, because the sentinels name another server instead.
     fn unfollow(&self, candidate: &Candidate) {
         let before = self.master.lock().take();
         if let Some(before) = before {
@@ -286,10 +287,10 @@ impl FollowedMaster {
 
 // === Master ===
 
-/// A server that was a master when it was last asked.
+/// A server that said that it is a master when it was last asked.
 struct Master {
     endpoint: Arc<Endpoint>,
-    /// Since when the master is followed.
+    /// Since when the gateway follows this master.
     since: SystemTime,
     /// Id of the run of the master that was verified last, if the server names its run.
     run: Mutex<Option<RunId>>,
@@ -298,7 +299,7 @@ struct Master {
 // === impl Master ===
 
 impl Master {
-    /// Connects to a server, and makes sure that it is a master.
+    /// Connects to a server, and verifies that the server is a master.
     async fn verify(endpoint: Endpoint, now: SystemTime) -> Result<Self, Unavailability> {
         let connection = verify(&endpoint).await?;
         Ok(Self {
@@ -308,9 +309,8 @@ impl Master {
         })
     }
 
-    /// Opens a new connection to the master. `named`: whether a sentinel has just named it. If none has, the
-    /// connection must reach the known run of the master: a server that was restarted may have been replaced
-    /// meanwhile.
+    /// Opens a new connection to the master. `named`: whether a sentinel has just named it. If no sentinel has, the
+    /// connection must reach the known run of the master: a server that was restarted may have been replaced meanwhile.
     async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
         let connection = verify(&self.endpoint).await?;
         let run = connection.run().cloned();

@@ -22,7 +22,7 @@ use super::super::{
     script::Command,
 };
 
-/// The connections to one sentinel, and its last errors.
+/// The connections to one sentinel, and the last errors of this sentinel.
 pub(super) struct Sentinel {
     endpoint: Endpoint,
     /// The connection on which the sentinel is asked, once it is open.
@@ -33,7 +33,7 @@ pub(super) struct Sentinel {
 /// The current errors of a sentinel: of its answers, and of its subscription.
 #[derive(Default)]
 struct SentinelErrors {
-    /// The reply of the sentinel, if it named no master.
+    /// The error of the sentinel's last answer, if the answer named no master.
     refusal: Option<String>,
     subscription_error: Option<String>,
 }
@@ -42,7 +42,7 @@ struct SentinelErrors {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: RedisNode,
-    /// Configuration epoch of the sentinel's answer; of two answers, the one with the higher epoch is later.
+    /// Configuration epoch of the sentinel's answer; of two answers, the answer with the higher epoch is later.
     pub(super) epoch: u64,
     /// How many sentinels name this server.
     pub(super) by: usize,
@@ -50,7 +50,7 @@ pub(super) struct Candidate {
 
 /// The channel on which a sentinel announces a new master, once the sentinels agree that a failover is over.
 const SWITCHES: &str = "+switch-master";
-/// Pause before the gateway subscribes to a sentinel again after the subscription failed or was lost.
+/// Pause before the gateway subscribes again to a sentinel whose subscription failed or was lost.
 const PAUSE: Duration = Duration::from_secs(1);
 
 // === impl Sentinel ===
@@ -72,7 +72,7 @@ impl Sentinel {
         self.endpoint.node()
     }
 
-    /// Asks the sentinel for the master of a service.
+    /// Asks the sentinel for the master of a service, the name under which sentinels watch a master.
     async fn ask(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
         let asked = timeout_at(limit, self.ask_once(service, limit)).await;
         let answer = asked.unwrap_or_else(|_elapsed| {
@@ -80,7 +80,7 @@ impl Sentinel {
         });
         match &answer {
             Ok(_) => self.note(|now| now.refusal = None),
-            // A slow sentinel counts as no error here: its subscription shows within seconds whether it can be
+            // A slow sentinel is not recorded as failing here: its subscription shows within seconds whether it can be
             // reached.
             Err(Unavailability::Connect(_)) => {}
             Err(why) => self.note(|now| now.refusal = Some(why.to_string())),
@@ -119,7 +119,7 @@ impl Sentinel {
             match self.endpoint.subscribe(&[SWITCHES]).await {
                 Ok(pubsub) => {
                     self.note(|now| now.subscription_error = None);
-                    // An announcement may have been missed before the subscription.
+                    // The sentinel may have announced another master before the subscription.
                     switched.notify_one();
                     let mut messages = pin!(pubsub.messages());
                     while let Some(message) = messages.next().await {
@@ -141,7 +141,8 @@ impl Sentinel {
         self.errors.lock().why().cloned()
     }
 
-    /// Changes the errors of the sentinel, and logs when it begins to fail or recovers: readiness names no sentinel.
+    /// Changes the recorded errors of the sentinel, and logs when the sentinel begins to fail or recovers, because
+    /// readiness names no sentinel.
     fn note(&self, change: impl FnOnce(&mut SentinelErrors)) {
         let mut errors = self.errors.lock();
         let was_well = errors.why().is_none();
@@ -249,8 +250,8 @@ fn rank(named: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// Selects the error to report. A temporary error takes precedence over a wrong configuration, which is not the cause
-/// as long as something else may pass.
+/// Selects which of two errors of the sentinels to report. A temporary error takes precedence over a wrong
+/// configuration, which is not the cause as long as the temporary error may pass.
 fn worse(before: Unavailability, now: Unavailability) -> Unavailability {
     match before {
         Unavailability::Misconfigured(_) => now,
@@ -320,7 +321,7 @@ mod tests {
             let ranked = rank(named).into_iter();
             ranked.map(|candidate| candidate.node.port()).collect()
         };
-        // Only one sentinel has seen the failover so far.
+        // So far only one of the sentinels has seen the failover.
         assert_eq!(ports(vec![named(1, 4), named(1, 4), named(2, 5)]), [2, 1]);
         assert_eq!(ports(vec![named(1, 0), named(2, 0), named(2, 0)]), [2, 1]);
         let by = |named: Vec<Candidate>| rank(named)[0].by;

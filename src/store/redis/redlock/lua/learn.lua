@@ -38,7 +38,8 @@ end
 if ARGV[3] == '0' then
   return { 'unlearnt', new, '' }
 end
--- Data that was kept over a restart has an earlier run. Then the age of the new run tells the time since the restart.
+-- Data that was kept over a restart names an earlier run of the server. Then the age of the new run tells the time
+-- since the restart.
 local restarted = it[1] and it[2] ~= run
 -- The largest fence that the node knew is kept: the node must not learn a smaller fence.
 local kept = known_top()

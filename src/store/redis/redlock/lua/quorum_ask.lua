@@ -45,14 +45,14 @@ local told = now + ARGV[2]
 local ends = told + 1000
 local before = record[3] and tonumber(request_ends(record[3]))
 if not before or before > told then
-  -- The first write is one that Redis does not refuse when it is out of memory.
+  -- The first write of the script is a command that Redis does not refuse when it is out of memory.
   local expiry = string.format('%.0f', math.min(now + left, ends))
   redis.call('PEXPIREAT', lock, expiry)
   redis.call('PEXPIREAT', info, expiry)
   redis.call('HSET', info, 'asked', string.format('%016.0f', told) .. ARGV[3])
-  -- A caller with its token is told of the request when the lease has ended after that time.
+  -- A caller with the token of the lease is told of the request when the lease has ended after that time.
   remember(ended, now, told + ARGV[4], 'q:' .. token)
-  -- The keeper of the lease, at whatever gateway, need not wait for its next renewal.
+  -- The message tells the keeper of the lease, at any gateway, of the request now, and not with its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 return { 'asked', token }

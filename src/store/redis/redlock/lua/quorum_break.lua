@@ -60,7 +60,8 @@ if not meant then
   local ends = {}
   local ended_before = ARGV[3] ~= '' and remembers(ended, 'e:' .. ARGV[3], now)
   if ARGV[3] ~= '' then
-    -- This node too tells the holder of the lease that it was broken, and a late copy of its acquire takes nothing.
+    -- This node also tells the holder of the lease that the lease was broken, and a late copy of its acquire takes
+    -- nothing.
     ends = { forget, 'b:' .. ARGV[3], forget, 'g:' .. ARGV[3] }
   end
   if ARGV[5] == '1' then
@@ -86,7 +87,7 @@ end
 remember(ended, now, unpack(ends))
 redis.call('DEL', lock, info)
 if ours then
-  -- The keeper of the lease, at whatever gateway, need not wait for its next renewal.
+  -- The message tells the keeper of the lease, at any gateway, of the break now, and not with its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. held .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 wake()

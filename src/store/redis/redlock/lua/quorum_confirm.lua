@@ -46,7 +46,8 @@ if keeper_of(token) ~= token then
   return { 'superseded', token }
 end
 local now = instants(redis.call('TIME'))
--- The lease of a kept position belongs to the request that comes back for it: this command is a copy from before.
+-- The lease of a kept position belongs to the request that comes back for it: this command is a late copy of an earlier
+-- confirmation.
 local left = not record[3] and settle(now)
 if not left then
   return { 'lost', token }

@@ -57,7 +57,7 @@ if ARGV[3] ~= '' and (ours and ours[4] or token) ~= ARGV[3] then
   return { 'adopted', token }
 end
 if ours and ours[5] then
-  -- The holder was asked to release the lease, and does so in time.
+  -- The holder was asked to release the lease, and releases it in time, so the request is forgotten.
   redis.call('ZREM', ended, 'q:' .. token)
 end
 if ours and ours[3] then

@@ -38,7 +38,7 @@ local token = ARGV[1]
 -- import adopt
 -- import lease_reply
 
--- The reply that tells how the lease ended, and whether another holder has the lock.
+-- The reply that tells the caller how the lease ended, and whether another holder has the lock.
 local function lost(held, now)
   if remembers(ended, 'b:' .. token, now) or is_overdue(ended, token, now, ARGV[4]) then
     return { 'broken', token, held and 1 or 0 }
@@ -67,11 +67,11 @@ local limit = math.min(tonumber(record[7]) or math.huge, last_instant(record[10]
 local left = redis.call('PTTL', lock)
 local expiry = math.min(now + math.max(ttl, left), limit)
 if expiry <= now then
-  -- The limit ends in this very millisecond, and Redis keeps the key until the next.
+  -- The hold limit ends in this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
   return lost(false, now)
 end
--- Every write that may come first from here is one that Redis does not refuse when it is out of memory.
+-- Every command that may be the first write from here on is one that Redis does not refuse when it is out of memory.
 if record[3] then
   redis.call('ZSCORE', ended, '')
 end

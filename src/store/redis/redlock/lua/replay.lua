@@ -55,7 +55,7 @@ if record[4] then
   end
   redis.call('HSET', info, 'collector', token)
 else
-  -- The time left counts from the beginning of the lease, and not from when this node took part in it.
+  -- The time left counts from the beginning of the lease, not from when this node took part in the lease.
   left = math.max(0, left - (tonumber(record[5]) or 0))
 end
 -- No caller has been told of this lease before, except possibly this very attempt, whose answer may have been lost.

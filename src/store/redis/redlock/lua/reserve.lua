@@ -61,7 +61,8 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import lease_reply
 -- import propose
 
--- The fence in a record until the second round has named one. ARGV 12 of a try has this value; no fence is as small.
+-- The fence in a lease record before the second round has named a fence. ARGV 12 of a try has this value; no fence is
+-- as small.
 local UNRATIFIED = '1'
 
 local held = redis.call('GET', lock)
@@ -76,7 +77,8 @@ if not vote then
 end
 if vote.found and ARGV[14] ~= '0' then
   if now < vote.found then
-    -- The clock was set back, so it is not known any more how long ago the node was found without its data.
+    -- The clock of this node was set back, so the time since the node was found without its data is not known any more,
+    -- and begins again.
     redis.call('HSET', node, 'found', now)
     vote.found = now
   end
@@ -91,7 +93,7 @@ end
 local left = held and redis.call('PTTL', lock)
 local ours = held and left >= 0 and record and record[2] == held and record
 if ours and held == token then
-  -- A newer request under the same idempotency key may have been answered with the lease meanwhile, and keeps it.
+  -- A newer request under the same idempotency key may have been answered the lease meanwhile, and is its keeper.
   local superseded = key ~= '' and keeper_of(token) ~= token
   return { superseded and 'superseded' or 'again', nonce }
 end
@@ -114,7 +116,7 @@ if held then
   if not ours then
     return { 'foreign', nonce, left, redis.sha1hex(held) }
   end
-  -- The time left counts from the beginning of the lease, and not from when this node took part in it.
+  -- The time left counts from the beginning of the lease, not from when this node took part in the lease.
   left = math.max(0, left - (tonumber(ours[5]) or 0))
   return tell({ 'held', nonce, held }, ours, 6, left, now)
 end
@@ -150,7 +152,7 @@ also('finger', ARGV[8])
 also('salt', ARGV[9])
 also('returnable', key ~= '' and '1' or '')
 also('provisional', provisional and '1' or '')
--- A lease that lasts longer than this was renewed.
+-- The first end of the lease, in ms: if the lease lasts longer than this, it was renewed.
 also('first', string.format('%.0f', expiry))
 -- The counter comes first and the lock last: if a command fails half-way, the lock is free. Here Lua makes text of
 -- numbers, and writes all digits only with this format.

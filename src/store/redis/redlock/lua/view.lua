@@ -38,6 +38,6 @@ end
 if not record or record[2] ~= held or left < 0 then
   return { 'foreign', lock, left, redis.sha1hex(held) }
 end
--- The time left counts from the beginning of the lease, and not from when this node took part in it.
+-- The time left counts from the beginning of the lease, not from when this node took part in the lease.
 left = math.max(0, left - (tonumber(record[3]) or 0))
 return tell({ 'held', lock, held }, record, 4, left, instants(redis.call('TIME')))

@@ -34,7 +34,7 @@ local token, nonce = ARGV[1], ARGV[2]
 -- By how many ms an instant may seem to differ when it is computed from the time left until then.
 local JITTER = 2
 
--- The fence in a record until the second round has named one, as in `reserve`.
+-- The fence in a lease record before the second round has named a fence, as in `reserve`.
 local UNRATIFIED = '1'
 
 -- import time
@@ -60,12 +60,12 @@ local key = ours[4]
 if keeper_of(token) ~= (ARGV[5] or token) or (not ARGV[5] and key and not ours[5]) then
   return { 'kept', token }
 end
--- A try that was not granted is never renewed. So a later try was granted, and counts this node among those that keep
--- its lease.
+-- If the lease was renewed, a try was granted: a try that was not granted is never renewed. So a later try was granted,
+-- and counts this node among those that keep its lease.
 if nonce ~= '' and ours[6] and now + redis.call('PTTL', lock) > ours[6] + JITTER then
   return { 'kept', token }
 end
--- The lock goes last: if a command fails half-way, the lock is still held and can be withdrawn again.
+-- The lock is deleted last: if a command fails half-way, the lock is still held, and the withdrawal can be repeated.
 if key and ARGV[4] == '1' then
   remember(ended, now, forget, ended_now, forget, 'k:' .. key)
 else
@@ -75,12 +75,12 @@ else
   end
 end
 if ours[8] then
-  -- The holder was asked to release the lease, and this withdrawal comes in time.
+  -- The holder was asked to release the lease, and this withdrawal ends it in time, so the request is forgotten.
   redis.call('ZREM', ended, 'q:' .. token)
 end
 redis.call('DEL', lock, info)
--- A gateway that was refused because of a failed try tries again after a pause that keeps gateways apart. Woken by one
--- message, all of them would come together again.
+-- A gateway that was refused because of a failed try tries again after a pause that keeps gateways apart. If one
+-- message woke all of these gateways, they would try at the same time again.
 if nonce == '' or ours[7] ~= UNRATIFIED then
   wake()
 end

@@ -1,11 +1,12 @@
--- Records how attempts ended, as one letter in `:of:ID`. The script that imports this part names `name`: what all keys
--- of the lock begin with.
+-- Records how attempts ended, as one letter in `:of:ID`. The script that imports this part names `name`: the text with
+-- which all keys of the lock begin.
 
--- The letters in their order, after `q` of a queued ticket. A letter is never replaced by an earlier letter.
+-- The letters that record ends, in their order, after `q` of a queued ticket. A letter is never replaced by an earlier
+-- letter.
 local LETTERS = 'qgasrb'
 
--- Whether a letter may be written for an attempt, and the current value of its `:of:ID`. A key of another type ends the
--- script, so call this function before the first write.
+-- Whether a letter (the record of an outcome) may be written for an attempt, and the current value of its `:of:ID`. A
+-- key of another type ends the script, so call this function before the first write.
 local function may_replace(id, letter)
   local before = redis.call('GET', name .. 'of:' .. id)
   local rank = before and string.find(LETTERS, string.sub(before, 1, 1), 1, true) or 0

@@ -1,4 +1,4 @@
--- Reads the time of this Redis.
+-- Reads the time of this Redis server.
 
 local ZEROS = '0000000000000000'
 

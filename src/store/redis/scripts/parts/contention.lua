@@ -1,10 +1,10 @@
--- Describes for a reply who holds the lock and how many wait for it. The script that imports this part names the key
--- `lock`.
+-- Describes for a reply who holds the lock and how many waiters are queued. The script that imports this part names the
+-- key `lock`.
 
 -- How many leases of a shared lock a reply shows, at most.
 local SHOWN_HOLDERS = '100'
 
--- The number of waiters and the holder, as fields of a reply: at most `most` leases of a shared lock.
+-- The number of waiters and the holder of a lock, as fields of a reply: at most `most` leases of a shared lock.
 local function contention(count, held, us, most)
   if not held then
     return field(count) .. '7:passing'

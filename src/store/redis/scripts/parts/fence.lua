@@ -15,7 +15,7 @@ local function draw(us)
   if not is_possible(us) then
     return nil, 'clock'
   end
-  -- If the time is larger than the counter and the floor, this one command draws the fence.
+  -- If the time is larger than the counter and the floor, this one command makes the time the new fence.
   local before = redis.pcall('SET', counter, us, 'GET')
   if type(before) == 'table' then
     return nil, before

@@ -18,7 +18,7 @@ local function is_alive(gateway, granted)
   end
   local known = known[granted == true]
   if known[gateway] == nil then
-    -- The key that exists while the gateway is alive, `lg:{TAG}:gw:ID`, has the tag of the counter.
+    -- The liveness key of the gateway, `lg:{TAG}:gw:ID`, has the tag of the fence counter.
     local key = string.sub(counter, 1, -1 - #'fence') .. 'gw:' .. gateway
     known[gateway] = granted and redis.call('PEXPIRE', key, PROVISIONAL, 'LT') == 1
       or redis.call('EXISTS', key) == 1

@@ -2,9 +2,10 @@
 -- that imports this part names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`, and imports
 -- `clock`, `fence`, `field`, `lease`, `shared`, `send` and `gateways`.
 
--- How many dead tickets one script removes, which takes a few milliseconds. The gateway asks again for the rest.
+-- How many dead tickets one script removes, which takes a few milliseconds. The gateway runs another script for the
+-- rest.
 local MOST_DEAD = 512
--- How many waiters one script grants a shared lock. The gateway asks again for the rest.
+-- How many waiters one script grants a shared lock. The gateway runs another script for the rest.
 local MOST_GRANTS = 64
 
 -- The idempotency key of a ticket, and what this key leads to: perhaps the ticket of a newer request.
@@ -14,7 +15,7 @@ local function key_of(body)
 end
 
 -- Cleans up after a dead ticket that was deleted: deletes its idempotency key. If the key leads elsewhere, the attempt
--- is marked as superseded. A letter in the place of the ticket is written back.
+-- is marked as superseded. If a letter (the record of an outcome) was deleted instead of a ticket, it is written back.
 local function bury(id, body)
   if is_ticket(body) then
     if ticket_keyed_is(body, '1') then
@@ -23,7 +24,7 @@ local function bury(id, body)
         -- An idempotency key that leads to no ticket has no effect, so a failure of DEL must not end the script.
         redis.pcall('DEL', used)
         if ticket_gateway(body) == NO_GATEWAY and ticket_late_is(body, '1') then
-          -- The attempt has left. Without the letter, a late copy of its acquire would queue it again.
+          -- The attempt has left. Without the letter `g`, a late copy of its acquire would queue the attempt again.
           redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
         end
       elseif type(whose) == 'string' then
@@ -209,7 +210,7 @@ local function hand_over(id, us)
     end
     local body = redis.pcall('GETDEL', name .. 'of:' .. id)
     if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
-      -- The user no longer has the permission for GETDEL.
+      -- GETDEL has failed, because the user no longer has the permission for it.
       put_back(id)
       return body
     end
@@ -253,8 +254,8 @@ local function hand_over(id, us)
   return 'nobody'
 end
 
--- Hands on the room of leases that have ended on a shared lock; `left` leases still share it. The leases have ended
--- already, so an error here is ignored: the next round of a gateway passes the lock on.
+-- Grants a shared lock to waiters after some of its leases have ended; `left` leases still share it. The leases have
+-- ended already, so an error here is ignored: the next round of a gateway passes the lock on.
 local function pass_freed(us, share, left)
   if left == 0 then
     local first = redis.pcall('LPOP', wait)

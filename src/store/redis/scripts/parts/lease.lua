@@ -38,7 +38,7 @@ local function kept_by(held)
   return keeper == NO_KEEPER and id_token(held) or keeper
 end
 
--- Whether no caller was told of a lease: the grant is provisional, or was made for a kept position.
+-- Whether no caller was told of a lease yet: the grant is provisional, or was made for a kept position.
 local function is_untold(held)
   local state = lease_state(held)
   return state == 'p' or state == 'k'

@@ -35,7 +35,7 @@ local function sharing()
     return lease
   end
 
-  -- Removes what `open` wrote before one of its commands was refused.
+  -- Removes the keys that `open` wrote before one of its commands was refused.
   function share.forget()
     redis.pcall('DEL', ids, leases, slots)
   end
@@ -44,7 +44,7 @@ local function sharing()
     redis.call('DEL', lock, ids, leases, slots)
   end
 
-  -- Ends a lease and frees its slot.
+  -- Ends a shared lease and frees its slot.
   function share.drop(id, lease)
     redis.call('ZREM', ids, id)
     local slot = string.match(lease, '\n(%d+)$')
@@ -54,12 +54,12 @@ local function sharing()
     redis.call('HDEL', leases, id)
   end
 
-  -- How many leases share the lock, with expired leases that are not removed yet.
+  -- How many leases share the lock, including expired leases that are not removed yet.
   function share.count()
     return redis.call('ZCARD', ids)
   end
 
-  -- Rebuilds `:shared` and `:slots` from the living leases, and answers how many there are.
+  -- Rebuilds `:shared` and `:slots` from the living leases, and answers how many leases there are.
   function share.restore(us)
     redis.call('DEL', ids, slots)
     redis.call('SETBIT', slots, '0', '0')
@@ -111,18 +111,18 @@ local function sharing()
     return math.max(0, others)
   end
 
-  -- The lease with this id, if it has not expired.
+  -- The shared lease with this id, if it has not expired.
   function share.find(id, us)
     local lease = redis.call('HGET', leases, id)
     return lease and lease_ends(lease) > us and lease or nil
   end
 
-  -- Writes a lease whose end is unchanged.
+  -- Writes a shared lease whose end is unchanged.
   function share.rewrite(lease)
     redis.call('HSET', leases, lease_id(lease), lease)
   end
 
-  -- Sets the expiry of the other three keys to a tombstone time after `:lock`, which ends in `left` ms.
+  -- Sets the expiry of the lock's other three keys to a tombstone time after `:lock`, which ends in `left` ms.
   function share.outlast(left)
     for _, key in ipairs({ ids, leases, slots }) do
       redis.call('PEXPIRE', key, left + TOMBSTONE)
@@ -139,7 +139,7 @@ local function sharing()
     end
   end
 
-  -- Writes a lease and its end; `slot`: a slot that the lease takes.
+  -- Writes a shared lease and its end; `slot`: a slot that the lease takes.
   function share.keep(lease, us, slot)
     local id = lease_id(lease)
     -- ZADD comes first because no command has read this key yet: a key of another type ends the script here. And by
@@ -152,7 +152,8 @@ local function sharing()
     share.rewrite(lease)
   end
 
-  -- Grants a lease beside the others, and answers it: with a slot, if the mode of the lease has slots.
+  -- Grants a lease beside the leases that share the lock, and answers it: with a slot, if the mode of the lease has
+  -- slots.
   function share.grant(lease, us)
     local slot = lease_mode_is(lease, 'n') and redis.call('BITPOS', slots, '0')
     if slot then
@@ -162,7 +163,7 @@ local function sharing()
     return lease
   end
 
-  -- The leases that end after `us` and until `before`, soonest first, at most `most` of them.
+  -- The shared leases that end after `us` and until `before`, soonest first, at most `most` of them.
   function share.ending(us, before, most)
     local found = redis.call('ZRANGE', ids, '(' .. us, before, 'BYSCORE', 'LIMIT', '0', most)
     local shown = {}

@@ -1,6 +1,6 @@
 -- Removes dead tickets from the queue. The script that imports this part names the keys `name` and `wait`.
 
--- How many positions one script checks for waiters that have left, which takes a few milliseconds.
+-- How many positions of a queue one script checks for waiters that have left, which takes a few milliseconds.
 local MOST_SWEPT = 2048
 -- The key that counts, roughly, the waiters that have left a long queue while their ids are still in it.
 local gone = name .. 'gone'
@@ -40,11 +40,11 @@ local function sweep_left(left, count, place, us)
   local dead = sweep(from, MOST_SWEPT, us, stands)
   left = math.max(0, left - dead)
   if count <= MOST_SWEPT then
-    -- This was the whole queue. Waiters of `left` that were not found have been removed when their turn came.
+    -- The whole queue was searched. Waiters of `left` that were not found have been removed when their turn came.
     left = 0
   elseif dead * 64 < MOST_SWEPT then
-    -- Few were found: the others had their turn, or are elsewhere in the queue. Without lowering the count, each waiter
-    -- that leaves would search again.
+    -- Few waiters that have left were found: the others had their turn, or are elsewhere in the queue. Without lowering
+    -- the count, each waiter that leaves would search again.
     left = math.floor(left * 3 / 4)
   end
   return dead, left

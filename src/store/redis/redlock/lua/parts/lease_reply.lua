@@ -1,6 +1,6 @@
 -- Appends a lease to a reply.
 
--- The fields of a record that describe a lease in a reply, in the order in which `tell` takes them.
+-- The fields of a lease record that a reply shows, in the order in which `tell` takes them.
 local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'asked' }
 
 -- The latest end of a lease for which this release request is stored; no limit if there is none. The gateway that has

@@ -6,7 +6,7 @@
 -- counts for a minute from the end that the lease had then.
 local SWEEP = 16
 
--- Whether a member of the memories still counts.
+-- Whether a member of the memories in `ended` still counts.
 local function remembers(ended, member, now)
   local score = redis.call('ZSCORE', ended, member)
   return score and tonumber(score) > now

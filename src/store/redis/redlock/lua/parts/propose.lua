@@ -3,7 +3,7 @@
 
 -- The fence that this node proposes; `nil` and the reason if the node cannot propose one.
 local function propose(last, top, us)
-  -- 2025-01-01 and 2200-01-01: with a clock outside, no fence may be made from the time.
+  -- 2025-01-01 and 2200-01-01: a clock outside of these is wrong, and no fence may be made from its time.
   if us < 1735689600000000 or us >= 7258118400000000 then
     return nil, 'clock'
   end

@@ -1,10 +1,10 @@
 -- Reads a lease record.
 
--- The layout of the record that this version reads and writes.
+-- The layout of a lease record that this version of the gateway reads and writes.
 local LAYOUT = '1'
 
--- The fields `v`, `lock` and the named ones of a lease record; `nil` if there is no record. If the record has another
--- layout, the second result is its version, to be answered; the record is not changed.
+-- The fields `v`, `lock` and the named fields of a lease record; `nil` if there is no record. If the record has another
+-- layout, the second result is the version of that layout, for the reply; the record is not changed.
 local function read_record(info, ...)
   local fields = redis.call('HMGET', info, 'v', 'lock', ...)
   if fields[1] == LAYOUT then

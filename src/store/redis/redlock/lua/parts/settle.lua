@@ -2,18 +2,18 @@
 -- names the keys `lock`, `info` and `ended`, and `tombstone`: how long an end is remembered, in ms.
 
 -- Makes the living lease last its full TTL from now, and returns the time left; `nil` if the lease has ended. A
--- provisional grant becomes a delivered one: its time counts from now, and its idempotency key is used.
+-- provisional grant becomes a delivered lease: its time counts from now, and its idempotency key counts as used.
 local function settle(now)
   local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'asked')
   redis.call('ZSCORE', ended, '')
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
   local expiry = math.min(now + fields[1], hold, last_instant(fields[6]))
   if expiry <= now then
-    -- The limit ends in this very millisecond, and Redis keeps the key until the next.
+    -- The hold limit ends in this very millisecond, and Redis keeps the key until the next.
     redis.call('DEL', lock, info)
     return nil
   end
-  -- The first write is one that Redis does not refuse when it is out of memory.
+  -- The first write of the script is a command that Redis does not refuse when it is out of memory.
   redis.call('PEXPIREAT', lock, expiry)
   redis.call('PEXPIREAT', info, expiry)
   if fields[4] then

@@ -1,4 +1,4 @@
--- Reads the time of this Redis.
+-- Reads the time of this node.
 
 -- The milliseconds and the microseconds of a reply to TIME.
 local function instants(time)

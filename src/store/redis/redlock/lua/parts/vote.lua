@@ -13,12 +13,12 @@ local function known_top()
   return math.max(whole_number(it[1]) or 0, whole_number(it[2]) or 0)
 end
 
--- The vote of this node; `nil` if the node has not learnt, or has learnt only in an earlier run of its server (`''`: no
--- run forgets).
+-- The vote of this node; `nil` if the node has not learnt the largest fence, or only in an earlier run of its server
+-- (`''`: no run forgets).
 local function read_vote(run)
   local it = redis.call('HMGET', node, 'life', 'run', 'epoch', 'top', 'found')
   local top, epoch, found = whole_number(it[4]), whole_number(it[3]), whole_number(it[5])
-  -- If a value is no number of a script, another program wrote it, and the node must learn again.
+  -- If a value is no number that a script wrote, another program wrote it, and the node must learn again.
   local ours = top and epoch and (found or not it[5])
   if it[1] and ours and (run == '' or it[2] == run) then
     -- The vote gets another name in another life, and when another node has learnt from this node.
