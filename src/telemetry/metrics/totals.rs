@@ -24,7 +24,7 @@ pub struct Totals {
     pub given_back: u64,
     /// Leases that were ended with a break.
     pub broken: u64,
-    /// Leases that had ended, other than by a break, before their holder tried to renew or release them.
+    /// Leases that had already ended when their holder tried to renew or release them.
     pub expired_while_held: u64,
     /// Commands that the store did not answer.
     pub store_errors: u64,
