@@ -72,7 +72,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     let allocations = Allocations::prepare();
     if let Ok(allocations) = &allocations {
         let gateway = Gateway::null_counted(&allocations.library(), &allocations.count());
-        match allocations.of(&gateway).await {
+        match allocations.measure(&gateway).await {
             Ok(allocated) => println!("allocations over the null store: {allocated}"),
             Err(why) => println!("allocations over the null store: not measured: {why}"),
         }
@@ -94,7 +94,7 @@ async fn heap(allocations: &Result<Allocations, String>, judge: &mut Judge<'_>) 
         Ok(allocations) => {
             let (library, count) = (allocations.library(), allocations.count());
             let gateway = Gateway::counted(judge.subject, &redis.url(), &library, &count);
-            allocations.of(&gateway).await
+            allocations.measure(&gateway).await
         }
         Err(why) => Err(why.clone()),
     };
@@ -361,7 +361,7 @@ impl Allocations {
     }
 
     /// What each request of a gateway allocates, in the steady state.
-    async fn of(&self, gateway: &Gateway) -> Result<Allocated, String> {
+    async fn measure(&self, gateway: &Gateway) -> Result<Allocated, String> {
         if self.so_far() == 0 {
             return Err("the program does not use the allocator of glibc".to_owned());
         }

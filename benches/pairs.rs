@@ -77,7 +77,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
         gateways.push((subject.mark, over_redis, redis, embedded, data));
     }
     same_answers(&bare, &null).await;
-    let mut systems = vec![System::of(
+    let mut systems = vec![System::new(
         "native client",
         Way::Native(redis.port()),
         None,
@@ -90,7 +90,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
         ] {
             let way = Way::Webdis(webdis.address(), redis.port(), scripts);
             let server = Some(&webdis.program);
-            systems.push(System::of(name, way, server, Some(&redis)));
+            systems.push(System::new(name, way, server, Some(&redis)));
         }
     }
     systems.push(System::serving("bare route", "", &bare, None));
@@ -259,7 +259,7 @@ impl Measured {
 // === impl System ===
 
 impl<'a> System<'a> {
-    fn of(
+    fn new(
         name: &str,
         way: Way,
         server: Option<&'a Program>,
@@ -282,7 +282,7 @@ impl<'a> System<'a> {
         redis: Option<&'a RedisServer>,
     ) -> Self {
         let way = Way::Http(gateway.address());
-        Self::of(&format!("{name}{mark}"), way, Some(&gateway.program), redis)
+        Self::new(&format!("{name}{mark}"), way, Some(&gateway.program), redis)
     }
 
     async fn round(&self, each: Duration) -> Measured {

@@ -48,10 +48,7 @@ impl BootId {
 
 impl Clock for SystemClock {
     fn wall(&self) -> SystemTime {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the clock everybody else takes"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "all other code takes this clock")]
         SystemTime::now()
     }
 

@@ -17,7 +17,7 @@ pub struct FileStamp {
 
 impl FileStamp {
     /// The current stamp of a file.
-    pub fn of(path: &Path) -> Self {
+    pub fn read(path: &Path) -> Self {
         let Ok(data) = std::fs::metadata(path) else {
             return Self::default();
         };

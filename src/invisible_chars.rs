@@ -30,7 +30,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     })
 }
 
-/// A text with every invisible character replaced by its escape.
+/// Returns a text with every invisible character replaced by its escape.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
     let name = |escaped: &mut String, c: char| escaped.extend(c.escape_unicode());
     escape(text, is_invisible, name)

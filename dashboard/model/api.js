@@ -121,7 +121,7 @@ export function problem(response, json) {
     status: response.status,
     code: "unexpected",
     title: `The answer was ${response.status}`,
-    detail: "It did not come from the gateway, but from something between it and this page.",
+    detail: "The answer did not come from the gateway, but from a program between the gateway and this page.",
     body: json,
   });
 }

@@ -88,7 +88,7 @@ export async function release(name) {
   } catch (error) {
     if (!isStill(name, mine, lease)) return;
     if (error instanceof LeaseLost) over(mine, reason(error));
-    else over(mine, "It could not be released, and may last until its time is over.", problemOf(error));
+    else over(mine, "The lease could not be released, and may last until its TTL is over.", problemOf(error));
   }
 }
 
@@ -144,7 +144,7 @@ export function seeHolders(name, { holders, holder_count: all }, sentAt) {
   const { state, lease, grantedAt } = mine?.value ?? {};
   if (state !== "held" || sentAt < grantedAt || all > holders.length) return;
   if (holders.some((holder) => holder.fencing_token === lease.fencingToken)) return;
-  over(mine, all === 0 ? "Nobody holds the lock any more." : "Somebody else holds the lock by now.");
+  over(mine, all === 0 ? "Nobody holds the lock any more." : "Another caller holds the lock by now.");
 }
 
 /** The client says that a lease is over. */
@@ -153,7 +153,7 @@ function ended(name, mine, lease) {
 }
 
 function reason({ why, message }) {
-  if (why === "expired") return "Its time is over.";
+  if (why === "expired") return "The lease has expired.";
   // Nothing else gives back what nobody wanted to give back.
   return why === "released" ? "The page was left." : message;
 }
@@ -172,9 +172,9 @@ function over(mine, why, problem) {
 }
 
 const ENDS = {
-  broken: ({ by, reason }) => `It was broken${by ? ` by ${by}` : ""}: ${reason}`,
-  expired: () => "Its time was over.",
-  released: () => "It was released.",
+  broken: ({ by, reason }) => `The lease was broken${by ? ` by ${by}` : ""}: ${reason}`,
+  expired: () => "The lease expired.",
+  released: () => "The lease was released.",
 };
 
 // Somebody else may have ended it: then there is no need to wait for the next renewal.

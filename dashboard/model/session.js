@@ -13,7 +13,7 @@ import { hearTabs, tellTabs } from "./tabs.js";
 export const session = signal({ state: "unknown" });
 
 const OVER =
-  "Your session is over: it has run out, the key was revoked, or another gateway on this host name has taken its place.";
+  "Your session is over: it has run out, the key was revoked, or another gateway on this host name has replaced it.";
 
 const ELSEWHERE = "Signed out in another tab.";
 

@@ -83,7 +83,7 @@ function List({ prefix, owner, chosen, renewals, until, paused, scrolled }) {
   const rows = until === null ? all : all.filter((event) => event.number <= until);
   const waiting = all.length - rows.length;
   if (!seesSomething()) {
-    return html`<${Empty} icon="events" title="Your key may not see any lock">It takes the permission <code>view</code>.<//>`;
+    return html`<${Empty} icon="events" title="Your key may not see any lock">To see locks, a key needs the permission <code>view</code>.<//>`;
   }
   const onward = () => {
     paused.value = false;

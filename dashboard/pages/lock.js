@@ -76,8 +76,7 @@ function Page({ name }) {
 /** Who may acquire the lock and not see it can try that all the same. */
 function Unseen({ name }) {
   return html`<p class="remark unseen"><span>
-      You may acquire this lock, and not see it: who holds it, who waits for it and what happens to it is shown with the
-      permission <code>view</code>.
+      You may acquire this lock, and not see it: holders, waiters and events are shown with the permission <code>view</code>.
     </span></p>
     <div class="columns">
       <div class="main-column"><${Try} name=${name} open /></div>

@@ -132,7 +132,7 @@ function List({ prefix, search, order, sortBy }) {
 function Beyond({ prefix, search }) {
   if (!search) return `There are more than the ${count(MOST)} that are loaded: search them, or say how the name begins.`;
   if (isIncomplete(prefix, search)) return "Searching the locks that are not loaded…";
-  return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were asked for: search for more text.`;
+  return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were loaded: search for more text.`;
 }
 
 function Nothing({ prefix, search }) {

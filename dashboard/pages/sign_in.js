@@ -51,8 +51,8 @@ export function SignIn() {
       <${Trouble} problem=${trouble.value} />
       <button type="submit" class="main" disabled=${busy.value}>${busy.value ? "Signing in…" : "Sign in"}</button>
       <p class="hint">
-        Made by <code>latchgate key new</code>. The page does not keep it: it gets a session, which ends when you sign
-        out, when it has run out, or with the key.
+        <code>latchgate key new</code> makes keys. The page does not keep the key: the page gets a
+        session, which ends when you sign out, after its time, or with the key.
       </p>
     </form>
   </main>`;

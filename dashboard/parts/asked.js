@@ -9,6 +9,6 @@ import { Foreign } from "./text.js";
 export function Asked({ request, by }) {
   tick.value;
   const left = Math.max(0, by - now());
-  return html`To be released within ${duration(left)}: asked for by${" "}
+  return html`To be released within ${duration(left)}: requested by${" "}
     <${Foreign} value=${request.by} none="somebody" />, <${Foreign} value=${request.reason} />`;
 }

@@ -17,7 +17,7 @@ const NOTICED = 100;
 export function Details({ event }) {
   const { kind, position, waited_ms: waited, expires_in_ms: left, reason, by } = event;
   const mode = modeOf(event);
-  if (kind === "queued") return `place ${position}${mode}`;
+  if (kind === "queued") return `position ${position}${mode}`;
   if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
   const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${mode}`;

@@ -13,15 +13,15 @@ const SHAPES = {
 };
 
 const SAYS = {
-  held: "Somebody holds it",
-  ending: "Less than a quarter of its time is left",
+  held: "A client holds the lock",
+  ending: "Less than a quarter of the lease is left",
   foreign: "Taken in the store itself by a client that does not use the gateway",
-  asked: "Its holder was asked to release it",
-  free: "Nobody holds it",
-  overdue: "Its time is over; its end is not reported yet",
-  released: "Its holder released it",
-  expired: "Its time was over",
-  broken: "Somebody broke it",
+  asked: "The holder was asked to release the lock",
+  free: "No client holds the lock",
+  overdue: "The lease's time is over; its end is not reported yet",
+  released: "The holder released the lock",
+  expired: "The lease expired",
+  broken: "An operator broke the lock",
 };
 
 /** What is to be said of a lock now: one of the words of `SAYS`. */

@@ -128,7 +128,7 @@ function Silent({ since, detail }) {
     <${Icon} name="warning" />
     <span>
       <strong>The store has not responded since <${Moment} at=${since} />.</strong> ${" "}
-      <span>What you see may be ${duration(now() - since)} old, and requests may fail. The gateway says: <${Foreign} value=${detail} whole />.</span>
+      <span>This page may be ${duration(now() - since)} old, and requests may fail. The gateway says: <${Foreign} value=${detail} whole />.</span>
     </span>
   </div>`;
 }
@@ -149,7 +149,7 @@ function Refusing({ until, detail }) {
 function Person() {
   const { authentication, name } = session.value;
   if (!authentication) {
-    return html`<span class="person" title="This gateway has no API keys: everybody may do everything">No keys: all allowed</span>`;
+    return html`<span class="person" title="This gateway has no API keys: every caller may do everything">No keys: all allowed</span>`;
   }
   const leave = async () => {
     try {

@@ -9,7 +9,7 @@ export function TimeLeft({ lock }) {
   tick.value;
   if (lock.ended) return html`<span class="left"><span class="bar over"></span><span>over</span></span>`;
   if (lock.expiresAt === null) {
-    return html`<span class="left" title="The client that took it gave it no expiry">no expiry</span>`;
+    return html`<span class="left" title="The client that took the lock gave it no expiry">no expiry</span>`;
   }
   const left = Math.max(0, lock.expiresAt - now());
   const part = Math.min(1, left / Math.max(lock.ttl ?? left, left, 1));

@@ -61,7 +61,7 @@ def third_party(bill, triple, is_static):
     if is_static:
         users[MUSL] = ["musl (MIT)"]
     parts = [
-        "What others wrote of this program, with their licences. Its own licence is Apache-2.0, and so is that of the\n"
+        "The parts of this program that others wrote, with their licences. Its own licence is Apache-2.0, and so is that of the\n"
         "standard library of Rust (by the contributors of the Rust project)."
     ]
     if silent:

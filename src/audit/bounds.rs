@@ -13,19 +13,20 @@ use tokio::time::Instant;
 
 use super::event::{LeftOut, Requester};
 
-/// The limits of repeatable lines: how many were written in the current minute, and how many were left out.
+/// Limits audit lines that callers can cause repeatedly: counts the lines written in the current minute, and those
+/// left out.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     minute: Mutex<Minute>,
     left_out: [AtomicU64; 2],
 }
 
-/// A kind of line that is limited.
+/// A kind of audit line whose number is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Bounded {
-    /// A request was refused.
+    /// A line about a request that was refused.
     Refusal,
-    /// A session was ended, which no rate limit counts.
+    /// A line about a session that a caller ended, which no rate limit counts.
     SignOut,
 }
 
@@ -36,30 +37,30 @@ struct Minute {
     by_source: HashMap<(Bounded, Source), u32>,
 }
 
-/// The caller that caused a line: its API key, or its address if it has no key.
+/// The caller that caused an audit line: its API key, or its address if it has no key.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Source {
     Key(Box<str>),
     Address(Option<IpAddr>),
 }
 
-/// How many lines may wait to be written. A flood of refusals takes a few megabytes at most.
+/// How many audit lines may wait to be written. A flood of refusals takes a few megabytes at most.
 pub(super) const QUEUE: usize = 4_096;
 
-/// How many lines one source may cause in a minute: enough to show what it tries; a flood shows in the number left
-/// out.
+/// How many limited audit lines one caller may cause in a minute: enough to show what the caller tries. A flood
+/// shows in the number of lines left out.
 pub(super) const MOST_OF_ONE: u32 = 60;
-/// How many limited lines are written in a minute for all sources together: about two megabytes.
+/// How many limited audit lines are written in a minute for all callers together: about two megabytes.
 const MOST_OF_ALL: u32 = 6_000;
-/// How many places of the queue are reserved for lines that are not limited.
+/// How many places of the writer's queue are reserved for audit lines that are not limited.
 pub(super) const RESERVED: usize = QUEUE / 2;
 const MINUTE: Duration = Duration::from_mins(1);
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// Whether a line of this caller is to be written. `room`: free places of the queue. If not, counts the line as
-    /// left out.
+    /// Whether an audit line that this caller caused may be written. A line that may not is counted as left out.
+    /// `room` is the number of free places in the writer's queue.
     pub(super) fn admit(
         &self,
         what: Bounded,
@@ -74,13 +75,13 @@ impl Bounds {
         admitted
     }
 
-    /// How many lines were left out since the last call.
+    /// How many audit lines were left out since the last call of this function.
     pub(super) fn take_left_out(&self) -> LeftOut {
         let counts = self.left_out.each_ref();
         counts.map(|count| count.swap(0, Ordering::Relaxed))
     }
 
-    /// Restores the counts, because the line that should report them was not written.
+    /// Adds the counts of left-out lines back, because the audit line that should report them was not written.
     pub(super) fn put_back(&self, left_out: LeftOut) {
         for (sum, count) in self.left_out.iter().zip(left_out) {
             sum.fetch_add(count, Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl Minute {
                 ..Self::default()
             };
         }
-        // Bounds the memory too: there are at most as many sources as lines.
+        // This limit bounds the memory too, because there are at most as many sources as lines.
         if self.total >= MOST_OF_ALL {
             return false;
         }
@@ -113,7 +114,8 @@ impl Minute {
     }
 }
 
-/// The source of a request. An IPv6 network of 64 bits is one source, because its owner has all of its addresses.
+/// The source of a request: the caller whose audit lines are counted together. An IPv6 network of 64 bits is one
+/// source, because its owner has all of its addresses.
 fn source(requester: &Requester<'_>) -> Source {
     match (requester.key, requester.remote) {
         (Some(key), _) => Source::Key(key.into()),

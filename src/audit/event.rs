@@ -10,10 +10,11 @@ use crate::{
     lock::{FencingToken, LockName},
 };
 
-/// Numbers of refusals and of sign-outs that were left out of the log since the last line that reports them.
+/// Numbers of refusals and of sign-outs that were left out of the audit log since the last line that reports
+/// such numbers.
 pub(super) type LeftOut = [u64; 2];
 
-/// Fields of a line that report how many lines were left out, in the order of [`LeftOut`].
+/// Fields in which an audit line reports how many lines were left out, in the order of [`LeftOut`].
 const LEFT_OUT_FIELDS: [&str; 2] = ["refusals_left_out", "sign_outs_left_out"];
 
 /// The caller of a request, as far as known.
@@ -47,22 +48,22 @@ pub struct Refused<'a> {
 /// The result of reading the API keys again: which keys, by name, are different now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadedKeys {
-    /// How many keys are valid now.
+    /// How many API keys the gateway has now.
     pub count: usize,
-    /// Keys that are new.
+    /// The names of keys that are new.
     pub added: Vec<Arc<str>>,
-    /// Keys that were removed.
+    /// The names of keys that were removed.
     pub removed: Vec<Arc<str>>,
-    /// Keys whose secrets, permissions, limits or end have changed.
+    /// The names of keys whose secrets, permissions, limits or end have changed.
     pub changed: Vec<Arc<str>>,
 }
 
 /// An attempt to break a lock, or to request its release.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakAttempt<'a> {
-    /// The caller that sent the break.
+    /// The caller that sent the request to break the lock.
     pub requester: Requester<'a>,
-    /// The name of the lock.
+    /// The name of the lock to break.
     pub name: &'a LockName,
     /// For each lease that the break hit or was meant to hit: its fencing token, if it has one. Not empty.
     pub fencing_tokens: &'a [Option<FencingToken>],
@@ -86,7 +87,7 @@ const MAX_VALUE: usize = 512;
 // === impl AuditEntry ===
 
 impl AuditEntry {
-    /// A line with the name of the event and its time.
+    /// Makes an audit line with the name of its event and the time.
     pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
         let mut entry = Self(Vec::with_capacity(12));
         // The time is in RFC 3339, in UTC.
@@ -95,7 +96,7 @@ impl AuditEntry {
         entry
     }
 
-    /// Sets a field, unless its value is null or an empty list.
+    /// Sets a field of the audit line, unless its value is null or an empty list.
     pub(super) fn set(&mut self, field: &'static str, value: impl Into<Value>) {
         match value.into() {
             Value::Null => {}
@@ -104,14 +105,14 @@ impl AuditEntry {
         }
     }
 
-    /// Sets the fields of the caller.
+    /// Sets the fields of the audit line that identify the caller.
     pub(super) fn set_requester(&mut self, requester: &Requester<'_>) {
         self.set("key", requester.key.map(bounded));
         self.set("request_id", bounded(requester.request_id));
         self.set("remote", requester.remote.map(|it| it.to_string()));
     }
 
-    /// Sets the numbers of lines that were left out before this line.
+    /// Sets the fields that report how many lines were left out before this line.
     pub(super) fn set_left_out(&mut self, left_out: LeftOut) {
         for (field, count) in LEFT_OUT_FIELDS.into_iter().zip(left_out) {
             self.set(field, (count > 0).then_some(count));

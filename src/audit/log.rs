@@ -43,12 +43,12 @@ struct Log {
 /// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The file cannot be opened.
+    /// The file of the audit log cannot be opened.
     #[error("audit.path: cannot open the audit log {path}: {error}")]
     Open {
-        /// The path of the file.
+        /// The path of the audit log's file that cannot be opened.
         path: String,
-        /// Why the file cannot be opened.
+        /// Why the audit log's file cannot be opened.
         error: io::Error,
     },
     /// The system cannot start a thread for the audit log.
@@ -56,8 +56,8 @@ pub enum AuditError {
     Thread(io::Error),
 }
 
-/// How long an answer waits for its line to be on the disk. A disk that takes longer is stuck, and must not keep an
-/// operator from breaking a lock.
+/// How long an answer waits until its audit line is on the disk. A disk that takes longer is stuck, and must not
+/// keep an operator from breaking a lock.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
 const NO_ROOM: &str = "lines came faster than they could be written";
 
@@ -101,7 +101,7 @@ impl Audit {
         })))
     }
 
-    /// Whether there is an audit log.
+    /// Whether an audit log is configured.
     pub fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -151,7 +151,7 @@ impl Audit {
     }
 
     /// Records that a request was refused. The number of lines per caller and in total is limited, so that refusals
-    /// do not displace other lines. The next line reports how many were left out.
+    /// do not displace other lines. The next audit line reports how many lines were left out.
     pub fn refused(&self, refused: &Refused<'_>) {
         self.record_bounded(Bounded::Refusal, "refused", &refused.requester, |entry| {
             entry.set("method", bounded(refused.method));
@@ -186,16 +186,16 @@ impl Audit {
             .await;
     }
 
-    /// Opens the file again, after another program has moved it away.
+    /// Opens the audit log's file again, after another program has moved the file away.
     pub fn reopen(&self) {
         if let Some(log) = &self.0 {
-            // If the queue is full, the request is dropped, and writing continues in the old file until the next
-            // HUP.
+            // If the writer's queue is full, the message is dropped, and lines go to the old file until the next
+            // HUP signal.
             drop(log.messages.try_send(WriterMessage::Reopen));
         }
     }
 
-    /// Waits until all lines recorded so far have been written, with a time-out.
+    /// Waits until all audit lines recorded so far have been written, or until `limit` is over.
     pub async fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
         let (kept, is_kept) = oneshot::channel();
@@ -206,17 +206,18 @@ impl Audit {
         }
     }
 
-    /// A description for the operator if lines could not be written.
+    /// A description for the operator if lines of the audit log could not be written.
     pub fn trouble(&self) -> Option<String> {
         self.0.as_ref().and_then(|log| log.missing.trouble())
     }
 
-    /// The number of lines since the start that could not be written.
+    /// The number of audit lines since the start that could not be written.
     pub fn missing(&self) -> u64 {
         self.0.as_ref().map_or(0, |log| log.missing.total())
     }
 
-    /// Records an event that a caller can cause repeatedly, unless its limit is reached.
+    /// Records an event that a caller can cause repeatedly, unless the caller has reached the limit for such
+    /// events.
     fn record_bounded(
         &self,
         what: Bounded,

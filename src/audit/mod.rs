@@ -1,7 +1,7 @@
 //! The audit log: who broke a lock, who was refused, and which API keys were valid when.
 //!
 //! The audit log never stops the service. Lines that cannot be written are counted, reported by readiness, and
-//! noted in the log as soon as it can be written again. The log contains no secret.
+//! noted in the log as soon as it can be written again. The audit log contains no secret.
 
 mod bounds;
 mod event;

@@ -24,36 +24,36 @@ use crate::clock::Clock;
 
 use super::event::AuditEntry;
 
-/// A message to the writer thread.
+/// A message to the writer thread of the audit log.
 pub(super) enum WriterMessage {
-    /// A line to write.
+    /// Write this line to the audit log.
     Line(Vec<u8>),
     /// Lines to write, possibly none. `kept` is notified when these and all earlier lines are on the disk, or have
     /// failed.
     Kept {
-        /// The text of all lines.
+        /// The text of all lines to write.
         lines: Vec<u8>,
-        /// The number of lines.
+        /// The number of lines in `lines`.
         count: u64,
-        /// The sender to notify.
+        /// Notifies the caller that waits until the lines are on the disk.
         kept: oneshot::Sender<()>,
     },
-    /// Open the file again, because another program may have moved it away.
+    /// Open the audit log's file again, because another program may have moved it away.
     Reopen,
 }
 
-/// Counts of the lines that could not be written.
+/// Counts of audit lines that could not be written.
 #[derive(Debug, Default)]
 pub(super) struct MissingLines {
-    /// Missing lines that the log does not report yet.
+    /// The number of missing lines that the audit log does not report yet.
     unreported: AtomicU64,
-    /// All missing lines since the start.
+    /// The number of all missing lines since the start.
     total: AtomicU64,
-    /// Why the last of them could not be written.
+    /// Why the last missing line could not be written.
     why: Mutex<Option<String>>,
 }
 
-/// The state of the writer thread.
+/// The state of the audit log's writer thread.
 pub(super) struct Writer {
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) output: Output,
@@ -61,15 +61,15 @@ pub(super) struct Writer {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// How often writing is tried again if it has failed.
+/// How often a failed write of the audit log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The maximum number of messages that are written together.
+/// The maximum number of messages to the writer thread that are written together.
 const BATCH: usize = 256;
 
 // === impl Writer ===
 
 impl Writer {
-    /// Writes lines until all handles are dropped.
+    /// Writes audit lines until all handles to the audit log are dropped.
     pub(super) async fn run(mut self) {
         loop {
             let mut batch = Vec::new();
@@ -97,7 +97,7 @@ impl Writer {
                     lines.extend(more);
                     self.write(&std::mem::take(&mut lines), count + how_many, Output::sync);
                     count = 0;
-                    // Notified even after a failure: the answer must not wait for a full disk.
+                    // The caller is notified even after a failure: its answer must not wait for a full disk.
                     kept.send(()).ok();
                 }
                 WriterMessage::Reopen => {
@@ -110,7 +110,7 @@ impl Writer {
         self.write(&lines, count, |_| Ok(()));
     }
 
-    /// Writes lines, after a line that reports how many are missing before them.
+    /// Writes audit lines, after a line that reports how many lines are missing before them, if any are.
     fn write(&mut self, lines: &[u8], count: u64, then: impl Fn(&Output) -> io::Result<()>) {
         if count == 0 {
             return;
@@ -140,7 +140,8 @@ impl Writer {
         match self.output.reopen() {
             Ok(()) => info!("the audit log was opened again"),
             Err(error) => {
-                error!(%error, "cannot open the audit log again; it goes on in the file it had");
+                error!(%error, "cannot open the audit log again; the gateway goes on with the old \
+                                file");
             }
         }
     }
@@ -149,7 +150,7 @@ impl Writer {
 // === impl MissingLines ===
 
 impl MissingLines {
-    /// Counts lines that could not be written. Logs the first failure only.
+    /// Counts audit lines that could not be written. The ordinary log gets an error for the first failure only.
     pub(super) fn add(&self, count: u64, why: &str) {
         self.total.fetch_add(count, Ordering::Relaxed);
         if self.unreported.fetch_add(count, Ordering::Relaxed) == 0 {
@@ -176,7 +177,7 @@ impl MissingLines {
             return None;
         }
         let why = self.why.lock();
-        let why = why.as_deref().unwrap_or("it is not known why");
+        let why = why.as_deref().unwrap_or("the cause is unknown");
         Some(format!("{unreported} lines could not be written: {why}"))
     }
 }
@@ -185,13 +186,13 @@ impl MissingLines {
 //
 // The destination of the lines.
 
-/// The destination of the lines: standard output or a file.
+/// The destination of the audit lines: standard output or a file.
 pub(super) enum Output {
     Stdout,
     File(Appended),
 }
 
-/// A file to which lines are appended.
+/// The file to which audit lines are appended.
 pub(super) struct Appended {
     path: PathBuf,
     file: File,
@@ -215,8 +216,8 @@ impl Output {
         Ok(Self::File(Appended { path, file, torn }))
     }
 
-    /// Opens the file again, because another program may have moved it away. If that fails, the old file stays in
-    /// use.
+    /// Opens the audit log's file again, because another program may have moved it away. If that fails, the old
+    /// file stays in use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Self::File(appended) = self {
             appended.file = append(&appended.path)?;
@@ -226,7 +227,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes whole lines.
+    /// Writes whole audit lines to the file or to standard output.
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         match self {
             Self::Stdout => {
@@ -244,7 +245,7 @@ impl Output {
         match self {
             Self::Stdout => Ok(()),
             Self::File(appended) => match appended.file.sync_data() {
-                // A pipe or a terminal cannot be synced.
+                // This is no failure: a pipe or a terminal cannot be synced.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
                 synced => synced,
             },
@@ -276,13 +277,14 @@ impl Appended {
     }
 }
 
-/// Whether the file ends within a line, because the disk was full or the machine crashed.
+/// Whether the audit log's file ends within a line, because the disk was full or the machine crashed.
 fn is_torn(path: &Path, file: &File) -> bool {
     match file.metadata() {
         Ok(data) if data.is_file() && data.len() > 0 => {
             let mut last = [0];
             let read = File::open(path).and_then(|it| it.read_exact_at(&mut last, data.len() - 1));
-            // Unknown counts as torn: an empty line does less harm than two lines joined into one.
+            // If the end of the file cannot be read, it counts as torn: an empty line does less harm than two
+            // lines joined into one.
             read.is_err() || last != [b'\n']
         }
         _ => false,
@@ -290,7 +292,8 @@ fn is_torn(path: &Path, file: &File) -> bool {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    // Without blocking: opening a pipe that no program reads must fail instead of stopping the gateway.
+    // The file is opened without blocking: opening a pipe that no program reads must fail instead of stopping the
+    // gateway.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new()
         .append(true)

@@ -18,8 +18,8 @@ use super::{Excess, Rate, leases::LeaseAccount};
 /// Limits refused keys, and releases with wrong tokens, by the address that sends them.
 ///
 /// A valid key is admitted however many keys of its address were refused: behind a proxy all callers have one
-/// address, and no caller must be able to lock the others out. That does not help to guess a key, which has 256
-/// random bits. The limit protects the log, and saves the work of answering.
+/// address, and no caller must be able to lock the others out. This does not help an attacker, because a key has 256
+/// random bits and cannot be guessed. The limit protects the log, and saves the work of answering.
 #[derive(Debug)]
 pub(super) struct AddressLimiter {
     rate: Rate,
@@ -29,15 +29,16 @@ pub(super) struct AddressLimiter {
 #[derive(Debug)]
 struct Buckets {
     by_address: HashMap<IpAddr, Bucket>,
-    /// When buckets that are full again are removed next.
+    /// When buckets that are full again, and so need not be remembered, are removed next.
     sweep_at: Instant,
 }
 
-/// How many addresses have their own bucket, about a megabyte. All further addresses share a bucket.
-const MOST: usize = 10_000;
-/// The address that stands for all further addresses.
-const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-/// How long an empty bucket takes to fill up.
+/// How many addresses have a bucket of their own, which takes about a megabyte of memory. All further addresses
+/// share a bucket.
+const MAX_ADDRESSES: usize = 10_000;
+/// The address that stands for all addresses beyond `MAX_ADDRESSES`, which share one bucket.
+const SHARED_ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+/// How long the empty bucket of an address takes to fill up.
 const FILLS_IN: Duration = Duration::from_mins(1);
 
 // === impl AddressLimiter ===
@@ -57,12 +58,13 @@ impl AddressLimiter {
         }
     }
 
-    /// Counts one refusal of an address, or returns how long the address must wait.
+    /// Counts one refusal against the limit of an address; fails with the time that the address must wait if the
+    /// limit is reached.
     pub(super) fn count(&self, from: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
         self.use_bucket(from, now, Bucket::take)
     }
 
-    /// Takes back one counted refusal of an address.
+    /// Takes back one refusal that was counted against an address.
     pub(super) fn refund(&self, from: Option<IpAddr>, now: Instant) {
         self.use_bucket(from, now, Bucket::refund);
     }
@@ -83,9 +85,9 @@ impl AddressLimiter {
             by_address.retain(|_, bucket| now < bucket.at + FILLS_IN);
             *sweep_at = now + FILLS_IN;
         }
-        let mut from = from.map_or(OTHERS, network);
-        if by_address.len() >= MOST && !by_address.contains_key(&from) {
-            from = OTHERS;
+        let mut from = from.map_or(SHARED_ADDRESS, network);
+        if by_address.len() >= MAX_ADDRESSES && !by_address.contains_key(&from) {
+            from = SHARED_ADDRESS;
         }
         let bucket = by_address.entry(from);
         let bucket = bucket.or_insert_with(|| Bucket::full(self.rate, now));
@@ -108,10 +110,11 @@ fn network(address: IpAddr) -> IpAddr {
 //
 // Limits how often something may happen: a bucket that fills up steadily.
 
-/// A token bucket, full at first. It stores its level at the last access.
+/// A token bucket, which limits the rate of requests. It is full at first, and stores its level at the last access.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
-    /// The level. Below zero after requests that were counted although the bucket was empty.
+    /// How many requests may come at once. Below zero after requests that were counted although the bucket was
+    /// empty.
     left: f64,
     at: Instant,
 }
@@ -124,12 +127,12 @@ impl Bucket {
         Self { left, at: now }
     }
 
-    /// Takes one request out of the bucket, or returns how long it takes until one is there.
+    /// Takes one request out of the bucket; fails with the time until the bucket has room for a request.
     pub(super) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         self.fill(rate, now);
         if self.left < 1.0 {
             let wait = Duration::from_secs_f64((1.0 - self.left) / rate.per_second);
-            // Rounded up, so that a caller that comes back at that time is not refused again.
+            // The time is rounded up, so that a caller that comes back at that time is not refused again.
             return Err(Duration::from_millis(
                 u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) + 1,
             ));
@@ -144,7 +147,7 @@ impl Bucket {
         self.left = (self.left - 1.0).max(-rate.burst);
     }
 
-    /// Puts one request back that need not have been counted.
+    /// Puts one request back into the bucket, because it need not have been counted.
     pub(super) fn refund(&mut self, rate: Rate, now: Instant) {
         self.fill(rate, now);
         self.left = (self.left + 1.0).min(rate.burst);
@@ -177,7 +180,8 @@ pub struct LimitSlot(Arc<AtomicUsize>);
 // === impl Tally ===
 
 impl Tally {
-    /// Counts a request, or returns when the next request may come.
+    /// Counts a request against the rate of the key; fails with the time until the next request may come if the rate
+    /// is used up.
     pub(super) fn request(&self, rate: Option<Rate>, now: Instant) -> Result<(), Excess> {
         self.bucket(rate, now, Bucket::take)
             .unwrap_or(Ok(()))
@@ -199,7 +203,7 @@ impl Tally {
 
     /// How much of a rate is left now.
     pub(super) fn rate_reading(&self, rate: Rate) -> RateReading {
-        RateReading::of(rate, self.left(rate, Instant::now()))
+        RateReading::new(rate, self.left(rate, Instant::now()))
     }
 
     fn left(&self, rate: Rate, now: Instant) -> f64 {
@@ -248,7 +252,7 @@ impl RateReading {
         clippy::cast_sign_loss,
         reason = "a float that is too large or below zero becomes the nearest number"
     )]
-    fn of(rate: Rate, left: f64) -> Self {
+    fn new(rate: Rate, left: f64) -> Self {
         let seconds = |requests: f64| (requests / rate.per_second).ceil() as u64;
         Self {
             quota: rate.burst.floor() as u64,
@@ -264,7 +268,7 @@ impl RateReading {
 impl LimitSlot {
     fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // If there is no room, the slot is dropped here, which counts it down again.
+        // If the limit is reached, the slot is dropped here, which lowers the count again.
         let slot = Self(Arc::clone(count));
         (before < most).then_some(slot)
     }
@@ -309,9 +313,9 @@ mod tests {
             let _ = limiter.count(address(number), now);
         }
         assert!(now.elapsed() < Duration::from_secs(10));
-        // All further addresses share one bucket.
+        // All addresses beyond `MAX_ADDRESSES` share one bucket.
         let known = || limiter.buckets.lock().by_address.len();
-        assert_eq!(known(), MOST + 1);
+        assert_eq!(known(), MAX_ADDRESSES + 1);
         assert!(limiter.count(address(300_000), now).is_err());
         let later = now + FILLS_IN;
         assert!(limiter.count(address(300_000), later).is_ok());
@@ -326,7 +330,7 @@ mod tests {
         for _ in 0..60 {
             assert_eq!(limiter.count(address(1), late), Ok(()));
         }
-        // After a sweep, the bucket has two seconds' worth of requests.
+        // The bucket survives the sweep at `next`, and has filled by two requests since its last use.
         let next = now + FILLS_IN + Duration::from_secs(1);
         let counted = [0; 3].map(|_| limiter.count(address(1), next).is_ok());
         assert_eq!(counted, [true, true, false]);
@@ -357,7 +361,7 @@ mod tests {
         assert_eq!(bucket.take(RATE, start), Ok(()));
         let wait = bucket.take(RATE, start).unwrap_err();
         assert_eq!(wait, Duration::from_millis(251));
-        // A moment too early, and then in time.
+        // The first request comes a moment too early and is refused; the second comes in time.
         let early = start + Duration::from_millis(249);
         assert_eq!(bucket.take(RATE, early), Err(Duration::from_millis(2)));
         assert_eq!(bucket.take(RATE, start + wait), Ok(()));
@@ -399,7 +403,7 @@ mod tests {
             burst: 10.0,
         };
         let read = |left| {
-            let it = RateReading::of(rate, left);
+            let it = RateReading::new(rate, left);
             (it.quota, it.window, it.left, it.reset)
         };
         assert_eq!(read(10.0), (10, 20, 10, 0));
@@ -417,7 +421,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(tally.waiter(1).unwrap_err(), Excess::Waiters);
         }
-        // Streams have a limit of their own.
+        // Streams and waiters have separate limits.
         assert!(tally.stream(1).is_ok());
         drop(first);
         assert!(tally.waiter(1).is_ok());

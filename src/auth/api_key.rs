@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 /// An API key: `lgk_ID_SECRET` with a checksum behind it, 64 characters in all.
 ///
-/// The id is public and says which key it is. The secret is 256 random bits. The checksum distinguishes a key that
+/// The id is public and identifies the secret. The secret is 256 random bits. The checksum distinguishes a key that
 /// lost a character when it was pasted from an unknown key. `Debug` never shows the secret.
 #[derive(Clone)]
 pub struct ApiKey {
@@ -60,7 +60,7 @@ impl ApiKey {
         Self { id, text }
     }
 
-    /// Whether a text may be an API key, whole or damaged, and so must not be written down as a name.
+    /// Whether a text may be an API key, whole or damaged, and so must not be logged as if it were a name.
     pub fn resembles(text: &str) -> bool {
         text.starts_with(PREFIX)
     }
@@ -140,8 +140,8 @@ impl fmt::Debug for ApiKeyId {
 // === impl ApiKeyHash ===
 
 impl ApiKeyHash {
-    /// A hash that no API key has. An unknown id is compared with it, so that the comparison takes as long as for a
-    /// known id.
+    /// A hash that no API key has. A key with an unknown id is compared with this hash, so that its refusal takes as
+    /// long as that of a known id.
     pub(super) const OF_NOBODY: Self = Self([0; 32]);
 
     /// Reads a hash from 64 hexadecimal digits.

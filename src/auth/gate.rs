@@ -38,7 +38,7 @@ struct GateInner {
     limiter: AddressLimiter,
     seal: SessionSeal,
     session_ttl: Duration,
-    /// The use of limits, by the name of the key.
+    /// How much of its limits each API key has used, by the name of the key.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
     /// Whether the keys file has become invalid since the keys were read.
     is_outdated: watch::Sender<bool>,
@@ -104,8 +104,8 @@ impl Gate {
         }
     }
 
-    /// Begins a session for a caller that was admitted with a key. `None` at an open gate, and for a caller that has
-    /// only a session, because a session is not prolonged.
+    /// Begins a session for a caller that was admitted with a key. `None` if the gate admits all callers, and for a
+    /// caller that has only a session, because a session is not prolonged.
     pub fn begin_session(&self, access: Access) -> Option<(Access, SealedSession)> {
         let guarded = self.0.as_ref()?;
         let mut authenticated = access.0.filter(|it| it.session_until.is_none())?;
@@ -136,7 +136,7 @@ impl Gate {
         Ok(Charge(Some(Payer::Address(Arc::clone(guarded), from))))
     }
 
-    /// The changes if these keys replaced the current keys.
+    /// The keys that would be added, removed or changed if these keys replaced the current keys.
     pub fn changes_from(&self, ring: &KeyRing) -> ReloadedKeys {
         let before = self.0.as_ref().map(|it| Arc::clone(&it.ring.borrow()));
         ring.changes_since(&before.unwrap_or_default())
@@ -188,7 +188,7 @@ impl GateInner {
         key.is_expired(self.clock.wall())
     }
 
-    /// The time left until `until`; `None` once that time has come.
+    /// The time left until `until`, by the clock of this gate; `None` once that time has come.
     fn left(&self, until: SystemTime) -> Option<Duration> {
         let left = until.duration_since(self.clock.wall()).ok()?;
         (!left.is_zero()).then_some(left)
@@ -261,7 +261,7 @@ impl Access {
         authenticated.is_some_and(|authenticated| authenticated.session_until.is_some())
     }
 
-    /// When the access ends, if it does: with its session or with its key, whichever is sooner.
+    /// When the caller's access ends: with its session or with its key, whichever is sooner. `None` if neither ends.
     pub fn ends_at(&self) -> Option<SystemTime> {
         let authenticated = self.0.as_ref()?;
         let ends = [authenticated.session_until, authenticated.key.expires_at];
@@ -310,8 +310,8 @@ impl Access {
         authenticated.is_none_or(|it| it.still_permits(permission, name))
     }
 
-    /// Ends when the permissions may have been reduced: a stream must then check [`Access::still_permits`]. Never
-    /// ends at a gateway without keys.
+    /// The returned future ends when the caller's permissions may have been reduced: a stream must then check
+    /// [`Access::still_permits`]. Never ends at a gateway without keys.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let changed = self.0.as_ref().map(Authenticated::changed);
         async move {
@@ -322,7 +322,7 @@ impl Access {
         }
     }
 
-    /// How long the caller is authorized to wait for a lock or to keep it.
+    /// The caller's right to wait for this lock or to keep it, for checks while it waits or keeps it.
     pub fn authorization(&self, name: &LockName) -> Authorization {
         let authenticated = self.0.clone();
         Authorization(authenticated.map(|authenticated| (authenticated, name.clone())))
@@ -358,13 +358,13 @@ impl Access {
         Some(authenticated.tally.rate_reading(rate))
     }
 
-    /// Makes the charge for a request with a token: a right token costs nothing, and a wrong one counts against the
-    /// rate of the key, so that a caller that guesses has fewer other requests.
+    /// Makes the charge for a request with a lock token: a right token costs nothing, and a wrong one counts against
+    /// the rate of the key, so that a caller that guesses has fewer other requests.
     pub fn charge(&self) -> Charge {
         Charge(self.0.clone().map(Payer::Key))
     }
 
-    /// Counts a request that may wait, until its slot is dropped.
+    /// Counts a request that may wait against the key's limit of waiters, until the returned slot is dropped.
     pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
         let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
@@ -373,7 +373,7 @@ impl Access {
         tally.waiter(most).map(Some)
     }
 
-    /// Counts a stream, until its slot is dropped.
+    /// Counts a stream against the key's limit of streams, until the returned slot is dropped.
     pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
         let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
@@ -402,11 +402,12 @@ impl Authenticated {
             })
     }
 
-    /// Ends when the keys have changed, one of the keys has expired, or the session is over.
+    /// The returned future ends when the keys have changed, one of the keys has expired, or the session is over.
     fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let (left, mut ring) = (self.session_left(), self.gate.ring.subscribe());
         async move {
-            // No error can occur: the gate owns the sender, and lives as long as this caller.
+            // Waiting for a change of the keys cannot fail: the gate owns the sender, and lives as long as this
+            // caller.
             match left {
                 None => drop(ring.changed().await),
                 Some(left) => drop(timeout(left, ring.changed()).await),
@@ -428,14 +429,16 @@ impl Authenticated {
 /// The charge for a request with a token that may be wrong. The sender pays unless the token was no guess, also if
 /// the sender hangs up before the answer.
 #[derive(Debug, Default)]
-#[must_use = "dropped at once, it is charged at once"]
+#[must_use = "dropping the charge collects it"]
 pub struct Charge(Option<Payer>);
 
 #[derive(Debug)]
 enum Payer {
-    /// The API key pays at the end, so that a renewal with a right token never uses up its rate.
+    /// The request counts against the rate of the API key at the end, so that a renewal with a right token never uses
+    /// up the rate.
     Key(Authenticated),
-    /// The address has paid in advance, so that it cannot send more guesses at once than its limit allows.
+    /// The request was counted against the limit of the address in advance, so that the address cannot send more
+    /// guesses at once than the limit allows.
     Address(Arc<GateInner>, Option<IpAddr>),
 }
 
@@ -506,15 +509,15 @@ impl Authorization {
         Some(authenticated.tally.leases.adopt())
     }
 
-    /// Ends when the caller is no longer authorized: within seconds of an expiry, at once after a change of the keys.
-    /// The future may be dropped and the method called again.
+    /// Waits until the caller is no longer authorized: within seconds of an expiry, at once after a change of the
+    /// keys. The future may be dropped and the method called again.
     pub async fn revoked(&self) {
         let Some((authenticated, _)) = &self.0 else {
             return std::future::pending().await;
         };
         loop {
-            // Subscribed before the check, so that a change in between is not missed. Boxed, so that callers without
-            // a key do not pay for the size.
+            // The task subscribes to changes of the keys before the check, so that no change is missed. The future is
+            // boxed, so that callers without a key do not pay for the size.
             let changed = Box::pin(authenticated.changed());
             if !self.is_valid() {
                 return;

@@ -46,12 +46,12 @@ pub struct KeyLimits {
     pub max_streams: Option<usize>,
 }
 
-/// A rate of requests.
+/// The rate at which an API key may send requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Requests per second in the long run.
+    /// How many requests per second may come in the long run.
     pub per_second: f64,
-    /// Requests at once, after a pause.
+    /// How many requests may come at once, after a pause.
     pub burst: f64,
 }
 
@@ -111,12 +111,12 @@ impl KeyRing {
         Self { keys, by_id }
     }
 
-    /// Every key, in the order of the file.
+    /// Every API key, in the order of the keys file.
     pub fn keys(&self) -> &[Arc<KeyEntry>] {
         &self.keys
     }
 
-    /// The names of keys that were added, removed or changed since another ring.
+    /// The names of the keys that differ from those of an earlier ring: added, removed or changed.
     pub(super) fn changes_since(&self, before: &Self) -> ReloadedKeys {
         let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
             let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));

@@ -28,7 +28,7 @@ pub struct KeysFile(PathBuf);
 #[error("{0}")]
 pub struct KeysFileError(String);
 
-/// One `[[key]]` table while it is read. A field that is not read is unknown, and refused.
+/// One `[[key]]` table of a keys file while it is read. A field that no code reads is unknown, and refused.
 struct Table<'a> {
     file: &'a Path,
     /// The number of the table in the file, counted from 1.
@@ -44,7 +44,7 @@ const MAX_NAME: usize = 64;
 /// forgotten.
 const MAX_SECRETS: usize = 2;
 /// The largest value of a limit: a larger number is a typing mistake.
-const MOST: u64 = 1_000_000;
+const MAX_LIMIT_VALUE: u64 = 1_000_000;
 
 // === impl KeysFile ===
 
@@ -78,7 +78,7 @@ impl KeysFile {
         let mut tables: Vec<Vec<TomlEntry>> = Vec::new();
         let found = entries(&self.0, text).map_err(|error| KeysFileError(error.to_string()))?;
         for mut found in found {
-            // An empty list of tables has no keys.
+            // `key = []` is an empty list of tables, so the file has no keys.
             if found.path == "key" && found.value.as_array().is_some_and(Vec::is_empty) {
                 continue;
             }
@@ -96,7 +96,7 @@ impl KeysFile {
                 return Err(refused(
                     &self.0,
                     found.line,
-                    "what stands here".to_owned(),
+                    "this entry".to_owned(),
                     "no key".to_owned(),
                     "[[key]], a table for each key",
                 ));
@@ -176,13 +176,13 @@ impl<'a> Table<'a> {
 
     fn limits(&mut self) -> Result<KeyLimits, KeysFileError> {
         let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
-        let per_second = self.number("requests_per_second", 1, MOST)?;
-        let burst = self.number("burst", 1, MOST)?;
+        let per_second = self.number("requests_per_second", 1, MAX_LIMIT_VALUE)?;
+        let burst = self.number("burst", 1, MAX_LIMIT_VALUE)?;
         if per_second.is_none() && burst.is_some() {
             return Err(self.refuse("burst", "nothing without requests_per_second"));
         }
         let mut count = |field, least| {
-            let count = self.number(field, least, MOST);
+            let count = self.number(field, least, MAX_LIMIT_VALUE);
             count.map(|count| count.and_then(|count| usize::try_from(count).ok()))
         };
         Ok(KeyLimits {
@@ -198,7 +198,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Reads a whole number within bounds.
+    /// Reads a field whose value is a whole number within bounds.
     fn number(
         &mut self,
         field: &'static str,
@@ -212,7 +212,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Reads the value of a field, if the table has the field.
+    /// Reads the value of a field with `convert`, if the table has the field.
     fn read<T>(
         &mut self,
         field: &'static str,
@@ -240,7 +240,7 @@ impl<'a> Table<'a> {
         if all.all(|secret| ids.insert(secret.id)) {
             Ok(())
         } else {
-            Err(self.refuse("secrets", "a list of ids that stand nowhere else"))
+            Err(self.refuse("secrets", "a list of ids that no other secret has"))
         }
     }
 

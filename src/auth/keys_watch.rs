@@ -13,14 +13,14 @@ use crate::{audit::Audit, clock::Clock, file_stamp::FileStamp, lifecycle::Lifecy
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
-/// Reads the keys file again when it has changed, or when asked to.
+/// Reads the keys file again when the file has changed, or on request.
 #[derive(Debug)]
 pub struct KeysWatch {
     file: KeysFile,
-    /// The stamp of the file when it was last read, whether or not the file could be used.
+    /// The stamp of the keys file when it was last read, whether or not the file could be used.
     read: FileStamp,
-    /// The stamp of the last check. A file is read when two checks find the same stamp, because the writing may still
-    /// go on.
+    /// The stamp of the keys file at the last check, if the file had changed by then. The file is read when two
+    /// checks find the same stamp, because a writer may not be done at the first.
     changing: Option<FileStamp>,
     /// The audit log, which records every reload.
     audit: Audit,
@@ -35,8 +35,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 impl KeysWatch {
     /// Reads a keys file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
-        // Before the file is read, so that a change in between is noticed.
-        let read = FileStamp::of(file.path());
+        // The stamp is taken before the file is read, so that a change in between is noticed.
+        let read = FileStamp::read(file.path());
         let ring = read_file(&file)?;
         let watch = Self {
             file,
@@ -53,7 +53,8 @@ impl KeysWatch {
         Self { audit, ..self }
     }
 
-    /// Keeps the keys of a gate up to date until the gateway stops. `asked` makes it read the file at once.
+    /// Keeps the keys of a gate up to date until the gateway stops. A notification of `asked` makes the watch read
+    /// the file at once.
     pub async fn keep_current(
         mut self,
         gate: Gate,
@@ -77,8 +78,8 @@ impl KeysWatch {
                 (self, outcome)
             });
             let Ok((watch, outcome)) = work.await else {
-                // Only the end of the runtime, or a bug, leads here: the gate keeps its keys.
-                error!("the keys file is no longer looked at");
+                // Reading the file fails like this only if the runtime ends, or by a bug: the gate keeps its keys.
+                error!("the keys file is no longer watched");
                 return gate.mark_outdated();
             };
             self = watch;
@@ -90,7 +91,8 @@ impl KeysWatch {
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the keys file cannot be used; the API keys that were read before go on");
+                    error!(%error, "the keys file cannot be used; the API keys that were read \
+                                    before stay valid");
                     self.audit.keys_reloaded(Err(&error.to_string()));
                     gate.mark_outdated();
                 }
@@ -98,9 +100,9 @@ impl KeysWatch {
         }
     }
 
-    /// Checks the file. Returns its keys if the file has changed, or if a reload was asked for.
+    /// Checks the keys file. Returns its keys if the file has changed, or if a reload was requested.
     fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
-        let now = FileStamp::of(self.file.path());
+        let now = FileStamp::read(self.file.path());
         let is_settled = self.changing.replace(now) == Some(now);
         if !is_asked && (now == self.read || !is_settled) {
             return None;

@@ -27,7 +27,7 @@ struct Slots {
     taken: HashMap<u64, Option<Instant>>,
     /// The slots of requests with an idempotency key, so that a repeated request shares the slot.
     of_requests: HashMap<SlotRequest, (u64, Weak<SlotInner>)>,
-    /// The number of the last slot that was taken.
+    /// The number of the last slot that was taken, which the next number exceeds by one.
     last: u64,
 }
 
@@ -47,8 +47,9 @@ struct SlotInner {
     request: Option<SlotRequest>,
 }
 
-/// The longest time after which a refused request should retry, because a lease may be released at any moment.
-const LONGEST: Duration = Duration::from_mins(1);
+/// The longest time after which a request that was refused for too many leases is told to ask again: a lease may be
+/// released at any moment.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 // === impl LeaseAccount ===
 
@@ -76,8 +77,8 @@ impl LeaseAccount {
         }
         if slots.taken.len() >= most {
             let soonest = slots.taken.values().flatten().min();
-            let left = soonest.map_or(LONGEST, |end| end.saturating_duration_since(now));
-            let retry_after = left.clamp(Duration::from_secs(1), LONGEST);
+            let left = soonest.map_or(MAX_RETRY_AFTER, |end| end.saturating_duration_since(now));
+            let retry_after = left.clamp(Duration::from_secs(1), MAX_RETRY_AFTER);
             return Err(Excess::Leases { retry_after });
         }
         Ok(self.open(&mut slots, request))
@@ -203,7 +204,7 @@ mod tests {
         rig.1 += TTL;
         let _third = rig.lease(None, TTL);
         assert!(rig.is_full(), "one has expired, the other one has not");
-        // The gateway hears of a renewal after the end of the lease.
+        // The gateway hears of the renewal of `b` only after the slot's end has passed: the lease counts again.
         b.extend_until(rig.1 + TTL);
         drop(a);
         assert!(rig.is_full());
@@ -240,7 +241,7 @@ mod tests {
         assert!(rig.is_full());
         drop(again);
         assert!(!rig.is_full());
-        // The lease of the first request is over, and the gateway still lists it.
+        // The lease of the first request has ended, and the gateway still keeps its slot.
         let old = rig.lease(Some(1), TTL);
         rig.1 += TTL;
         let new = rig.lease(Some(1), TTL);

@@ -44,15 +44,15 @@ pub trait Scope: Send + Sync + 'static {
     const IS_COUNTED: bool = true;
 }
 
-/// The permissions as types.
+/// The permissions as types, which handlers name in their signatures.
 pub mod scope {
     use super::{Permission, Scope};
 
     /// The caller needs [`Permission::Acquire`].
     #[derive(Debug)]
     pub enum Acquire {}
-    /// The caller needs [`Permission::Acquire`] for a lease that it may already have. These calls are not counted,
-    /// because a limit must never cost a holder its lock.
+    /// The caller needs [`Permission::Acquire`] for a lease that it may already have. These requests are not counted
+    /// against the rate of the key, because a limit must never cost a holder its lock.
     #[derive(Debug)]
     pub enum Keep {}
     /// The caller needs [`Permission::View`].
@@ -99,11 +99,7 @@ impl Permission {
     pub fn row(self) -> PermissionRow {
         let (name, is_per_name, allows) = match self {
             Self::Acquire => ("acquire", true, "acquire, hold and renew"),
-            Self::View => (
-                "view",
-                true,
-                "inspect and list, and whose events it may read",
-            ),
+            Self::View => ("view", true, "inspect, list and read events of"),
             Self::Break => ("break", true, "break"),
             Self::Metrics => ("metrics", false, "read metrics"),
         };
@@ -118,17 +114,17 @@ impl Permission {
 // === impl Permissions ===
 
 impl Permissions {
-    /// All permissions on every name.
+    /// All permissions on every lock name.
     pub fn all() -> Self {
         Self(Permission::ALL.map(|_| Prefixes::all()))
     }
 
-    /// The names on which a permission is granted.
+    /// The lock names on which a permission is granted.
     pub fn names(&self, permission: Permission) -> &Prefixes {
         &self.0[permission as usize]
     }
 
-    /// Grants a permission on these names.
+    /// Grants a permission on these lock names.
     pub fn grant(&mut self, permission: Permission, names: Prefixes) {
         self.0[permission as usize] = names;
     }
@@ -247,7 +243,7 @@ mod tests {
             (&["team:"], "team", false),
             (&["team:"], "TEAM:a", false),
             (&["team:"], "x:team:a", false),
-            // This is why a prefix should end in a colon.
+            // The prefix `team` covers `team2:a` too, which is why a prefix should end in a colon.
             (&["team"], "team2:a", true),
             (&["a:", "b:"], "b:x", true),
             (&["*"], "anything", true),

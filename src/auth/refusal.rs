@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// Why a caller is not admitted.
+/// Why a request is refused before its operation begins: its caller is unknown, or has sent too many wrong keys or
+/// tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The caller sent no API key.
     #[error("no API key was sent")]
     NoKey,
     /// The text sent does not look like an API key.
-    #[error("what was sent is no API key")]
+    #[error("the text that was sent is no API key")]
     NotAKey,
     /// The text sent is an API key that has lost or changed characters.
     #[error("an API key was sent that is cut off or mistyped")]
@@ -27,7 +28,7 @@ pub enum Refusal {
         /// How long until the next API key from the address is checked.
         retry_after: Duration,
     },
-    /// Too many releases without an API key from this address had a token that held nothing.
+    /// Too many releases without an API key came from this address with tokens that held no lock.
     #[error("too many tokens from this address were wrong")]
     TooManyTokens {
         /// How long until the next token from the address is checked.

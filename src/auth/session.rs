@@ -6,8 +6,8 @@
 //! the secret from its key ends a copied cookie early.
 //!
 //! Browsers attach cookies without being asked. So a session counts only for requests that the browser marks as
-//! coming from our pages, and an API key in the request takes precedence. When keys change, streams and waiters check
-//! again whether the session still permits them.
+//! coming from pages of this gateway, and an API key in the request takes precedence. When keys change, streams and
+//! waiters check again whether the session still permits them.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ use super::{ApiKeyId, api_key::random};
 /// another secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Session {
-    /// The id of the secret that was sent.
+    /// The public id of the API key's secret that was sent to begin the session.
     pub(super) secret: ApiKeyId,
     /// When the session ends, in whole milliseconds.
     pub(super) until: SystemTime,
@@ -46,7 +46,7 @@ pub struct SealedSession(Box<str>);
 // === impl SealedSession ===
 
 impl SealedSession {
-    /// The first characters of every sealed session, by which it is recognised as a secret in any text.
+    /// The first characters of every sealed session, by which a session is recognised as a secret in any text.
     pub(super) const PREFIX: &str = "lgs_";
 
     /// Whether a text may contain a session, and so must not be written down.
@@ -84,12 +84,13 @@ const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
 impl SessionSeal {
     /// A seal with a random key, which no other gateway has and which is lost with the process.
     pub fn random() -> Self {
-        Self::of(&random::<32>())
+        Self::from_secret(&random::<32>())
     }
 
     /// The seal of all gateways that have this secret.
-    pub(super) fn of(secret: &[u8]) -> Self {
-        // The key is derived from the secret and the purpose, so that another use of the secret cannot open sessions.
+    pub(super) fn from_secret(secret: &[u8]) -> Self {
+        // The sealing key is derived from the shared secret and the purpose, so that another use of the secret cannot
+        // open sessions.
         let mut mac =
             Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
         mac.update(PURPOSE);
@@ -144,20 +145,20 @@ fn milliseconds(time: SystemTime) -> u64 {
 //
 // The secret that gateways share, so that each of them accepts the sessions of the others.
 
-/// Why a file is no session secret. The error shows nothing of its content.
+/// Why a file is no session secret. The error shows nothing of the file's content.
 #[derive(Debug, thiserror::Error)]
 #[error("auth.session_secret_file cannot be used: {} {reason}", path.display())]
 pub struct SessionSecretError {
-    /// The path of the file.
+    /// The path of the session secret file that cannot be used.
     path: PathBuf,
-    /// Why the file cannot be used.
+    /// Why the session secret file cannot be used.
     reason: String,
 }
 
-/// The shortest secret, in bytes: 128 random bits in hexadecimal digits.
-const LEAST: usize = 32;
-/// The longest secret, in bytes; a longer file must be another file by mistake.
-const MOST: u64 = 4_096;
+/// The shortest session secret, in bytes: 128 random bits in hexadecimal digits.
+const MIN_SECRET_BYTES: usize = 32;
+/// The longest session secret, in bytes; a longer file must have been configured by mistake.
+const MAX_SECRET_BYTES: u64 = 4_096;
 
 // === impl SessionSeal ===
 
@@ -172,20 +173,24 @@ impl SessionSeal {
             path: path.to_owned(),
             reason,
         })?;
-        Ok(Self::of(&secret))
+        Ok(Self::from_secret(&secret))
     }
 }
 
-/// Reads a secret without the white space at its ends, which an editor or `kubectl` may have added.
+/// Reads a session secret from a file, without the white space at its ends, which an editor or `kubectl` may have
+/// added.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
-        FileError::TooLong(_) => format!("is longer than {MOST} bytes, and so another file"),
+    let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
+        FileError::TooLong(_) => {
+            format!("is longer than {MAX_SECRET_BYTES} bytes, so it is the wrong file")
+        }
         error => format!("cannot be read: {error}"),
     })?;
     let secret = bytes.trim_ascii();
-    if secret.len() < LEAST {
+    if secret.len() < MIN_SECRET_BYTES {
         return Err(format!(
-            "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
+            "has fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
+             openssl rand -hex 32"
         ));
     }
     Ok(secret.to_vec())
@@ -204,12 +209,12 @@ mod tests {
 
     #[test]
     fn comes_back_from_its_own_text_wherever_the_secret_is_the_same() {
-        let sealed = SessionSeal::of(b"one").seal(&session());
+        let sealed = SessionSeal::from_secret(b"one").seal(&session());
         assert_eq!(
-            SessionSeal::of(b"one").open(sealed.expose()),
+            SessionSeal::from_secret(b"one").open(sealed.expose()),
             Some(session())
         );
-        assert_eq!(SessionSeal::of(b"two").open(sealed.expose()), None);
+        assert_eq!(SessionSeal::from_secret(b"two").open(sealed.expose()), None);
         assert_eq!(SessionSeal::random().open(sealed.expose()), None);
     }
 
@@ -266,7 +271,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             read(&path)
         };
-        let secret = "s".repeat(LEAST);
+        let secret = "s".repeat(MIN_SECRET_BYTES);
         assert_eq!(
             read_back(&format!("{secret}\n")).unwrap(),
             secret.as_bytes()

@@ -105,7 +105,11 @@ pub(super) async fn break_lock(
         return output::answer(broken.json());
     }
     let what = match args.grace() {
-        Some(grace) => format!("asked for {} within {}", args.name, duration(grace)),
+        Some(grace) => format!(
+            "requested the release of {} within {}",
+            args.name,
+            duration(grace)
+        ),
         None => format!("broke {}", args.name),
     };
     for holder in &broken.holders {
@@ -155,7 +159,7 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
     };
     let holder = holder(&lock)?;
     let Some(target) = target_of(&holder) else {
-        let needed = "is needed: what holds the lock cannot be told from others";
+        let needed = "is needed: the gateway cannot identify the holder of the lock";
         return any_holder(args, needed);
     };
     if args.any {
@@ -179,11 +183,14 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
     if !io::stdin().is_terminal() {
         return Err(CliError::argument(
             "--yes",
-            "is needed where nobody can be asked",
+            "is needed without a terminal, because the command cannot ask",
         ));
     }
     output::ask(&match args.grace() {
-        Some(grace) => format!("ask for it, and break it in {}? [y/N] ", duration(grace)),
+        Some(grace) => format!(
+            "request the release, and break the lock in {}? [y/N] ",
+            duration(grace)
+        ),
         None => "break it? [y/N] ".to_owned(),
     });
     let mut line = String::new();
@@ -238,7 +245,7 @@ fn who(holder: &Holder) -> String {
     let who = match &holder.owner {
         Some(owner) => visible(owner).into_owned(),
         None if holder.foreign => "a client that uses no gateway".to_owned(),
-        None => "somebody without a name".to_owned(),
+        None => "a holder without a name".to_owned(),
     };
     let fence = holder
         .fencing_token

@@ -72,7 +72,7 @@ pub(super) fn config(command: &ConfigCommand, environment: &Environment) -> Resu
 }
 
 fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError> {
-    let mut sources = args.sources.of(environment);
+    let mut sources = args.sources.with_environment(environment);
     if let Some(file) = &args.file {
         sources.file = Some(file.clone());
     }
@@ -108,7 +108,7 @@ impl SourceArgs {
     }
 
     /// The sources of the configuration: these flags, which have precedence over the environment and the file.
-    pub(super) fn of(&self, environment: &Environment) -> Sources {
+    pub(super) fn with_environment(&self, environment: &Environment) -> Sources {
         let mut flags = Vec::new();
         if let Some(listen) = &self.listen {
             flags.push(("listen", "--listen", listen.clone()));

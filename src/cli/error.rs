@@ -138,7 +138,7 @@ impl CliError {
     /// Makes an error for a failure to set up threads, signal handlers or the event loop.
     #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
     pub(super) fn runtime(error: io::Error) -> Self {
-        Self::unexpected(format!("the system does not let it work: {error}"))
+        Self::unexpected(format!("the operating system refused a resource: {error}"))
     }
 
     /// The exit code of the failure.
@@ -212,11 +212,11 @@ impl Exit {
             (Self::Done, "run") => "the command was run and ended with 0",
             (Self::Done, _) => "done",
             (Self::Unexpected, "healthcheck") => {
-                "the gateway is not healthy, or something unexpected; the message says what"
+                "the gateway is not healthy, or the error is unexpected; the message says which"
             }
-            (Self::Unexpected, _) => "something unexpected; the message says what",
+            (Self::Unexpected, _) => "an unexpected error; the message describes it",
             (Self::Usage, _) => "the command line or the configuration is wrong",
-            (Self::Held, _) => "somebody else holds the lock",
+            (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
             (Self::Lost, "run") => "the lease was lost, and the command was stopped",
             (Self::Lost, _) => {
@@ -224,13 +224,15 @@ impl Exit {
             }
             (Self::Unreachable, _) => "no gateway was reached; nothing happened",
             (Self::Unavailable, _) => "the gateway or its store cannot serve now; nothing happened",
-            (Self::OutcomeUnknown, _) => "it may have happened; inspect the lock",
-            (Self::Refused, _) => "the gateway refused the request, and would again",
+            (Self::OutcomeUnknown, _) => "the outcome is unknown; inspect the lock",
+            (Self::Refused, _) => "the gateway refused the request, and would refuse it again",
             (Self::NotHeld, _) => "nobody holds the lock",
-            (Self::HolderChanged, _) => "somebody else holds the lock now; nothing was broken",
+            (Self::HolderChanged, _) => "another caller holds the lock now; nothing was broken",
             (Self::CannotListen, _) => "cannot listen on the address",
             (Self::NoStore, _) => "the store cannot be opened",
-            (Self::CutShort, _) => "a second signal, or the grace period, cut something short",
+            (Self::CutShort, _) => {
+                "a second signal, or the end of the grace period, interrupted work"
+            }
         }
     }
 

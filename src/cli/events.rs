@@ -76,7 +76,9 @@ impl Outage {
             EventsItem::Lost { url, reason } => {
                 format!("the connection to {url} is lost ({reason}); connecting again")
             }
-            EventsItem::Interrupted(error) => format!("{error}; trying again until one answers"),
+            EventsItem::Interrupted(error) => {
+                format!("{error}; trying again until a gateway answers")
+            }
             EventsItem::Resumed(url) => {
                 self.said = None;
                 return Some(format!("connected again, to {url}"));
@@ -132,7 +134,7 @@ fn describe(event: &Event) -> String {
     if let Some(by) = &event.by {
         let what = match event.kind.as_str() {
             "broken" => "broken by",
-            _ => "asked for by",
+            _ => "requested by",
         };
         add(format_args!("  {what} {}", visible(by)));
     }
@@ -170,7 +172,7 @@ mod tests {
         let reader = r#"{"kind":"queued","name":"book","mode":"shared","position":1}"#;
         assert!(described(reader).ends_with("book  shared  position 1"));
         let asked = r#"{"kind":"release-requested","name":"deploy","owner":"ci","expires_in_ms":30000,"by":"ops"}"#;
-        let text = "deploy  held by ci  to be released within 30s  asked for by ops";
+        let text = "deploy  held by ci  to be released within 30s  requested by ops";
         assert!(described(asked).ends_with(text));
         let broken =
             r#"{"kind":"broken","name":"deploy","owner":"ci","by":"ops","reason":"it hangs"}"#;

@@ -57,9 +57,10 @@ pub(super) async fn healthcheck(
     args: &HealthcheckArgs,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    let config = args.sources.of(environment).load()?.config;
+    let config = args.sources.with_environment(environment).load()?.config;
     if config.listen.port() == 0 {
-        let unknown = "is port 0, so the gateway took a free one that only it knows";
+        let unknown = "is port 0, so the gateway chose a free port, which this command does not \
+                       know";
         return Err(CliError::argument("listen", unknown));
     }
     let address = reachable(config.listen);
@@ -135,7 +136,7 @@ fn reason(error: &reqwest::Error, limit: Duration) -> String {
     } else if error.is_connect() {
         format!("cannot be reached: {causes}")
     } else {
-        format!("broke off: {causes}")
+        format!("ended the connection early: {causes}")
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) struct AcquireArgs {
 /// Acquires the lock and prints the token of the lease. If the token cannot be printed, releases the lease, because no
 /// caller could use it.
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
-    let locks = Locks::of(&args.names)?;
+    let locks = Locks::from_names(&args.names)?;
     let client = args.connection.client(environment)?;
     let request = args.request(environment)?;
     let wanted = GIVING_UP.into_iter().chain([Signal::TSTP]);
@@ -235,7 +235,7 @@ pub(super) async fn release(args: &ReleaseArgs, environment: &Environment) -> Re
 
 impl LeaseArgs {
     fn locks(&self) -> Result<Locks, CliError> {
-        Locks::of(&self.names)
+        Locks::from_names(&self.names)
     }
 
     fn token(&self, environment: &Environment) -> Result<Token, CliError> {

@@ -156,8 +156,8 @@ enum Scheme {
 pub enum OriginError {
     /// The text is `null`, which browsers send for pages without an origin.
     #[error(
-        "origins by their names: `null` is what a browser says for every page that has none, \
-         such as a frame that anybody can put into any page"
+        "origins by their names: a browser sends `null` for every page without an origin, such as \
+         a frame that anybody can put into any page"
     )]
     Null,
     /// The text is `*`, which would allow the pages of every origin.
@@ -166,7 +166,7 @@ pub enum OriginError {
     /// The text does not have the form of an origin.
     #[error(
         "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
-         without a dot at its end and perhaps a port, with nothing behind them, not even a slash"
+         without a dot at its end and perhaps a port, with nothing after them, not even a slash"
     )]
     Other,
 }

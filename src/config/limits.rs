@@ -119,7 +119,7 @@ pub struct ShutdownConfig {
 
 impl ShutdownConfig {
     /// The shortest grace period: closing a store takes this long on a machine that is busy with other work.
-    pub const SHORTEST: Duration = Duration::from_millis(250);
+    pub const MIN_GRACE: Duration = Duration::from_millis(250);
 
     /// Checks that the delay is at most half of the grace period.
     pub(super) fn validate(&self) -> Result<(), Invalid> {

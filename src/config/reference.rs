@@ -9,7 +9,7 @@ const FILE_INTRODUCTION: &str = "\
 # loading this one is the same as loading none.
 #
 # A value is taken from the first of these that sets it: a flag of the command line, an environment
-# variable (the key in capitals, behind LATCHGATE_, with _ for the dot), the file that --config or
+# variable (LATCHGATE_ and the key in capitals, with _ for the dot), the file that --config or
 # LATCHGATE_CONFIG names, the default. An unknown key or a value that is not allowed stops the
 # start.
 ";
@@ -51,7 +51,7 @@ const PAGE_INTRODUCTION: &str = "\
 sets it:
 
 1. a flag of the command line (`--listen`, `--store`, `--insecure-no-auth`),
-2. an environment variable: the key in capitals, behind `LATCHGATE_`, with `_` for the dot,
+2. an environment variable: `LATCHGATE_` and the key in capitals, with `_` for the dot,
 3. the TOML file that `--config` or `LATCHGATE_CONFIG` names,
 4. the default.
 
@@ -59,16 +59,16 @@ In a variable, the texts of a list have commas between them.
 
 An unknown key, an unknown `LATCHGATE_` variable or a value that is not allowed stops the start
 with a message that names the line, variable or flag. `latchgate config check` does the same
-without starting, and shows what is set by whom; `latchgate config default` prints a file with every
-key. No message shows the password of a store URL.
+without starting, and shows which source sets each key; `latchgate config default` prints a file
+with every key. No message shows the password of a store URL.
 
-A variable that is set and empty is not the same as none: it is refused like any other value that is not
-allowed. That holds for `LATCHGATE_CONFIG` as well, because a gateway without its configuration might
-serve from another store.
+A variable that is set and empty is refused like any other value that is not allowed. That holds
+for `LATCHGATE_CONFIG` as well, because a gateway without its configuration might serve from
+another store.
 
-Variables of the client commands (`LATCHGATE_URL`, `LATCHGATE_KEY`, `LATCHGATE_TOKEN`, ..) and those
-that Kubernetes sets for a Service whose name begins with `latchgate` are left alone. The commands refuse
-theirs as well if they are set and empty.
+Variables of the client commands (`LATCHGATE_URL`, `LATCHGATE_KEY`, `LATCHGATE_TOKEN`, ..) and the
+variables that Kubernetes sets for a Service whose name begins with `latchgate` are left alone.
+The client commands also refuse a variable of theirs that is set and empty.
 ";
 
 /// The text of `docs/configuration.md`.

@@ -87,19 +87,22 @@ impl Config {
             return Err(Invalid::new(
                 "insecure_no_auth",
                 true,
-                "false, because auth.keys_file names API keys, and both cannot be meant",
+                "false, because auth.keys_file names API keys, and the two settings exclude each \
+                 other",
             )
             .depending_on("auth.keys_file"));
         }
         let is_loopback = self.listen.ip().to_canonical().is_loopback();
         if !is_loopback && !self.insecure_no_auth && !self.auth.has_keys() {
             return Err(Invalid::new(
-                    "listen",
-                    self.listen,
-                    "a loopback address such as 127.0.0.1:7420, because without API keys \
-                     (auth.keys_file, LATCHGATE_AUTH_KEYS_FILE) whoever reaches the gateway can \
-                     take every lock. If that is meant, say so: --insecure-no-auth, LATCHGATE_INSECURE_NO_AUTH=true, or insecure_no_auth = true",
-                ).depending_on("insecure_no_auth"));
+                "listen",
+                self.listen,
+                "a loopback address such as 127.0.0.1:7420, because without API keys \
+                 (auth.keys_file, LATCHGATE_AUTH_KEYS_FILE) every client that reaches the \
+                 gateway can take every lock. To allow this, set one of: --insecure-no-auth, \
+                 LATCHGATE_INSECURE_NO_AUTH=true, or insecure_no_auth = true",
+            )
+            .depending_on("insecure_no_auth"));
         }
         self.http.validate()?;
         self.limits.validate()?;

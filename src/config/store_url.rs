@@ -253,7 +253,7 @@ impl ServersUrl {
                 let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
                 if service.is_empty() || !service.bytes().all(allowed) {
                     return Err(
-                        "behind the sentinels stands /SERVICE, by which they know the master: \
+                        "after the sentinels comes /SERVICE, the name that they give the master: \
                          letters, digits and . - _",
                     );
                 }

@@ -145,8 +145,8 @@ impl MetricsConfig {
         let (here, there) = (address.ip().to_canonical(), gateway.ip().to_canonical());
         let any = here.is_unspecified() || there.is_unspecified();
         if same_port && (here == there || any && here.is_ipv4() == there.is_ipv4()) {
-            let allowed = "an address that the gateway does not listen on itself: it serves \
-                           GET /metrics on its own address all the same";
+            let allowed = "another address than `listen`: the gateway serves GET /metrics on its \
+                           own address anyway";
             return Err(
                 Invalid::new("metrics.listen", &self.listen, allowed).depending_on("listen")
             );
@@ -200,7 +200,7 @@ impl TraceConfig {
     pub fn url(&self) -> Result<Url, Invalid> {
         let invalid = || {
             let allowed = "http://HOST[:PORT][/PATH] or https://.. without a user, a query or a \
-                           fragment; what is secret goes into trace.headers_file";
+                           fragment; secrets go into trace.headers_file";
             // The error does not repeat the address of the collector, which may hold a password in any place.
             Invalid::new("trace.endpoint", "not usable", allowed)
         };

@@ -51,7 +51,7 @@ pub struct AcquireRequest {
     pub metadata: Metadata,
     /// The caller to which the idempotency key belongs.
     pub caller: CallerId,
-    /// How long the caller may wait for the lock, or have its lease kept.
+    /// The caller's right to wait for the lock and to have its lease kept, which ends if its API key is revoked.
     pub authorization: Authorization,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -72,13 +72,13 @@ pub struct ExplicitTerms {
 /// If this value is dropped before [`Delivery::delivered`], at whatever point, a new lease is released.
 #[derive(Debug)]
 pub struct Granted {
-    /// The lease.
+    /// The lease that was granted.
     pub lease: Lease,
     /// The hash of the lease's token.
     pub hash: TokenHash,
     /// The delivery guard, which must be told when the lease has reached its holder.
     pub delivery: Delivery,
-    /// The keeper of the lease, if its holder leaves the renewals to a hold.
+    /// The keeper id with which a hold stream renews the lease, if its holder leaves the renewals to one.
     pub(super) keeper: KeeperId,
 }
 
@@ -90,7 +90,7 @@ pub enum AcquireError {
     Held {
         /// The holder, and how many waiters are queued.
         contention: Contention,
-        /// How long the caller stood in the queue.
+        /// How long the caller stood in the queue before the refusal.
         waited: Duration,
         /// How the caller wanted to share the lock; `None` for an exclusive lease.
         sharing: Option<Sharing>,
@@ -111,7 +111,7 @@ pub enum AcquireError {
     #[error("the lease under this idempotency key has ended")]
     IdempotencyExpired,
     /// The caller is no longer authorized for the lock: the API key is gone, or permits less.
-    #[error("the caller may not have the lock any more")]
+    #[error("the API key of the caller no longer permits the lock")]
     Revoked,
     /// The store does not support shared leases.
     #[error("the store cannot share a lock")]
@@ -132,7 +132,8 @@ pub enum AcquireError {
 pub(super) enum AttemptProgress<F> {
     /// The attempt holds the lock.
     Done(Granted),
-    /// The attempt with this token waits; dropping the future takes the attempt out of the queue.
+    /// The attempt waits in the queue: its position, the hash of its token, and its future. Dropping the future takes
+    /// the attempt out of the queue.
     Queued(QueuePosition, TokenHash, F),
 }
 
@@ -162,8 +163,8 @@ impl Engine {
         request: AcquireRequest,
         queued: Q,
     ) -> impl Future<Output = Result<Granted, AcquireError>> + Send + use<Q> {
-        // No `async fn`: its future would keep the request for the whole wait, beside the attempt that is made from
-        // the request. The same holds for `attempt`.
+        // No `async fn`: its future would keep the request in memory for the whole wait, besides the attempt that is
+        // made from the request. The same holds for `attempt`.
         let prepared = self.prepare(request);
         async move {
             let PreparedAttempt {
@@ -295,11 +296,11 @@ pub(super) struct AttemptIdentity {
 
 /// Why an attempt leaves the queue without having been granted the lock.
 enum WaitEnd {
-    /// The time that the caller was willing to wait is over.
+    /// The time that the caller was willing to wait in the queue is over.
     WaitOver,
     /// The caller has hung up, so no answer can be delivered.
     HungUp,
-    /// The gateway drains.
+    /// The gateway drains: it is about to stop, and grants no more locks to waiters.
     Draining,
     /// The caller is no longer authorized for the lock.
     Revoked,
@@ -315,7 +316,7 @@ impl AcquireAttempt {
         request: AcquireRequest,
         queued_sender: Option<oneshot::Sender<QueuePosition>>,
     ) -> Result<Self, AcquireError> {
-        let identity = AttemptIdentity::of(&request);
+        let identity = AttemptIdentity::for_request(&request);
         let idempotency = identity.idempotency.as_ref().map(|it| it.hash);
         let slot = request.authorization.lease_slot(idempotency)?;
         let mut attempt = Self::identified(engine, request, identity, queued_sender);
@@ -384,7 +385,8 @@ impl AcquireAttempt {
     /// store are boxed and freed before the wait.
     pub(super) async fn run_queued(&mut self, hung_up: impl Future<Output = ()>) -> AcquireResult {
         let mut hung_up = std::pin::pin!(hung_up);
-        // Parked before the attempt is sent, because news may arrive before its answer.
+        // The attempt is parked (registered for messages of other gateways) before it is sent to the store: the
+        // message of its grant may arrive before the store's reply.
         let (name, token) = (self.attempt.name.clone(), self.attempt.token);
         let mut parked = self.engine.store.parking().park(name, token);
         loop {
@@ -421,15 +423,15 @@ impl AcquireAttempt {
 
     /// Turns a grant that is no longer valid into an error, and counts the outcome.
     fn record_outcome(&self, outcome: AcquireResult) -> AcquireResult {
-        // Dropping a grant releases the lease.
+        // If the grant is dropped and replaced by an error, its lease is released.
         let outcome = outcome.and_then(|granted| {
             if self.is_part {
-                // The group decides about the leases of all its parts together.
+                // The group checks the authorization and the expiry of all its leases together, once it is complete.
                 Ok(granted)
             } else if !self.authorization.is_valid() {
                 Err(AcquireError::Revoked)
             } else if granted.lease.held.left_at(Instant::now()).is_zero() {
-                // The answer took so long that the lease has expired.
+                // The store's answer took so long that the granted lease has expired.
                 Err(AcquireError::Store(Uncertainty::TimedOut.into()))
             } else {
                 Ok(granted)
@@ -500,8 +502,8 @@ impl AcquireAttempt {
         })
     }
 
-    /// Handles news or the end of the wait. `None`: the store has no position of the attempt, which must be sent
-    /// again.
+    /// Handles a message about the attempt, or the end of its wait. `None`: the store has no position of the attempt,
+    /// which must be sent again.
     async fn handle_interruption(
         &mut self,
         interruption: Result<News, WaitEnd>,
@@ -546,7 +548,7 @@ impl AcquireAttempt {
         });
     }
 
-    /// Confirms a provisional grant; `None` if the confirmation came too late.
+    /// Confirms to the store that a provisional grant has arrived here; `None` if the confirmation came too late.
     async fn confirm(&self) -> Option<AcquireResult> {
         let Attempt { name, token, .. } = &self.attempt;
         match Box::pin(self.engine.store.confirm(name, token)).await {
@@ -560,8 +562,8 @@ impl AcquireAttempt {
         }
     }
 
-    /// Returns the outcome, if there is one. Without an outcome the attempt has lost its position: `None` if the
-    /// attempt must be sent again.
+    /// Returns the outcome of an attempt, if there is one. Without an outcome the attempt has lost its position in
+    /// the queue: `None` if the attempt must be sent again.
     async fn or_resent(
         &mut self,
         outcome: Option<AcquireResult>,
@@ -606,8 +608,8 @@ impl AcquireAttempt {
             left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;
         }
         match left {
-            // The lease found first was lost, and this lease may be lost, too: `record_outcome` checks how much time
-            // is left.
+            // The grant that `leave` returned first is lost, and this grant may be lost, too: `record_outcome` checks
+            // how much time is left.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
             // A newer request took over this attempt's position at the same time, and may have left the queue since.
@@ -634,7 +636,7 @@ impl AcquireAttempt {
 
 impl AttemptIdentity {
     /// Makes the identity of a new attempt. Each call makes another token.
-    pub(super) fn of(request: &AcquireRequest) -> Self {
+    pub(super) fn for_request(request: &AcquireRequest) -> Self {
         let Some(key) = &request.idempotency_key else {
             return Self {
                 token: Token::random(),
@@ -642,7 +644,7 @@ impl AttemptIdentity {
             };
         };
         let salt = Salt::random();
-        let fingerprint = Fingerprint::of(
+        let fingerprint = Fingerprint::compute(
             request.explicit.ttl,
             request.explicit.hold_limit,
             request.sharing,
@@ -660,7 +662,7 @@ impl AttemptIdentity {
     }
 }
 
-/// The instant that lies `elapsed` before now.
+/// The instant that lies `elapsed` before now; now if the clock does not reach back so far.
 fn before(elapsed: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(elapsed).unwrap_or(now)

@@ -18,7 +18,7 @@ use super::Engine;
 pub struct BackupParts {
     /// The size of the backup in bytes.
     pub len: usize,
-    /// The content of the backup, part by part.
+    /// Receives the content of the backup, part by part.
     pub parts: mpsc::Receiver<Bytes>,
 }
 
@@ -36,16 +36,16 @@ impl Engine {
     /// way.
     pub async fn backup(&self) -> Option<Result<BackupParts, StoreError>> {
         let made = self.0.store.backup().await?;
-        Some(made.map(|made| BackupParts::of(made, &self.0.lifecycle)))
+        Some(made.map(|made| BackupParts::start(made, &self.0.lifecycle)))
     }
 }
 
 // === impl BackupParts ===
 
 impl BackupParts {
-    /// Starts a task that hands out the backup. A reader that is slow, or gone, keeps the file and its room only for
-    /// a limited time.
-    fn of(made: StoreBackup, lifecycle: &Lifecycle) -> Self {
+    /// Starts a task that sends the backup part by part. A reader that is slow, or gone, keeps the backup in memory,
+    /// and other backups out, for a limited time only.
+    fn start(made: StoreBackup, lifecycle: &Lifecycle) -> Self {
         let StoreBackup { bytes, room } = made;
         let len = bytes.len();
         let (sender, parts) = mpsc::channel(1);
@@ -55,7 +55,8 @@ impl BackupParts {
             let within = AT_LEAST.saturating_add(Duration::from_secs(seconds));
             let handing_out = async {
                 for part in bytes.chunks(PART) {
-                    // Copied, because a slice that is still to be sent would keep the whole file in memory.
+                    // Each part is copied, because a slice that is still to be sent would keep the whole backup in
+                    // memory.
                     if sender.send(Bytes::copy_from_slice(part)).await.is_err() {
                         break;
                     }
@@ -87,11 +88,11 @@ mod tests {
         (0..=250).cycle().take(LEN).collect()
     }
 
-    /// A backup, and the semaphore of which the backup has taken the only permit.
+    /// A backup for tests, and the semaphore of which the backup has taken the only permit.
     fn made() -> (BackupParts, Arc<Semaphore>) {
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
-        let made = BackupParts::of(
+        let made = BackupParts::start(
             StoreBackup {
                 bytes: content(),
                 room,
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(rooms.available_permits(), 0);
         sleep(Duration::from_secs(10)).await;
         assert_eq!(rooms.available_permits(), 1);
-        // The part that was handed out before the time was over.
+        // The task had sent this part before the time for the whole backup was over.
         assert!(made.parts.recv().await.is_some());
         assert_eq!(made.parts.recv().await, None);
     }

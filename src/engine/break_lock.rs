@@ -32,12 +32,12 @@ const TOGETHER: usize = 64;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BreakError {
     /// The lock has another holder than the one that the request names.
-    #[error("somebody else holds the lock")]
+    #[error("another caller holds the lock")]
     HolderChanged(Holder),
     /// The lock may be shared by several leases, and the request does not name one of them.
     #[error("the lock is shared")]
     Ambiguous(SharedHolders),
-    /// A foreign client holds the lock. It uses no gateway, so it cannot be asked to release the lock.
+    /// A foreign client holds the lock. A foreign client uses no gateway, so it cannot be asked to release the lock.
     #[error("a foreign client holds the lock")]
     Foreign(Holder),
     /// The lock has no holder.
@@ -81,7 +81,7 @@ impl Engine {
     /// the leases that were not released; if the gateway has stopped, the store ends these leases soon after.
     ///
     /// The command runs to its end even if the caller hangs up. `record` is part of the command and runs before the
-    /// answer. It runs again for each lease that is broken in the end.
+    /// answer. `record` runs again for each lease that is broken in the end.
     pub async fn request_release<F>(
         &self,
         name: LockName,
@@ -108,12 +108,13 @@ impl Engine {
                 Ok(Requesting::NotHeld) => Err(BreakError::NotHeld),
                 Err(error) => Err(error.into()),
             };
-            // The store counts the time from this instant or earlier, so this gateway breaks no lease too early.
+            // The time for the release, by the store's clock, began at this instant or earlier, so this gateway
+            // breaks no lease too early.
             let told = Instant::now();
             record(ReleaseRecord::Requested(outcome.clone())).await;
             if let Ok(holder) = &outcome {
-                // A lease with an earlier deadline is left to the gateway that set that deadline. The comparison has
-                // a margin, because clocks and answers are not quite exact.
+                // A lease with an earlier release deadline is left to the gateway that set that deadline. The
+                // comparison has a margin, because clocks and answers are not quite exact.
                 let at_least = request.within.saturating_sub(ReleaseRequest::BACKSTOP);
                 let leases = holder.leases().iter();
                 let asked = leases.filter(|lease| {
@@ -129,11 +130,12 @@ impl Engine {
                 engine.lifecycle.clone().spawn_background(async move {
                     tokio::select! {
                         () = sleep_until(until) => {}
-                        // The gateway stops; the store ends the leases.
+                        // This gateway stops, so it breaks no lease: the store ends the leases soon after their
+                        // deadline.
                         () = stopped => return,
                     }
-                    // At the same time, because the store soon ends these leases, and then no event reports that they
-                    // were broken.
+                    // The leases are broken concurrently, because the store soon ends these leases, and then no event
+                    // reports that they were broken.
                     let broken = stream::iter(fences).for_each_concurrent(TOGETHER, |fence| {
                         engine.break_kept(&name, fence, &request, &record)
                     });
@@ -183,7 +185,8 @@ impl EngineShared {
         }
     }
 
-    /// Breaks a lease whose release was requested, if the lease still lives. Most leases were released by now.
+    /// Breaks a lease whose release was requested and whose deadline is over, if the lease still lives. Most holders
+    /// have released their leases by then.
     async fn break_kept<F: Future<Output = ()>>(
         &self,
         name: &LockName,

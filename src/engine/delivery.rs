@@ -12,15 +12,15 @@ use super::{
 };
 
 /// Releases a lease when dropped, unless [`Delivery::delivered`] was called.
-#[must_use = "dropping it gives the lease back"]
+#[must_use = "dropping it releases the lease"]
 pub struct Delivery {
     engine: Arc<EngineShared>,
-    /// The lease, until its answer has left for the caller.
+    /// The lease to release on drop; `None` once its answer has left for the caller.
     pending: Option<AbandonedLease>,
     answer: ReplyKind,
 }
 
-/// Which of the answers about a lease the guard watches.
+/// Which of several possible answers about a lease a delivery guard watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplyKind {
     /// The only answer: the request has no idempotency key.
@@ -33,7 +33,8 @@ pub(super) enum ReplyKind {
     /// A repeated answer about a lease that was answered under its idempotency key before. If this answer is lost the
     /// lease is kept, because the caller may have received the earlier answer.
     Again,
-    /// No answer yet: the keeper of the lease still collects its group, and no other request can complete the group.
+    /// No answer yet: the keeper of the lease is still acquiring the other locks of its group, and no other request
+    /// can complete the group.
     Unfinished,
 }
 
@@ -41,7 +42,7 @@ pub(super) enum ReplyKind {
 
 impl Delivery {
     /// Creates the guard for an answer about `lease`.
-    pub(super) fn of(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
+    pub(super) fn new(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
         Self {
             engine,
             pending: Some(lease),
@@ -78,7 +79,7 @@ impl Delivery {
         }
     }
 
-    /// Makes the receiver of `awaited` wait until the leases are released, if this guard releases them.
+    /// Makes the receiver of `awaited` wait until the leases of this guard are released, if the guard releases them.
     pub(super) fn await_with(&mut self, awaited: &GivenBack) {
         if let Some(lease) = &mut self.pending {
             lease.awaited = Some(awaited.clone());

@@ -23,11 +23,11 @@ use crate::{
 /// Running every command in a task from the beginning would do the same, but would cost each of them two task
 /// switches for the few callers that hang up.
 pub(super) struct DetachOnDrop<O: 'static> {
-    /// `None` once the command has ended.
+    /// The command; `None` once the command has ended.
     command: Option<Pin<Box<dyn Future<Output = O> + Send>>>,
     begun: bool,
     lifecycle: Lifecycle,
-    /// Dropped together with the command, which tells a waiting command that its caller has gone.
+    /// Dropping this sender tells a command that waits that its caller has gone.
     caller: Option<oneshot::Sender<()>>,
 }
 
@@ -88,7 +88,8 @@ impl<O: 'static> Drop for DetachOnDrop<O> {
             && (!thread::panicking() || Handle::try_current().is_ok())
         {
             self.lifecycle.spawn(async move {
-                // Dropping the outcome releases an undelivered lease.
+                // The caller has gone, so the outcome is dropped. If the outcome is a grant, this releases the
+                // lease.
                 drop(command.await);
             });
         }

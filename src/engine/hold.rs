@@ -52,8 +52,8 @@ use super::{
 /// A lock that is held for as long as this value lives. Dropping the value releases the lock.
 #[derive(Debug)]
 pub struct Hold {
-    /// The events of the hold task, in boxes: the channel reserves room for many events, and seldom has more than
-    /// one.
+    /// Receives the events of the hold task. The events are boxed, because the channel reserves room for many events
+    /// and seldom has more than one.
     events: mpsc::Receiver<Box<HoldEvent>>,
     /// Set when the reader left too many events unread. The events that are still in the channel are out of date.
     overrun: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ pub enum HoldEvent {
     Queued(Position),
     /// The attempt was granted the lock.
     Granted(Lease),
-    /// The lease was renewed.
+    /// The lease of the hold was renewed.
     Renewed(HeldLease),
     /// The holder is asked to release the lock. Comes after [`HoldEvent::Granted`], and again if the deadline becomes
     /// earlier.
@@ -89,25 +89,26 @@ pub enum HoldEvent {
 pub enum HoldEnd {
     /// The lease is lost, or may be lost before it could be renewed.
     Lost(LossReason),
-    /// The lock was not acquired.
+    /// The lock was not acquired, for this reason.
     Refused(AcquireError),
-    /// The lease was released with its token.
+    /// Another request released the lease with its token.
     Released,
     /// The gateway is about to stop. A granted lease lives on and can be adopted at another gateway; a waiter's
     /// position is kept if its request has an idempotency key.
     Draining {
-        /// Until when the granted lease certainly lasts: one TTL, unless the store was away. `None` for a waiter.
+        /// Until when the granted lease certainly lasts: one TTL, or less if the store could not be reached. `None`
+        /// for a waiter.
         until: Option<Instant>,
     },
 }
 
-/// Why a lease was not adopted.
+/// Why a stream could not take over (adopt) a lease.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// The token does not hold the lock.
     #[error("the lease is lost")]
     Lost(Loss),
-    /// The gateway is about to stop.
+    /// The gateway is about to stop, and takes over no lease.
     #[error("the gateway is draining")]
     Draining,
     /// The store did not answer, or could not carry out the command.
@@ -303,7 +304,8 @@ const RELEASE_GRACE: Duration = Duration::from_secs(2);
 // === impl HoldTask ===
 
 impl HoldTask {
-    /// Waits in the queue and reports the position; `None` if the stream has no reader any more.
+    /// Waits for the lock in its queue, and sends the position to the stream; `None` if the stream has no reader any
+    /// more.
     async fn wait_in_queue(
         &self,
         place: &QueuePosition,
@@ -343,7 +345,8 @@ impl HoldTask {
         None
     }
 
-    /// Takes over a granted lease, whose time counts from `asked`. From here on this task answers for the lease.
+    /// Takes over a granted lease, whose time counts from `asked`. From here on this task must renew the lease and
+    /// release it.
     fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
         granted.delivery.delivered();
         self.manage(granted.lease, granted.keeper, asked)
@@ -363,10 +366,11 @@ impl HoldTask {
                 () = &mut drained => true,
                 displaced = managed.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
-                    // The renewal asks the store, which decides whether the lease was adopted.
+                    // The next renewal asks the store whether another stream has taken over (adopted) the lease.
                     Displaced::Adopted => false,
                     Displaced::Broken => {
-                        // Registered again before the store is asked: a later break must reach this task, too.
+                        // This task registers as the keeper again before it asks the store: otherwise a later break
+                        // would not reach the task.
                         self.enter(managed);
                         false
                     }
@@ -398,7 +402,8 @@ impl HoldTask {
                     if managed.entry.is_displaced() {
                         self.enter(managed);
                     }
-                    // A lease that ended before the answer came is reported as lost in the next pass of this loop.
+                    // If the lease ended before the store's answer came, the next pass of this loop reports it as
+                    // lost.
                     match managed.loss_if_over() {
                         Some(_) => Ok(()),
                         None => self.send_renewed(managed, held),
@@ -422,13 +427,14 @@ impl HoldTask {
         ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
     }
 
-    /// Registers the lease again after it was displaced, so that this task hears of later breaks.
+    /// Registers this task as the keeper of the lease again after it was displaced, so that the task hears of later
+    /// breaks.
     fn enter(&self, managed: &mut ManagedLease) {
         let (name, token) = (managed.name.clone(), managed.token.hash());
         managed.entry = self.engine.leases.keep(name, token);
     }
 
-    /// Announces the grant, unless a renewal must first make its expiry known.
+    /// Sends the grant to the reader of the stream, unless a renewal must first show when the lease expires.
     fn send_granted(&self, managed: &mut ManagedLease) -> Result<(), ListenerGone> {
         if managed.renew_at <= Instant::now() {
             return Ok(());
@@ -480,8 +486,9 @@ impl HoldTask {
                 .valid_until
                 .saturating_duration_since(Instant::now());
             // The holder adopts the lease at another gateway before the lease expires. The other gateway may be the
-            // successor of this gateway and start only when this one has stopped, so the wait here must leave most of
-            // a short lease. A holder without another gateway renews or releases the lease here.
+            // successor of this gateway and start only when this one has stopped, so this gateway waits for the
+            // holder for a small part of a short lease only. A holder without another gateway renews or releases the
+            // lease here.
             self.engine
                 .leases
                 .wait_at_most(&managed.name, &token, RELEASE_GRACE.min(left / 4));
@@ -515,7 +522,7 @@ impl HoldTask {
         events.lost(&managed.name, &managed.token.hash(), reason);
     }
 
-    /// Renews the lease once; `None` if the store gave no answer.
+    /// Renews the lease of the hold once; `None` if the store gave no answer.
     async fn renew(&self, managed: &mut ManagedLease) -> Option<Renewal> {
         let sent = Instant::now();
         let until = managed.valid_until;
@@ -546,7 +553,8 @@ impl HoldTask {
                 leases.insert_counted(token, &managed.name, held);
                 events.renewed(&managed.name, &token, held);
             }
-            // The stream that adopted the lease may belong to this gateway; its next renewal counts the lease again.
+            // Stops counting the lease at this gateway. If the stream that adopted the lease belongs to this gateway,
+            // its next renewal counts the lease again.
             Renewal::Adopted => leases.adopted(&managed.name, &token),
             Renewal::Lost(_) => drop(leases.lose(&managed.name, &token)),
         }
@@ -581,8 +589,8 @@ impl HoldTask {
         self.engine.metrics.released(released, held);
     }
 
-    /// Whether the reader has read all events. A changed position is sent only then: otherwise a slow reader would
-    /// leave too many events unread and count as gone.
+    /// Whether the reader has read all events. A changed position is sent only after that: otherwise a slow reader
+    /// would leave too many events unread and count as gone.
     fn is_all_read(&self) -> bool {
         self.events.capacity() == MAX_UNREAD
     }
@@ -600,7 +608,7 @@ impl HoldTask {
     }
 
     fn end(&self, end: HoldEnd) {
-        // If the event cannot be sent, the stream ends all the same.
+        // If the last event cannot be sent, the stream ends all the same.
         drop(self.send(HoldEvent::Ended(end)));
     }
 }

@@ -30,12 +30,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct LeaseRegistry {
     shards: [Mutex<Shard>; SHARDS],
-    /// Notified when a lease is removed, or the gateway need not wait for it as long, while `is_watched` is set.
+    /// Notified, while `is_watched` is set, when a stopping gateway may be able to stop sooner: a lease was removed,
+    /// or its holder needs this gateway for a shorter time.
     shrunk: Arc<Notify>,
-    /// Set by the first call of `shrunk`, which only a stopping gateway makes: until then no time is lost on
-    /// notifying, which takes a lock.
+    /// Whether `shrunk`, which only a stopping gateway calls, was called. Before that no time is lost on notifying,
+    /// which takes a mutex.
     is_watched: AtomicBool,
-    /// While set, a lease that has run out stays listed until the store has said what became of it.
+    /// While this flag is set, a lease whose TTL has run out stays listed until the store has said what became of the
+    /// lease.
     keeps_run_out: AtomicBool,
 }
 
@@ -53,17 +55,18 @@ pub(super) struct RegisteredLease {
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
     pub(super) mode: Mode,
-    /// When the lease was granted, for statistics only.
+    /// When the lease was granted, for metrics and statistics only.
     pub(super) since: Instant,
     /// When the lease expires.
     pub(super) until: Instant,
-    /// Whether the lease counts here: it was granted here, or a stream of this gateway keeps it.
+    /// Whether the lease counts in the metrics of this gateway: it was granted here, or a stream of this gateway
+    /// keeps it.
     is_counted: bool,
     /// Until when a stopping gateway stays for the holder of the lease.
     needed_until: Instant,
     /// When the lease was last granted or renewed here.
     seen: Instant,
-    /// When the lease was last answered under its idempotency key.
+    /// When a request under the lease's idempotency key was last answered with the lease.
     answered: Option<Instant>,
     /// Whether another gateway reports the end of the lease: that gateway has renewed the lease after this gateway,
     /// as far as is known.
@@ -87,7 +90,7 @@ enum EndCheck {
     Done,
 }
 
-/// A lease that has run out, as a subject of the question to the store. The lease itself stays listed.
+/// A lease whose TTL has run out, for asking the store what became of it. The lease itself stays in the registry.
 #[derive(Debug)]
 pub(super) struct RunOutLease {
     pub(super) tag: LeaseTag,
@@ -95,10 +98,10 @@ pub(super) struct RunOutLease {
     pub(super) fence: FencingToken,
 }
 
-/// What another client did to the lease that a stream keeps.
+/// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
-    /// The lease was released, with its token.
+    /// Another request released the lease with its token.
     Released,
     /// Another stream of this gateway may have adopted the lease, or the lease is not listed any more; the store
     /// decides.
@@ -107,17 +110,18 @@ pub(super) enum Displaced {
     Broken,
 }
 
-/// The entry of a stream that keeps a lease: tells the stream at once what it would otherwise learn from its next
-/// renewal. Dropping the entry removes the stream from the registry.
+/// The registration of a stream that keeps a lease: tells the stream at once what it would otherwise learn from its
+/// next renewal. Dropping the entry removes the stream from the registry.
 #[derive(Debug)]
 pub(super) struct KeeperEntry {
     leases: Arc<LeaseRegistry>,
     key: LeaseKey,
-    /// Receives the news of the lease; `None` after the stream was displaced.
+    /// Receives one message when the stream is displaced, that is, when the lease was released, broken or adopted;
+    /// `None` after that.
     news: Option<oneshot::Receiver<Displaced>>,
 }
 
-/// The number of leases that count at this gateway.
+/// How many leases count at this gateway, in the metrics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountedLeases {
     pub(super) all: usize,
@@ -130,7 +134,7 @@ pub(super) struct CountedLeases {
 #[derive(Debug, Default)]
 struct Shard {
     leases: HashMap<LeaseKey, RegisteredLease, BuildHasherDefault<TagHasher>>,
-    /// How many leases may be listed before expired leases are removed.
+    /// How many leases this shard may list before expired leases are removed.
     sweep_at: usize,
 }
 
@@ -138,14 +142,14 @@ struct Shard {
 #[derive(Debug, Default)]
 struct TagHasher(u64);
 
-/// The number of shards: enough that two cores seldom lock the same shard.
+/// The number of shards of the registry, each with its own mutex: enough that two cores seldom lock the same shard.
 const SHARDS: usize = 16;
 
-/// How late the news of another gateway may arrive. Two gateways that renew a lease within this time may both report
-/// its end, because otherwise each might leave the report to the other.
+/// How late a message of another gateway about a lease may arrive. Two gateways that renew a lease within this time
+/// may both report its end, because otherwise each might leave the report to the other.
 const NEWS_DELAY: Duration = Duration::from_secs(1);
 
-/// A shard with no more leases than this is not worth sweeping.
+/// A shard of the registry with no more leases than this is not worth a sweep for expired leases.
 const SWEEP_FROM: usize = 64;
 
 // === impl LeaseRegistry ===
@@ -195,8 +199,8 @@ impl LeaseRegistry {
         self.sweep(&mut shard, now);
     }
 
-    /// Charges the lease to an API key from now on; `None` if the key has no limit of leases, or the caller has no
-    /// key.
+    /// Counts the lease against the lease limit of an API key from now on; `None` if the key has no limit of leases,
+    /// or the caller has no key.
     pub(super) fn charge(&self, name: &LockName, token: &TokenHash, slot: Option<LeaseSlot>) {
         self.with_lease(name, token, |lease| {
             // A request that is repeated under its idempotency key keeps the slot that its lease already has.
@@ -239,7 +243,7 @@ impl LeaseRegistry {
         if let Some(lease) = self.shard(&key).leases.get_mut(&key)
             && let Some(older) = lease.stream.replace(sender)
         {
-            // Sending fails if the older stream has just ended, and then the stream needs no news.
+            // Sending fails if the older stream has just ended, and then that stream need not be told.
             let _ = older.send(Displaced::Adopted);
         }
         KeeperEntry {
@@ -459,12 +463,13 @@ impl LeaseRegistry {
     }
 
     fn shard(&self, (tag, _): &LeaseKey) -> MutexGuard<'_, Shard> {
-        // The shard is chosen by bits that matter least for the place in the map of the shard.
+        // The byte that chooses the shard is not among the bits that matter most for the position in the map of the
+        // shard.
         let bits = tag.0.to_be_bytes()[1];
         self.shards[usize::from(bits) % SHARDS].lock()
     }
 
-    /// Removes expired leases, if the shard has grown.
+    /// Removes expired leases from a shard of the registry, if the shard has grown enough.
     fn sweep(&self, shard: &mut Shard, now: Instant) {
         if shard.leases.len() > shard.sweep_at.max(SWEEP_FROM) {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
@@ -472,7 +477,8 @@ impl LeaseRegistry {
                 lease.until > now || keeps && lease.end_check != EndCheck::Done
             };
             shard.leases.retain(|_, lease| stays(lease));
-            // Twice the number of leases that stay, so that sweeping costs a fixed share of granting.
+            // The next sweep comes when the number of leases has doubled, so that sweeping costs a fixed share of
+            // granting.
             shard.sweep_at = 2 * shard.leases.len();
         }
     }
@@ -509,7 +515,7 @@ impl KeeperEntry {
         displaced
     }
 
-    /// Whether the stream was displaced, and gets no more news.
+    /// Whether the stream was told that it is displaced; it gets no further messages.
     pub(super) fn is_displaced(&self) -> bool {
         self.news.is_none()
     }
@@ -692,7 +698,7 @@ mod tests {
         leases.insert(again, &name(), &lasting(10));
         advance(Duration::from_secs(5)).await;
         let heard_since = Some(Instant::now());
-        // Enough leases for a sweep, which must not remove the leases that have run out.
+        // Adds enough leases to cause a sweep, which must not remove the leases that have run out.
         let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
         for token in [late, renewed, broken].into_iter().chain(others) {
             leases.insert(token, &name(), &lasting(3));
@@ -731,7 +737,7 @@ mod tests {
             (leases.counted().all, leases.counted().held_by_streams),
             (1, 1)
         );
-        // These answers are from a time before the renewal.
+        // The store gave these answers before the lease was renewed here, so they end nothing.
         assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
         leases.extend_run_out(&asked[0], Instant::now() + Duration::from_mins(1));
         advance(Duration::from_secs(1)).await;

@@ -19,7 +19,7 @@ with_all! {
         Broken => "broken",
         /// Another stream adopted the lease.
         Adopted => "adopted",
-        /// The reader of the stream left too many events unread.
+        /// The reader of the stream left too many events unread, which ends the stream.
         Unread => "unread",
         /// The gateway failed to keep the lease, which is a bug. The lease is released as soon as possible.
         Failed => "failed",

@@ -19,9 +19,9 @@ pub(super) struct ManagedLease {
     pub(super) token: Token,
     /// The keeper id for renewals, because other clients may have the same token.
     pub(super) keeper: KeeperId,
-    /// Tells the hold task when the lease is ended or adopted by another client.
+    /// The registration that tells the hold task when another client ends or adopts the lease.
     pub(super) entry: KeeperEntry,
-    /// The lease, until its holder has been told of the grant.
+    /// The granted lease, as long as its holder has not been told of the grant; then `None`.
     pub(super) unannounced: Option<Lease>,
     /// Until when the lease is certainly valid, counted from before the store was asked.
     pub(super) valid_until: Instant,

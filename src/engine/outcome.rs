@@ -87,7 +87,8 @@ impl AcquireAttempt {
     pub(super) fn in_doubt(&self, error: &AcquireError) -> Option<Delivery> {
         let in_doubt = match error {
             AcquireError::Store(error) => self.may_hold(error),
-            // A newer request may have taken over the lease, or only the position.
+            // The newer request may have taken over only the position, and then this attempt may still be granted a
+            // lease.
             AcquireError::Superseded => true,
             _ => false,
         };
@@ -109,8 +110,8 @@ impl AcquireAttempt {
     /// The outcome of an attempt that was granted the lock after a wait; `None` if the grant is lost.
     ///
     /// A waiter asks for a whole TTL, and cannot tell when the TTL began. If this gateway or the store stood still
-    /// since the grant, so that less than half of the TTL is left, the lease is renewed before it is answered. It is
-    /// renewed only once, because a store that is so slow would be no faster the next time.
+    /// since the grant, so that less than half of the TTL is left, the lease is renewed before it is answered. The
+    /// lease is renewed only once, because a store that is so slow would be no faster the next time.
     pub(super) async fn granted_after_wait(&self, held: HeldLease) -> Option<AcquireResult> {
         let left = held.left_at(Instant::now());
         // A renewal does not extend a lease that is at its hold limit.
@@ -149,7 +150,7 @@ impl AcquireAttempt {
         } else {
             ReplyKind::First(self.engine.leases.answered(&lease.name, &lease.token))
         };
-        Delivery::of(Arc::clone(&self.engine), lease, answer)
+        Delivery::new(Arc::clone(&self.engine), lease, answer)
     }
 
     /// Answers with the lease that lives under the idempotency key. `is_new`: the lease was granted while its caller
@@ -191,7 +192,7 @@ impl AcquireAttempt {
             may_come_back: !is_unfinished,
             ..self.abandoned()
         };
-        let delivery = Delivery::of(Arc::clone(&self.engine), lease, kind);
+        let delivery = Delivery::new(Arc::clone(&self.engine), lease, kind);
         self.answer((token, hash), held, delivery)
     }
 

@@ -49,7 +49,7 @@ pub(super) struct AbandonedLease {
     pub(super) by: AbandonedBy,
     /// Whether the caller may ask again and get the lease, because the request has an idempotency key.
     pub(super) may_come_back: bool,
-    /// The other locks of the group, whose leases have the same token.
+    /// The other locks of a group, whose leases have the same token and are released too; empty for a single lock.
     pub(super) others: Vec<LockName>,
     /// The sender of a caller that waits until all of these leases are released; `None` if no caller waits.
     pub(super) awaited: Option<GivenBack>,
@@ -59,7 +59,7 @@ pub(super) struct AbandonedLease {
 /// dropped: until the store was asked once to end each of these leases.
 pub(super) type GivenBack = mpsc::Sender<Infallible>;
 
-/// Which party abandoned a lease. The reaper chooses the command for the release by it.
+/// Which party abandoned a lease. The reaper chooses the release command accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbandonedBy {
     /// An attempt whose answer was not delivered.
@@ -73,7 +73,7 @@ pub(super) enum AbandonedBy {
     Holder {
         /// When the release came. A lease that was answered again after that is not released.
         since: Instant,
-        /// The time by which the lease has ended with its TTL at the latest.
+        /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
         until: Instant,
     },
 }
@@ -95,13 +95,13 @@ pub(super) struct ReaperContext {
 struct ReaperTask {
     context: Arc<ReaperContext>,
     grace: Duration,
-    /// The waiting entries, by due time and by a number that makes each key unique.
+    /// The releases that wait for their time, ordered by that time and by a number that makes each key unique.
     waiting: BTreeMap<(Instant, u64), ReaperEntry>,
-    /// The number of the last entry.
+    /// The number of the last release that was added to `waiting`.
     last: u64,
     stopping: bool,
-    /// Whether the backlog was full: for undelivered leases, and for releases of holders. Each is logged once, until
-    /// half of the backlog is free.
+    /// Whether the backlog was full: for undelivered leases, and for releases of holders. Each overflow is logged
+    /// once, and again only after half of the backlog was free.
     overflowing: [bool; 2],
 }
 
@@ -216,9 +216,11 @@ impl ReaperTask {
         }
     }
 
-    /// Accepts an abandoned lease, or drops it if the backlog is full. `due` leases are due and wait for their turn.
+    /// Accepts an abandoned lease, or drops it if the backlog is full. `due` is the number of leases that are due and
+    /// wait for a free command.
     fn accept(&mut self, lease: AbandonedLease, due: usize) {
-        // A release needs no API key, so releases by strangers must leave room for undelivered leases.
+        // Any caller can cause releases, because a release needs no API key: they must leave room for undelivered
+        // leases.
         let is_release = matches!(lease.by, AbandonedBy::Holder { .. });
         let room = if is_release { BACKLOG / 2 } else { BACKLOG };
         let (waiting, overflowing) = (
@@ -236,7 +238,8 @@ impl ReaperTask {
             return;
         }
         *overflowing &= waiting > room / 2;
-        // A gateway that stops does not wait for the grace, because it could not release the lease later.
+        // A gateway that stops does not wait for the reconnect grace: it releases the lease now, because it could not
+        // do so later.
         let waits = lease.may_come_back && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = ReaperEntry {
@@ -252,7 +255,7 @@ impl ReaperTask {
         self.waiting.insert((entry.due, self.last), entry);
     }
 
-    /// Makes all entries due now, because the gateway stops.
+    /// Makes all waiting releases due now, because the gateway stops.
     fn hurry(&mut self) {
         self.stopping = true;
         let due = Instant::now();
@@ -267,8 +270,8 @@ impl ReaperTask {
     }
 }
 
-/// Releases an abandoned lease. Returns the next entries: the same lease if it must be retried later, or the rest of
-/// its group.
+/// Releases an abandoned lease. Returns the entries to release next: the same lease if it must be retried later, or
+/// the other leases of its group.
 async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<ReaperEntry> {
     let ReaperContext {
         store,
@@ -293,7 +296,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 store.give_back(name, token).await
             };
             given_back.map(|outcome| {
-                debug!(%name, ?outcome, "gave back what was not delivered");
+                debug!(%name, ?outcome, "released an undelivered lease");
                 if outcome == GiveBack::GivenBack {
                     gave_back(None);
                 }
@@ -303,7 +306,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         AbandonedBy::Keeper(keeper, lost) => {
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
-                debug!(%name, ?outcome, "released what is not kept any more");
+                debug!(%name, ?outcome, "released a lease whose hold stream has ended");
                 if outcome == Release::Released {
                     gave_back(*lost);
                 }
@@ -319,7 +322,8 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
-                    // Before the event, because the publisher removes the lease from the registry, too.
+                    // The lease is removed here before the event is published: the publisher removes the lease too,
+                    // and would not tell its stream of the release.
                     if let Some(lease) = leases.remove(name, token) {
                         lease.released();
                     }
@@ -348,7 +352,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             vec![entry]
         }
         Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
-            warn!(%name, %error, "a lease that nobody holds is left to its TTL");
+            warn!(%name, %error, "an unclaimed lease is left to its TTL");
             entry.others()
         }
     }
@@ -367,7 +371,7 @@ impl ReaperEntry {
             && self.retry_in == RETRY.0
     }
 
-    /// Entries for the other locks of the group, which are released now.
+    /// Makes entries that release the leases of the other locks of the group now.
     fn others(&self) -> Vec<Self> {
         let (token, by) = (self.lease.token, AbandonedBy::Attempt);
         let others = self.lease.others.iter().map(|name| Self {
@@ -411,7 +415,7 @@ mod tests {
             task.accept(lease(release), 0);
             task.accept(lease(AbandonedBy::Attempt), 0);
             assert_eq!(task.overflowing, [false, true]);
-            // Two releases that have ended make room for a moment.
+            // Two queued releases have ended, which makes room for a moment.
             task.waiting.pop_first();
             task.waiting.pop_first();
             task.accept(lease(release), 0);

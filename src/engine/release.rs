@@ -35,7 +35,7 @@ pub enum ReleaseError {
 // === impl ReleaseError ===
 
 impl ReleaseError {
-    /// Whether the same release may succeed later, because the store may answer then.
+    /// Whether a repetition of the failed release may succeed later, because the store may answer then.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -61,7 +61,8 @@ impl Engine {
                 Ok(_) => (leases.remove(&name, &token), None),
                 Err(_) => (None, None),
             };
-            // Only a lease that this gateway knows can have expired while held: an unknown token may be anything.
+            // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown token
+            // may be a guess.
             if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) = (lost, &release)
             {
                 engine.metrics.expired_while_held(SeenBy::Release);
@@ -83,14 +84,14 @@ impl Engine {
         });
         match release.await? {
             Release::Released => Ok(()),
-            // A release without a keeper never has this outcome.
+            // Only a release that names a keeper can fail like this, and this release names none.
             Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
         }
     }
 
-    /// Retries a release in the background. For a release that came at `since`, that the store did not answer, and
-    /// whose caller has gone.
+    /// Retries a release in the background, because the store did not answer and the caller has gone. `since` is the
+    /// time at which the release came.
     ///
     /// The retries end when the store answers, when no lease can last any longer, or when the lease is answered again
     /// here under its idempotency key.

@@ -63,10 +63,11 @@ impl Engine {
                     waited: Duration::ZERO,
                 })
             }
-            // A renewal by a bearer never has this outcome.
+            // Only a renewal that names a keeper can fail like this, and this renewal names none.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
-                // Only a lease that this gateway knows can have expired while held: an unknown token may be anything.
+                // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown
+                // token may be a guess.
                 if self.0.leases.lose(&name, &hash).is_some()
                     && !matches!(loss, Loss::Broken { .. })
                 {

@@ -29,7 +29,7 @@ use super::{
 #[derive(Clone)]
 pub struct Engine(pub(super) Arc<EngineShared>);
 
-/// The state that all operations share.
+/// The state of the engine that all its operations share.
 pub(super) struct EngineShared {
     pub(super) store: AnyStore,
     pub(super) lifecycle: Lifecycle,
@@ -102,12 +102,12 @@ impl Engine {
         }))
     }
 
-    /// Checks whether the store can keep its promises now.
+    /// Runs the health checks of the store: whether it answers, and is set up so that locks are safe.
     pub async fn check(&self) -> Vec<Check> {
         self.0.store.check().await
     }
 
-    /// Shows who holds a lock.
+    /// Reads from the store who holds a lock, and who waits for it.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.0.store.inspect(name).await
     }
@@ -129,7 +129,8 @@ impl Engine {
         &self.0.metrics
     }
 
-    /// The metrics that are looked up instead of counted: all but the checks, which ask the store.
+    /// The metrics that are read from the current state instead of counted, except the health checks, which ask the
+    /// store.
     pub fn figures(&self) -> Figures {
         let leases = self.0.leases.counted();
         Figures {
@@ -140,7 +141,7 @@ impl Engine {
             event_streams: self.0.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,
-            // The HTTP edge fills in the end of the certificate.
+            // The HTTP edge fills in when the TLS certificate ends.
             certificate_ends: None,
             store: self.0.store.figures(),
         }
@@ -178,8 +179,8 @@ impl Engine {
         self.0.leases.is_listed(name, token)
     }
 
-    /// Ends when, after this call, a lease that was granted or renewed here has ended before its time, or the gateway
-    /// need not wait for it as long.
+    /// The returned future ends when, after this call, a lease that was granted or renewed here has ended before its
+    /// time, or the gateway need not wait for it as long.
     pub fn leases_shrunk(&self) -> impl Future<Output = ()> + use<> {
         self.0.leases.shrunk()
     }
@@ -194,7 +195,7 @@ impl Engine {
         self.0.lifecycle.is_draining()
     }
 
-    /// Ends when new acquires begin to be refused.
+    /// The returned future ends when the gateway drains: from then on it refuses new acquires.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.0.lifecycle.drained()
     }
@@ -212,7 +213,7 @@ pub(super) struct ReservedPositions(Mutex<Reserved>);
 #[derive(Debug, Default)]
 struct Reserved {
     positions: HashMap<IdempotencyHash, ReservedPosition>,
-    /// How many positions may be kept before expired positions are removed.
+    /// How many positions may be in the list before expired positions are removed.
     sweep_at: usize,
 }
 
@@ -220,25 +221,27 @@ struct Reserved {
 #[derive(Debug)]
 struct ReservedPosition {
     until: Instant,
-    /// The waiter as which the position counts, until its request is repeated.
+    /// Counts the position as a waiter; `None` once its request was repeated, which counts as a waiter itself.
     counted: Option<CountedWaiter>,
-    /// An attempt whose position the store could not be asked to keep, and the time until which it must stay parked.
+    /// An attempt whose position the store could not be asked to keep, and the time until which it must stay parked
+    /// (able to receive a grant).
     parked: Option<(Parked, Instant)>,
 }
 
-/// One waiter, with the slot that it takes in the limit of its API key.
+/// Counts one waiter until it is dropped, with the slot that it takes in the limit of its API key.
 #[derive(Debug)]
 struct CountedWaiter(
-    #[expect(dead_code, reason = "it counts for as long as it is kept")] Option<LimitSlot>,
+    #[expect(dead_code, reason = "the slot counts the waiter until it is dropped")]
+    Option<LimitSlot>,
 );
 
-/// With no more positions than this, a sweep is not worth its cost.
+/// With no more kept positions than this, a search for expired positions is not worth its cost.
 const SWEEP_FROM: usize = 64;
 
 // === impl ReservedPositions ===
 
 impl ReservedPositions {
-    /// Keeps a position until the given time.
+    /// Keeps the position in the queue that a request with this key has left, until the given time.
     fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
         let mut reserved = self.0.lock();
         reserved.position(key, until).counted = Some(CountedWaiter(counted));
@@ -248,15 +251,15 @@ impl ReservedPositions {
         }
     }
 
-    /// Keeps an attempt parked until the given time, even if its request is repeated: a lease that is granted to the
-    /// attempt in between belongs to the repeated request.
+    /// Keeps an attempt parked (able to receive a grant) until the given time, even if its request is repeated: a
+    /// lease that is granted to the attempt in between belongs to the repeated request.
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
         // The position counts as a waiter in this list, if at all, so the parked attempt must not count again.
         parked.keep();
         self.0.lock().position(key, until).parked = Some((parked, until));
     }
 
-    /// Removes positions whose time is over.
+    /// Removes kept positions whose reconnect grace is over.
     pub(super) fn remove_expired(&self) {
         self.0.lock().sweep(Instant::now());
     }
@@ -316,7 +319,7 @@ impl Engine {
 // === impl Reserved ===
 
 impl Reserved {
-    /// The position under a key, which is kept at least until the given time.
+    /// The kept position of a key, created if there is none. The position is kept at least until the given time.
     fn position(&mut self, key: IdempotencyHash, until: Instant) -> &mut ReservedPosition {
         let position = self.positions.entry(key).or_insert(ReservedPosition {
             until,

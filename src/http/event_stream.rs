@@ -28,17 +28,17 @@ use super::{
 ///
 /// Dropping it restores the default user timeout of the connection.
 pub(super) struct EventStream {
-    /// The request id, for the log.
+    /// The id of the request that the stream answers, for the log.
     request_id: RequestId,
     connection: Connection,
-    /// Permit to keep the connection for as long as the stream lasts.
+    /// Permit for the stream to keep its connection for as long as the stream lasts.
     _permit: Option<LongRequestPermit>,
 }
 
 // === impl EventStream ===
 
 impl EventStream {
-    /// The request id, for the log.
+    /// The id of the request that the stream answers, for the log.
     pub(super) fn request_id(&self) -> &str {
         self.request_id.as_str()
     }
@@ -54,9 +54,9 @@ impl<S: Sync> FromRequestParts<S> for EventStream {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         must_accept_events(&parts.headers)?;
-        let connection = Connection::of(&parts.extensions);
+        let connection = Connection::from_extensions(&parts.extensions);
         Ok(Self {
-            request_id: RequestContext::of(parts).request_id(),
+            request_id: RequestContext::from_parts(parts).request_id(),
             _permit: connection.take_for_long(parts.headers.contains_key(LOCK_TOKEN))?,
             connection,
         })
@@ -101,9 +101,9 @@ pub(super) struct EventAnswer<S: EventSource> {
 
 #[derive(PartialEq, Eq)]
 enum Phase {
-    /// Nothing has been sent.
+    /// Nothing has been sent to the reader yet, not even the first bytes of the stream.
     New,
-    /// Events are sent as they happen.
+    /// The stream is open: events are sent as they happen.
     Open,
     /// The last event has been sent.
     Over,
@@ -137,7 +137,7 @@ impl<S: EventSource> EventAnswer<S> {
         }
     }
 
-    /// The next bytes of the stream; `None` after the end.
+    /// The next bytes of the event stream; `None` after its end.
     async fn next(&mut self) -> Option<Bytes> {
         match self.phase {
             Phase::New => {

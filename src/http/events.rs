@@ -79,7 +79,7 @@ use super::{
     params(ApiQuery<EventsQuery>, LastEventId),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
-         description = "The stream of events; the schema is that of one event.",
+         description = "The stream of events; the schema describes one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."))),
     )
 )]
@@ -107,12 +107,12 @@ impl From<ListenError> for Problem {
         match error {
             ListenError::TooMany => Self::new(
                 Code::Overloaded,
-                "As many listen to events here as this gateway allows.",
+                "As many callers listen to events at this gateway as it allows.",
             )
             .with(Extra::RetryAfter(RETRY_AFTER)),
             ListenError::Draining => Self::new(
                 Code::Draining,
-                "The gateway is about to stop; listen at another one.",
+                "The gateway is about to stop; listen at another gateway.",
             ),
         }
     }
@@ -136,7 +136,7 @@ impl Query for EventsQuery {
 /// Source of the events for one listener. Dropping it ends the listening.
 pub(in crate::http) struct Events {
     listener: Listener,
-    /// Count of the stream against the limits of its API key.
+    /// Counts the stream against the limits of its API key until it is dropped.
     _counted: Option<LimitSlot>,
     /// Permissions of the caller, checked again for each event.
     access: Access,
@@ -171,7 +171,7 @@ impl Events {
 }
 
 impl EventSource for Events {
-    const HUNG_UP: &str = "whoever listened to events has hung up, or does not read";
+    const HUNG_UP: &str = "a listener to events has hung up, or does not read";
 
     fn greeting(&self) -> Bytes {
         greeting(self.listener.instance(), self.listener.position())
@@ -187,7 +187,8 @@ impl EventSource for Events {
             if !self.access.still_permits(Permission::View, None) {
                 return Some(Self::end("revoked", stream));
             }
-            // A page shows what its user may do, and learns of a change of that in no other way.
+            // A page that reads the stream with a session learns only from this event that the permissions of
+            // its user may have changed.
             if has_changed && self.access.is_session() {
                 break encode("session", br#"{"kind":"session"}"#);
             }
@@ -224,7 +225,10 @@ impl EventSource for Events {
 /// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = LockEvent)]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) struct EventSchema {
     /// The value of `Last-Event-ID` to continue after this event; the last event has no id.
     id: Option<String>,
@@ -238,7 +242,10 @@ pub(in crate::http) struct EventSchema {
 /// What has happened to a lock. `session` and `end` are not events of a lock.
 #[derive(ToSchema)]
 #[schema(as = LockEventName, rename_all = "lowercase")]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) enum EventName {
     /// A request began to wait for the lock.
     Queued,

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::http::extract::{accepts, items};
 
-/// A file, with its media type and its encoded forms.
+/// A file to serve, with its media type, and plain and compressed content.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct File {
     pub(in crate::http) media: &'static str,
@@ -31,7 +31,7 @@ pub(in crate::http) struct File {
 
 impl File {
     /// A file that is made at run time and not by the build, and may be another after the next start.
-    pub(in crate::http) fn of(media: &'static str, plain: Bytes) -> Self {
+    pub(in crate::http) fn new(media: &'static str, plain: Bytes) -> Self {
         Self {
             media,
             mark: mark(&plain),
@@ -43,7 +43,7 @@ impl File {
     /// Answers a request for the file. `asked` has the headers of the request.
     pub(in crate::http) fn answer(&self, asked: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
-        // The compressed form has other bytes, so it needs another tag.
+        // The compressed form of the file has other bytes, so it needs another `ETag`.
         let tag = match gzip {
             Some(_) => format!("\"{}-gzip\"", self.mark),
             None => format!("\"{}\"", self.mark),
@@ -52,8 +52,8 @@ impl File {
         let tag = HeaderValue::try_from(tag).expect("a mark is of hexadecimal digits");
         let headers = [
             (ETAG, tag),
-            // A client asks each time, and the answer has no body if nothing has changed: page and scripts
-            // must be of one version, and of that of the API.
+            // A client asks for the file each time, and the answer has no body if the file has not
+            // changed: page and scripts must be of one version, and of that of the API.
             (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
             (VARY, HeaderValue::from_static("Accept-Encoding")),
         ];
@@ -82,8 +82,8 @@ fn compressed(content: &[u8]) -> Bytes {
     let mut writer = GzEncoder::new(Vec::new(), Compression::default());
     writer
         .write_all(content)
-        .expect("memory takes what is written");
-    let small = writer.finish().expect("memory takes what is written");
+        .expect("a write to memory does not fail");
+    let small = writer.finish().expect("a write to memory does not fail");
     Bytes::from(small)
 }
 

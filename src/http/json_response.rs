@@ -39,14 +39,14 @@ pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     JSON.with_borrow_mut(|json| {
-        // A writer that panicked may have left bytes here.
+        // A writer that panicked may have left bytes in the thread's buffer.
         json.clear();
         write(json);
         json.push(b'\n');
         let body = Bytes::copy_from_slice(json);
         // The buffer is cleared first: a full buffer does not shrink, and a token must not stay in it.
         json.clear();
-        json.shrink_to(KEPT);
+        json.shrink_to(MAX_KEPT_BUFFER_BYTES);
         body
     })
 }
@@ -65,7 +65,7 @@ impl<'a> ObjectWriter<'a> {
         Self { json, begin }
     }
 
-    /// Writes a field, if `is_there`.
+    /// Writes a field of the object, if `is_there`.
     pub(super) fn field_if(&mut self, is_there: bool, name: &'static str, value: impl Serialize) {
         if is_there {
             for part in [&b",\""[..], name.as_bytes(), b"\":"] {
@@ -76,7 +76,7 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Ends the object. The object has at least one field.
+    /// Writes the end of the JSON object, which must have at least one field.
     pub(super) fn end(self) {
         // Each field begins with a comma, and the first comma becomes the brace.
         self.json[self.begin] = b'{';
@@ -86,4 +86,4 @@ impl<'a> ObjectWriter<'a> {
 
 /// How many bytes of buffer a thread keeps for the next body. A larger buffer, as for a page of a list, is
 /// freed.
-const KEPT: usize = 4 * 1_024;
+const MAX_KEPT_BUFFER_BYTES: usize = 4 * 1_024;

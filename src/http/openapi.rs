@@ -37,13 +37,14 @@ const REQUEST_ID: (&str, &str) = (
     "The name of this request in the log of the gateway.",
 );
 
-/// Name of the API key in the document.
+/// Name in the OpenAPI document of the authentication by API key.
 const BEARER: &str = "bearer";
-/// Name of the session in the document.
+/// Name in the OpenAPI document of the authentication by session cookie.
 const SESSION: &str = "session";
-const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST /session`. Over \
-    HTTPS the cookie is called `__Host-latchgate-session`, or `__Secure-latchgate-session` below a base path; where there is \
-    one of these, `latchgate-session` counts for nothing.";
+const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets from `POST \
+    /session`. Over HTTPS the cookie is called `__Host-latchgate-session`, or \
+    `__Secure-latchgate-session` below a base path; if the request has one of these, \
+    `latchgate-session` is ignored.";
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 
@@ -79,7 +80,7 @@ fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<P
     shared.insert((*component).to_owned(), own);
 }
 
-/// The document without its routes.
+/// The OpenAPI document without its routes: its title, description, tags and ways of authentication.
 fn preface() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Latchgate")
@@ -96,9 +97,12 @@ fn preface() -> OpenApi {
             "locks",
             "Acquire, renew, release, inspect, list and break locks.",
         ),
-        ("session", "Who asks, for pages of the gateway."),
-        ("health", "For those who run the gateway."),
-        ("documentation", "What this gateway can do."),
+        ("session", "Sessions for pages of the gateway."),
+        ("health", "Health, metrics and backups, for operators."),
+        (
+            "documentation",
+            "The API: its description, and its problems.",
+        ),
     ]
     .map(|(name, description)| {
         TagBuilder::new()
@@ -139,10 +143,10 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
         document.servers = Some(vec![Server::new(base_path.as_str())]);
     }
     apply(&mut document, limits);
-    File::of("application/json", json(&document))
+    File::new("application/json", json(&document))
 }
 
-/// Describes the bodies with the limits of one gateway.
+/// Writes the limits of one gateway into the schemas of the bodies in the document.
 fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     let components = document.components.get_or_insert_default();
     for (body, schema) in [
@@ -157,8 +161,8 @@ fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
     }
 }
 
-/// Adds to the description of an operation what the table of routes and the edge know of it: its problems,
-/// and headers.
+/// Adds to the description of an operation the problems and headers that the table of routes and the edge
+/// know.
 fn complete(description: &mut Description, operation: &Operation) {
     if operation.body_is_optional
         && let Some(RefOr::T(body)) = &mut description.request_body
@@ -176,7 +180,8 @@ fn complete(description: &mut Description, operation: &Operation) {
     if operation.class != Class::Probes {
         codes.extend([Code::WrongHost, Code::Overloaded]);
     }
-    // A file is sent as it is, even if the request does not accept its media type.
+    // An operation that serves a file is never answered 406: the file is sent even if the request does not
+    // accept its media type.
     let is_of_form = |response: &Response| {
         let mut forms = response.content.keys();
         forms.any(|form| form != "application/octet-stream")
@@ -235,19 +240,19 @@ mod tests {
         };
         apply(&mut document, &limits);
         let document = serde_json::to_value(document).unwrap();
-        let of = |schema: &str, field: &str| {
+        let bounds = |schema: &str, field: &str| {
             let field = &document["components"]["schemas"][schema]["properties"][field];
             [&field["minimum"], &field["maximum"]].map(Value::as_u64)
         };
         for schema in ["AcquireBody", "AcquireGroupBody"] {
-            assert_eq!(of(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
+            assert_eq!(bounds(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
             let ttl = &document["components"]["schemas"][schema]["properties"]["ttl_ms"];
             let told = ttl["description"].as_str().unwrap();
             assert!(told.ends_with("Left out: 5000."), "{told}");
-            assert_eq!(of(schema, "wait_ms"), [Some(0), Some(25_000)]);
-            assert_eq!(of(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
-            assert_eq!(of(schema, "limit"), [Some(1), Some(20)]);
+            assert_eq!(bounds(schema, "wait_ms"), [Some(0), Some(25_000)]);
+            assert_eq!(bounds(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
+            assert_eq!(bounds(schema, "limit"), [Some(1), Some(20)]);
         }
-        assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
+        assert_eq!(bounds("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

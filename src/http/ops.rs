@@ -68,7 +68,7 @@ pub(in crate::http) struct Alive {
 pub(in crate::http) struct Readiness {
     /// Whether this gateway should be sent requests.
     pub(in crate::http) status: ReadyStatus,
-    /// The checks, with their results.
+    /// The health checks, with their results.
     pub(in crate::http) checks: Vec<NamedCheck>,
 }
 
@@ -82,15 +82,15 @@ pub(in crate::http) enum ReadyStatus {
     NotReady,
 }
 
-/// One check, with its result.
+/// One health check of a gateway, with its result.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct NamedCheck {
-    /// What was checked.
+    /// The name of the health check.
     #[schema(value_type = String, example = "connection")]
     name: &'static str,
-    /// The result of the check.
+    /// The result of the health check.
     status: CheckStatus,
-    /// What an operator should know about the result.
+    /// A note for operators about the result of this health check; left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     detail: Option<String>,
@@ -101,11 +101,11 @@ pub(in crate::http) struct NamedCheck {
     refuses_for_ms: Option<u64>,
 }
 
-/// The result of a check.
+/// The result of a health check.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum CheckStatus {
-    /// The check found nothing wrong.
+    /// The health check found nothing wrong.
     Passing,
     /// Locks are safe, but an operator should look.
     Warning,
@@ -147,8 +147,9 @@ pub(in crate::http) async fn healthz(_: AcceptsJson) -> Result<JsonResponse<Aliv
     operation_id = "checkReadiness",
     tag = "health",
     responses(
-        (status = 200, body = Readiness, description = "It should."),
-        (status = 503, body = Readiness, description = "It should not; the checks say why.")
+        (status = 200, body = Readiness, description = "The gateway may get requests."),
+        (status = 503, body = Readiness, description = "The gateway should get no requests; the \
+                                                        checks say why.")
     )
 )]
 pub(in crate::http) async fn readyz(
@@ -161,10 +162,10 @@ pub(in crate::http) async fn readyz(
 /// Whether this gateway should be sent requests now.
 pub(in crate::http) async fn readiness(gateway: &AppState) -> Readiness {
     let checks = checks(gateway).await;
-    Readiness::of(checks, gateway.engine.is_withdrawn())
+    Readiness::from_checks(checks, gateway.engine.is_withdrawn())
 }
 
-/// All checks except whether the gateway is about to stop.
+/// All health checks of the gateway except whether it is about to stop.
 pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     let checked = timeout(CHECK_TIMEOUT, gateway.engine.check()).await;
     let mut checks = checked.unwrap_or_else(|_elapsed| {
@@ -177,8 +178,8 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     });
     // The detail does not say what exactly is wrong, because every caller may read it.
     if !gateway.gate.is_open() {
-        let detail = "the keys file cannot be used; the API keys that were read before go on, and \
-                      the log says what is wrong";
+        let detail = "the keys file cannot be used; the API keys that were read before stay valid, \
+                      and the log says what is wrong";
         checks.push(check("keys", gateway.gate.is_outdated().then_some(detail)));
     }
     if gateway.audit.is_kept() {
@@ -187,8 +188,8 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
         checks.push(check("audit", is_missing.then_some(detail)));
     }
     if let Some(certificates) = &gateway.certificates {
-        let detail = "the certificate files cannot be used; what was read before goes on, and the \
-                      log says what is wrong";
+        let detail = "the certificate files cannot be used; the certificate that was read before \
+                      stays in use, and the log says what is wrong";
         let warning = certificates.is_outdated().then_some(detail);
         checks.push(check("certificate", warning));
     }
@@ -208,7 +209,7 @@ fn check(name: &'static str, warning: Option<&str>) -> Check {
 // === impl Readiness ===
 
 impl Readiness {
-    fn of(checks: Vec<Check>, is_withdrawn: bool) -> Self {
+    fn from_checks(checks: Vec<Check>, is_withdrawn: bool) -> Self {
         let mut checks = checks.into_iter().map(NamedCheck::from).collect::<Vec<_>>();
         let mut draining = NamedCheck::from(check("draining", None));
         if is_withdrawn {
@@ -329,7 +330,7 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The severity of a check, as the metric `latchgate_check` has it.
+/// The severity of a health check's result, as the metric `latchgate_check` has it.
 fn severity(health: &Health) -> u8 {
     match health {
         Health::Passing => 0,
@@ -391,7 +392,7 @@ pub(in crate::http) struct StatsBody {
     store: StoreKind,
     /// Whether this gateway should be sent requests, as `GET /readyz` says.
     status: ReadyStatus,
-    /// The checks behind `status`.
+    /// The health checks that decide `status`.
     checks: Vec<NamedCheck>,
     /// The number of leases that were granted through this gateway, or are kept by one of its hold streams,
     /// and live as far as it knows. No other gateway counts these leases.
@@ -435,7 +436,7 @@ enum StoreKind {
 #[derive(Serialize, ToSchema)]
 #[schema(as = RenewMargin)]
 struct RenewMarginBody {
-    /// The upper bounds of the buckets.
+    /// The upper bounds of the buckets: TTL left at a renewal, in milliseconds.
     #[schema(value_type = Vec<u64>)]
     bounds_ms: &'static [u64],
     /// The number of renewals in each bucket: at most its bound, and more than the bound before. The last
@@ -474,7 +475,7 @@ impl StatsBody {
             instance: engine.instance().to_owned(),
             version: release::VERSION,
             uptime_ms: millis(engine.uptime()),
-            store: StoreKind::of(&gateway.config.store),
+            store: StoreKind::from_url(&gateway.config.store),
             status: readiness.status,
             checks: readiness.checks,
             leases: figures.leases,
@@ -519,7 +520,7 @@ fn contended(
 // === impl StoreKind ===
 
 impl StoreKind {
-    fn of(url: &StoreUrl) -> Self {
+    fn from_url(url: &StoreUrl) -> Self {
         match url {
             StoreUrl::Embedded(_) => Self::Embedded,
             StoreUrl::Servers(_) => Self::Redis,
@@ -568,7 +569,8 @@ pub(in crate::http) async fn backup(
     let kind = HeaderValue::from_static("application/octet-stream");
     let headers = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, FILE)];
     if method == Method::HEAD && matches!(gateway.config.store, StoreUrl::Embedded(_)) {
-        // The length of a backup is not known without making the copy.
+        // The answer to HEAD has no length, because the length of a backup is known only once the backup is
+        // made.
         let unmeasured = Body::from_stream(empty::<Result<Bytes, Infallible>>());
         return Ok((headers, unmeasured).into_response());
     }
@@ -589,7 +591,7 @@ pub(in crate::http) async fn backup(
     Ok((headers, length, Body::from_stream(parts(made))).into_response())
 }
 
-/// The file as a stream of parts. The stream fails if it takes so long that the engine gives up.
+/// Streams a backup in parts. The stream fails if reading it takes so long that the engine gives up.
 fn parts(made: BackupParts) -> impl Stream<Item = io::Result<Bytes>> {
     unfold(made, async |mut made| match made.parts.recv().await {
         Some(part) => {

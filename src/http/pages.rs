@@ -53,7 +53,7 @@ pub(in crate::http) async fn dashboard(
 }
 
 /// Parts of the dashboard that have a path of their own. The name of a lock, with dots or not, stands below
-/// the first of them.
+/// the first path.
 const VIEWS: [&str; 3] = ["locks", "events", "sign-in"];
 
 /// Serves the files of the dashboard, and its page under the paths that the page shows in the address bar.
@@ -74,8 +74,8 @@ pub(in crate::http) async fn below(
     }
 }
 
-/// Whether a path is for the page to understand. Other paths are files: without this, a missing script would
-/// be answered with the page.
+/// Whether a path below `/dashboard/` is a view, for which the dashboard's page is served. Other paths are
+/// files: without this, a missing script would be answered with the page.
 fn is_view(path: &str) -> bool {
     let first = path.split('/').next().unwrap_or_default();
     VIEWS.contains(&first) || !path.contains('.')
@@ -110,7 +110,8 @@ fn index_page(base_path: &BasePath) -> File {
     File {
         mark: mark(text.as_bytes()),
         plain: Bytes::from(text),
-        // The page has a few kilobytes; every other file is compressed.
+        // The page is not compressed again after the base path was put in, because it has only a few
+        // kilobytes.
         gzip: None,
         ..index
     }
@@ -118,7 +119,7 @@ fn index_page(base_path: &BasePath) -> File {
 
 /// A file of the dashboard as the build has packed it.
 struct Packed {
-    /// The path below `dashboard/`.
+    /// The path of the file below `dashboard/`.
     path: &'static str,
     media: &'static str,
     mark: &'static str,
@@ -126,7 +127,7 @@ struct Packed {
     gzip: Option<&'static [u8]>,
 }
 
-/// The packed files, in the order of their paths.
+/// All files of the dashboard, as the build has packed them, in the order of their paths.
 const FILES: &[Packed] = include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 
 /// The file at a path below `/dashboard/`.
@@ -193,7 +194,7 @@ fn docs_file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValu
     let config = Config::from(format!("{}/openapi.json", gateway.base_path))
         .validator_url("none")
         .display_request_duration(true)
-        // Extensions list the codes that an operation can answer.
+        // The page shows extensions, because they list the problem codes that an operation can answer.
         .show_extensions(true);
     let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok()??;
     let bytes = match file.bytes {
@@ -245,7 +246,8 @@ pub(in crate::http) struct Index {
     path = "/",
     operation_id = "getIndex",
     tag = "documentation",
-    responses((status = 200, body = Index, description = "Where everything is."))
+    responses((status = 200, body = Index, description = "The program, and the paths of its \
+                                                          descriptions."))
 )]
 pub(in crate::http) async fn index(
     State(gateway): State<Arc<AppState>>,

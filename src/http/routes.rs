@@ -161,7 +161,7 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-/// The whole service.
+/// The whole HTTP service of a gateway: all routes behind the edge.
 pub fn service(gateway: impl Into<Arc<AppState>>) -> EdgeService {
     let gateway = gateway.into();
     let base_path = gateway.base_path.clone();

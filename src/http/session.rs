@@ -54,14 +54,14 @@ pub(in crate::http) async fn show(
     _: NoQuery,
 ) -> Result<JsonResponse<SessionBody>, Problem> {
     Ok(JsonResponse(match &caller.0 {
-        Some(access) => SessionBody::of(access, gateway.clock.wall()),
+        Some(access) => SessionBody::for_caller(access, gateway.clock.wall()),
         None => SessionBody::of_nobody(),
     }))
 }
 
 /// Detail of the problem of a text that is no API key.
 const NOT_A_KEY: &str =
-    "What was sent as `key` is no API key of this gateway. A key begins with `lgk_`.";
+    "The value of `key` is no API key of this gateway. A key begins with `lgk_`.";
 
 /// Sign in
 ///
@@ -83,7 +83,7 @@ const NOT_A_KEY: &str =
     tag = "session",
     request_body(content = SignInJson, description = "The key."),
     responses(
-        (status = 200, body = SessionBody, description = "Who was signed in.",
+        (status = 200, body = SessionBody, description = "The name and permissions of the caller.",
          headers(("Set-Cookie", description = "The session, unless the gateway has no API keys."))),
     )
 )]
@@ -116,7 +116,7 @@ pub(in crate::http) async fn sign_in(
     let ttl = gateway.config.auth.session_ttl_ms.duration();
     let cookies = jar.keep(&session, ttl).into_iter();
     let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
-    let body = SessionBody::of(&access, gateway.clock.wall());
+    let body = SessionBody::for_caller(&access, gateway.clock.wall());
     Ok((AppendHeaders(cookies), JsonResponse(body)).into_response())
 }
 
@@ -133,8 +133,8 @@ pub(in crate::http) async fn sign_in(
     operation_id = "signOut",
     tag = "session",
     responses(
-        (status = 204, description = "The session is forgotten, or there was none.",
-         headers(("Set-Cookie", description = "Takes the cookie away."))),
+        (status = 204, description = "The session is closed, or there was none.",
+         headers(("Set-Cookie", description = "Deletes the cookie."))),
     )
 )]
 pub(in crate::http) async fn sign_out(
@@ -182,7 +182,7 @@ pub(in crate::http) struct SessionBody {
     /// Time left of the session or the key, whichever ends first. Null if there is no end.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When that time is over, by the clock of the gateway.
+    /// When the session or the key ends, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
 }
@@ -211,7 +211,7 @@ impl SessionBody {
     }
 
     /// Body for an admitted caller. `now` is the wall time of the gateway.
-    pub(super) fn of(access: &Access, now: SystemTime) -> Self {
+    pub(super) fn for_caller(access: &Access, now: SystemTime) -> Self {
         let Some(key) = access.key() else {
             return Self::of_anybody();
         };
@@ -234,7 +234,8 @@ impl SessionBody {
 impl utoipa::PartialSchema for PermissionsBody {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new().description(Some(
-            "What is permitted, by the beginnings of lock names; `*` is every name, and an empty list none.",
+            "The permissions, each as a list of beginnings of lock names; `*` permits every name, \
+             and an empty list none.",
         ));
         let add = |object: ObjectBuilder, permission: Permission| {
             let row = permission.row();
@@ -266,7 +267,7 @@ impl ToSchema for PermissionsBody {
 
 /// Body of a request to sign in. It has no `Debug`, so that the key cannot be printed.
 pub(in crate::http) struct SignInBody {
-    /// The API key.
+    /// The API key with which the caller wants to sign in.
     pub(super) key: Box<str>,
 }
 
@@ -274,13 +275,13 @@ pub(in crate::http) struct SignInBody {
 pub(in crate::http) type SignInJson = ApiJson<SignInBody>;
 
 /// Characters of the longest text that is checked as an API key: no key is longer.
-const MOST: usize = 200;
+const MAX_KEY_CHARS: usize = 200;
 
 declare_fields! {
     /// The API key to sign in with.
     const SIGN_IN: "SignIn" => Form::TEXT;
     /// The API key.
-    const KEY: "key" => Form::text(0, MOST, "[!-~]").required().example("lgk_..");
+    const KEY: "key" => Form::text(0, MAX_KEY_CHARS, "[!-~]").required().example("lgk_..");
 }
 
 // === impl SignInBody ===
@@ -292,7 +293,7 @@ impl RequestBody for SignInBody {
         let text = fields.text(&KEY).unwrap_or_default();
         if !text.bytes().any(|byte| byte.is_ascii_graphic()) {
             fields.refuse(&KEY, "is needed: the API key");
-        } else if text.chars().count() > MOST {
+        } else if text.chars().count() > MAX_KEY_CHARS {
             fields.refuse(&KEY, "is longer than any API key");
         }
         // A pasted key often has a space or a line break at its end.

@@ -15,13 +15,13 @@ use super::{file::File, tls::Certificates};
 /// The gateway as the handlers see it.
 pub struct AppState {
     pub(super) engine: Engine,
-    /// Decides which callers are admitted.
+    /// The gate, which admits callers by their API keys or sessions.
     pub gate: Gate,
     /// The audit log, of breaks and refusals among others.
     pub audit: Audit,
     /// The certificates of the gateway, if it speaks TLS.
     pub certificates: Option<Certificates>,
-    /// Begins the spans of requests.
+    /// Begins the trace spans of requests.
     pub tracer: Tracer,
     pub(super) config: Arc<Config>,
     /// Clock for the timestamps in answers. The timestamps are displayed; no decision depends on them.
@@ -30,7 +30,7 @@ pub struct AppState {
     /// The OpenAPI document of this gateway, made for the first request for it: its parts would take a third
     /// of the memory of an idle gateway.
     pub(super) document: OnceLock<File>,
-    /// The dashboard's page, made for the first request for it.
+    /// The dashboard's page with the gateway's base path, made at the first request for the page.
     pub(super) page: OnceLock<File>,
 }
 

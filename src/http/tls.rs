@@ -34,39 +34,39 @@ use crate::{
 #[derive(Clone)]
 pub struct Certificates(Arc<RwLock<LoadedCertificates>>);
 
-/// TLS settings for new connections, from the files.
+/// TLS settings for new connections, read from the certificate files.
 struct LoadedCertificates {
     config: Arc<ServerConfig>,
-    /// When the certificate ends, if it says so.
+    /// When the gateway's certificate expires, if it says so.
     ends: Option<SystemTime>,
-    /// Whether the files have changed since they were read, and cannot be used.
+    /// Whether the certificate files have changed since they were read, and cannot be used.
     is_outdated: bool,
 }
 
-/// Protocols that are offered over TLS, the best first.
+/// HTTP versions that the gateway offers in the TLS handshake (ALPN), the best first.
 pub(in crate::http) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
 // === impl Certificates ===
 
 impl Certificates {
-    /// An acceptor for one connection, with the files as they were last read.
+    /// A TLS acceptor for one connection, with the certificate files as they were last read.
     pub(in crate::http) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0.read().config))
     }
 
-    /// When the certificate of new connections ends, if it says so.
+    /// When the certificate of new connections expires, if it says so.
     pub(in crate::http) fn ends(&self) -> Option<SystemTime> {
         self.0.read().ends
     }
 
-    /// Records that the files have changed and cannot be used. The certificate that was read before stays in
-    /// use.
+    /// Records that the certificate files have changed and cannot be used. The certificate that was read
+    /// before stays in use.
     fn mark_outdated(&self) {
         self.0.write().is_outdated = true;
     }
 
-    /// Whether the files have changed since they were read, and cannot be used.
+    /// Whether the certificate files have changed since they were read, and cannot be used.
     pub(in crate::http) fn is_outdated(&self) -> bool {
         self.0.read().is_outdated
     }
@@ -81,7 +81,7 @@ impl fmt::Debug for Certificates {
 /// Reads the certificate, its key, and the authorities for client certificates.
 fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     let identity = config.identity().read()?;
-    let validity = identity.chain.first().and_then(Validity::of);
+    let validity = identity.chain.first().and_then(Validity::from_certificate);
     let ends = validity.and_then(|it| UNIX_EPOCH.checked_add(Duration::from_secs(it.ends)));
     let callers: Arc<dyn ClientCertVerifier> = match config.client_ca() {
         None => Arc::new(NoClientAuth),
@@ -112,22 +112,22 @@ fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
 #[derive(Debug)]
 pub struct CertificatesWatch {
     config: HttpTlsConfig,
-    /// Stamps of the files that were read last, whether or not they could be used.
+    /// Stamps of the certificate files when they were last read, whether or not the files could be used.
     read: [FileStamp; 3],
-    /// Stamps of a change that may still be under way.
+    /// Stamps of the certificate files after a change that may still be under way.
     changing: Option<[FileStamp; 3]>,
 }
 
-/// How often the files are checked. A change is read when the files have not changed again by the next check:
-/// otherwise half a file could be read, or a certificate without its new key.
+/// How often the certificate files are checked. Changed files are read when they have not changed again by
+/// the next check: otherwise half a file could be read, or a certificate without its new key.
 const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl CertificatesWatch ===
 
 impl CertificatesWatch {
-    /// Reads the files for the first time.
+    /// Reads the certificate files for the first time.
     pub fn open(config: HttpTlsConfig) -> Result<(Self, Certificates), TlsError> {
-        // The stamps are taken before the files are read, so that a change in between is seen.
+        // The stamps are taken before the files are read, so that a change in between is noticed.
         let read = stamps(&config);
         let certificates = Certificates(Arc::new(RwLock::new(load(&config)?)));
         let watch = Self {
@@ -138,8 +138,8 @@ impl CertificatesWatch {
         Ok((watch, certificates))
     }
 
-    /// Keeps the certificates up to date until the gateway stops, and warns before a certificate ends.
-    /// `asked` makes it read the files at once.
+    /// Keeps the certificates up to date until the gateway stops, and warns before a certificate ends. A
+    /// notification of `asked` makes the watch read the files at once.
     pub async fn keep_current(
         mut self,
         certificates: Certificates,
@@ -162,8 +162,9 @@ impl CertificatesWatch {
                 (self, outcome)
             });
             let Ok((watch, outcome)) = work.await else {
-                // Only the end of the runtime, or a bug, leads here: the certificates stay as they are.
-                error!("the certificate files are no longer looked at");
+                // Reading the files fails like this only if the runtime ends, or by a bug: the certificates
+                // stay as they are.
+                error!("the certificate files are no longer watched");
                 return certificates.mark_outdated();
             };
             self = watch;
@@ -177,7 +178,7 @@ impl CertificatesWatch {
                     warning.reset();
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the certificate that was read before goes on");
+                    error!(%error, "the certificate that was read before stays in use");
                     certificates.mark_outdated();
                 }
             }
@@ -185,7 +186,7 @@ impl CertificatesWatch {
         }
     }
 
-    /// Reads the files, if they have changed or a read was requested.
+    /// Reads the certificate files, if they have changed or a read was requested.
     fn look(&mut self, is_asked: bool) -> Option<Result<LoadedCertificates, TlsError>> {
         let now = stamps(&self.config);
         let is_settled = self.changing.replace(now) == Some(now);
@@ -199,7 +200,7 @@ impl CertificatesWatch {
 
 fn stamps(config: &HttpTlsConfig) -> [FileStamp; 3] {
     let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
-    paths.map(|path| FileStamp::of(path.as_ref()))
+    paths.map(|path| FileStamp::read(path.as_ref()))
 }
 
 /// Warns that the certificate in use ends soon: once a day, and at once if the certificate is new.
@@ -210,10 +211,10 @@ pub(super) struct ExpiryWarning {
     warned_at: Option<Instant>,
 }
 
-/// Time left at the first warning: long enough for an operator who is away to come back.
-const SOON: Duration = Duration::from_hours(14 * 24);
-/// Time between two warnings.
-const AGAIN: Duration = Duration::from_hours(24);
+/// Time left of a certificate at the first warning: long enough for an operator who is away to come back.
+const FIRST_WARNING_BEFORE_END: Duration = Duration::from_hours(14 * 24);
+/// Time between two warnings that a certificate ends soon.
+const WARNING_INTERVAL: Duration = Duration::from_hours(24);
 
 // === impl ExpiryWarning ===
 
@@ -230,28 +231,28 @@ impl ExpiryWarning {
         self.warned_at = None;
     }
 
-    /// Warns about the certificate in `file`, if a warning is due.
+    /// Warns that the certificate in `file` ends soon, if such a warning is due.
     pub(super) fn look(&mut self, ends: Option<SystemTime>, file: &str) {
         match ends.and_then(|ends| self.due(ends)) {
             None => {}
             Some(Duration::ZERO) => {
                 warn!(
                     file,
-                    "the certificate has expired: no careful caller connects any more"
+                    "the certificate has expired: callers that check it cannot connect"
                 );
             }
             Some(left) => {
-                let days_left = left.as_secs() / AGAIN.as_secs();
+                let days_left = left.as_secs() / WARNING_INTERVAL.as_secs();
                 warn!(file, days_left, "the certificate is about to expire");
             }
         }
     }
 
-    /// Time left of a certificate, if a warning is due.
+    /// Time left of a certificate, if a warning that it ends soon is due.
     fn due(&mut self, ends: SystemTime) -> Option<Duration> {
         let left = ends.duration_since(self.clock.wall()).unwrap_or_default();
-        let was_said = |at: Instant| at.elapsed() < AGAIN;
-        if left >= SOON || self.warned_at.is_some_and(was_said) {
+        let was_said = |at: Instant| at.elapsed() < WARNING_INTERVAL;
+        if left >= FIRST_WARNING_BEFORE_END || self.warned_at.is_some_and(was_said) {
             return None;
         }
         self.warned_at = Some(Instant::now());

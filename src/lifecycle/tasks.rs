@@ -36,16 +36,16 @@ struct Inner {
     stopping: Step,
 }
 
-/// A step of stopping.
+/// One step of stopping the program, such as *draining*.
 #[derive(Debug, Default)]
 struct Step {
     /// Whether the step is reached: every request reads it, and reading the token would take a lock.
     is_reached: AtomicBool,
-    /// Cancelled when the step is reached, for tasks that wait for the step.
+    /// Wakes the tasks that wait for the step: cancelled when the step is reached.
     reached: CancellationToken,
 }
 
-/// Tasks were still running when the grace period ended.
+/// An error: this many tasks were still running when the grace period for stopping ended.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} tasks had not ended when the grace period was over")]
 pub struct TasksLeft(pub usize);
@@ -80,7 +80,7 @@ impl Lifecycle {
         self.0.work.spawn(task);
     }
 
-    /// Like [`Lifecycle::spawn`], on the worker thread if one is given.
+    /// Starts a task like [`Lifecycle::spawn`], on the worker thread if one is given.
     pub fn spawn_on<F>(&self, worker: Option<Worker>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -140,7 +140,7 @@ impl Lifecycle {
         self.0.draining.reach();
     }
 
-    /// Whether new acquires are refused.
+    /// Whether new acquires are refused, because the program is about to stop.
     pub fn is_draining(&self) -> bool {
         self.0.draining.is_reached()
     }
@@ -171,9 +171,9 @@ impl Lifecycle {
         self.0.work.wait().await;
     }
 
-    /// Ends all work and then all background tasks, within `grace` in total. A quarter of it is reserved for the
-    /// background tasks, so that slow work does not prevent them from releasing undelivered leases. That takes
-    /// milliseconds if the store is reachable, and waiting longer is useless if it is not.
+    /// Ends all work and then all background tasks, within `grace` in total. A quarter of this time is reserved
+    /// for the background tasks, so that slow work does not prevent them from releasing undelivered leases. The
+    /// background tasks need milliseconds if the store is reachable, and waiting longer is useless if it is not.
     pub async fn stop(&self, grace: Duration) -> Result<(), TasksLeft> {
         let deadline = Instant::now() + grace;
         self.drain();
@@ -201,7 +201,7 @@ impl Step {
         self.is_reached.load(Ordering::Acquire)
     }
 
-    /// Waits until the step is reached.
+    /// Waits until this step of stopping is reached.
     fn reached(&self) -> WaitForCancellationFutureOwned {
         self.reached.clone().cancelled_owned()
     }

@@ -27,7 +27,7 @@ pub struct Workers(Arc<[Thread]>);
 
 struct Thread {
     runtime: Handle,
-    /// How many connections this worker serves.
+    /// How many connections this worker thread serves now.
     connections: AtomicUsize,
 }
 
@@ -42,15 +42,15 @@ pub struct Seat {
     worker: Worker,
 }
 
-/// Ends the worker threads when it is dropped, without waiting for them.
+/// A guard that ends the worker threads when it is dropped, without waiting for them.
 #[derive(Debug)]
 pub struct RunningWorkers {
     _ends: Vec<oneshot::Sender<()>>,
 }
 
-/// How many sockets with events a worker handles at a time. Commands are sent to Redis after the requests of all
-/// these sockets have been read, and Redis is idle until then. With fewer than 16, each request costs more system
-/// calls.
+/// How many sockets with new events a worker's runtime handles in one turn. Commands are sent to Redis after the
+/// requests of all these sockets have been read, and Redis is idle until then. With fewer than 16, each request
+/// costs more system calls.
 const EVENTS: usize = 16;
 
 thread_local! {
@@ -96,7 +96,7 @@ impl Workers {
         (0..self.0.len()).map(Worker)
     }
 
-    /// The runtime of a worker.
+    /// The runtime of a worker thread, on which tasks can be started.
     pub(super) fn runtime(&self, worker: Worker) -> &Handle {
         &self.0[worker.0].runtime
     }
@@ -133,8 +133,9 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Aborts the process when the thread of a worker unwinds. The runtime catches the panic of a task, so such a panic
-/// does not get here. Without the abort, the accept loop would give new connections to a thread that serves none.
+/// A guard that aborts the process when the thread of a worker unwinds, that is, when its runtime panics. The
+/// runtime catches the panic of a task, so such a panic does not get here. Without the abort, the accept loop would
+/// give new connections to a thread that serves none.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

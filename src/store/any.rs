@@ -89,10 +89,10 @@ macro_rules! measured {
 impl AnyStore {
     /// Wraps a store of any type, for example one that a test implements.
     pub fn other(store: Arc<impl Store>) -> Self {
-        Self::of(StoreKind::Other(Arc::new(BoxedStore(store))))
+        Self::from_kind(StoreKind::Other(Arc::new(BoxedStore(store))))
     }
 
-    fn of(kind: StoreKind) -> Self {
+    fn from_kind(kind: StoreKind) -> Self {
         let metrics = None;
         Self { kind, metrics }
     }
@@ -139,19 +139,19 @@ impl AnyStore {
 
 impl From<Arc<EmbeddedStore>> for AnyStore {
     fn from(store: Arc<EmbeddedStore>) -> Self {
-        Self::of(StoreKind::Embedded(store))
+        Self::from_kind(StoreKind::Embedded(store))
     }
 }
 
 impl From<Arc<RedisStore>> for AnyStore {
     fn from(store: Arc<RedisStore>) -> Self {
-        Self::of(StoreKind::Redis(store))
+        Self::from_kind(StoreKind::Redis(store))
     }
 }
 
 impl From<Arc<RedlockStore>> for AnyStore {
     fn from(store: Arc<RedlockStore>) -> Self {
-        Self::of(StoreKind::Redlock(store))
+        Self::from_kind(StoreKind::Redlock(store))
     }
 }
 

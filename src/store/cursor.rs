@@ -59,7 +59,7 @@ const CONTENT: usize = 15;
 const CHECK: usize = 3;
 /// How many more bytes a quorum's cursor has, for the beginning of the walk.
 const SINCE: usize = 6;
-const LONGEST: usize = BYTES + SINCE;
+const MAX_CURSOR_BYTES: usize = BYTES + SINCE;
 const EMBEDDED: u8 = 1;
 const REDIS: u8 = 2;
 const QUORUM: u8 = 4;
@@ -68,7 +68,7 @@ const QUORUM: u8 = 4;
 
 impl Cursor {
     /// The possible lengths of a cursor as text, in characters.
-    pub const LENGTHS: [usize; 2] = [BYTES / 3 * 4, LONGEST / 3 * 4];
+    pub const LENGTHS: [usize; 2] = [BYTES / 3 * 4, MAX_CURSOR_BYTES / 3 * 4];
 
     /// Encodes the cursor as text, for a walk with this filter.
     pub fn expose(self, filter: &ListFilter) -> String {
@@ -86,7 +86,7 @@ impl Cursor {
                 (QUORUM, node, scanned, Some(since))
             }
         };
-        let mut bytes = Vec::with_capacity(LONGEST);
+        let mut bytes = Vec::with_capacity(MAX_CURSOR_BYTES);
         bytes.push(kind);
         bytes.extend(node.to_be_bytes());
         bytes.extend(scanned.run.to_be_bytes());
@@ -105,7 +105,7 @@ impl Cursor {
     /// The check detects mistakes and is not a secret: a caller that forges a cursor only starts its walk
     /// somewhere in the middle.
     pub fn parse(text: &str, filter: &ListFilter) -> Result<Self, CursorError> {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_CURSOR_BYTES];
         let decoded = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
         let bytes = &bytes[..decoded.map_err(|_| CursorError)?];
         let (content, given) = bytes.split_last_chunk::<CHECK>().ok_or(CursorError)?;

@@ -115,7 +115,7 @@ pub enum Unavailability {
         confirmed: Option<u32>,
     },
     /// The lease ended before it was known that enough replicas have the grant.
-    #[error("the time of the grant was over before it was known that enough replicas have it")]
+    #[error("the lease ended before enough replicas were known to have it")]
     RanOut,
     /// The attempt was withdrawn before it was carried out; it can never be granted.
     #[error("the attempt was withdrawn")]
@@ -132,14 +132,14 @@ pub enum Uncertainty {
     #[error("the connection was lost: {0}")]
     ConnectionLost(String),
     /// The gateway itself failed while it waited for the answer.
-    #[error("the gateway failed while it was asking")]
+    #[error("the gateway failed while it waited for the store")]
     Interrupted,
     /// The attempt was queued earlier, and the store could not be asked for its outcome.
-    #[error("it was queued, and then {0}")]
+    #[error("the attempt was queued, and then {0}")]
     LeftQueued(Unavailability),
     /// The grant did not reach enough replicas and was not ended: a caller may know of the lease, or ending it
     /// failed.
-    #[error("it was granted, and then {0}")]
+    #[error("the lease was granted, and then {0}")]
     NotReplicated(Unavailability),
     /// The server sent a reply that is not an answer to this command.
     #[error("an unexpected answer: {0}")]
@@ -152,6 +152,6 @@ pub enum Uncertainty {
 fn too_few(wanted: u32, confirmed: Option<u32>) -> String {
     match confirmed {
         Some(count) => format!("{count} of {wanted} replicas had the grant in time"),
-        None => format!("whether {wanted} replicas have the grant was not to be found out"),
+        None => format!("it is unknown whether {wanted} replicas have the grant"),
     }
 }

@@ -136,7 +136,7 @@ impl Parking {
     ///
     /// The attempts of a group have one token, and wait for one name after the other. Without the comparison of
     /// names, late news of an earlier name would reach the attempt that waits for the next.
-    #[must_use = "a grant that nobody waits for must be given back"]
+    #[must_use = "a grant without a waiter must be released"]
     pub fn deliver(&self, name: &LockName, token: &TokenHash, news: News) -> bool {
         match self.lock().by_token.get_mut(token.as_bytes()) {
             Some(attempt) if attempt.name == *name => {

@@ -47,10 +47,7 @@ pub enum LoggingError {
 pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     let filter = config.filter()?;
     let lines = LogLines::start(standard_error()?, |lost| {
-        warn!(
-            lost,
-            "log lines were lost: nobody read them as fast as they came"
-        );
+        warn!(lost, "log lines were lost: their reader is too slow");
     })
     .map_err(LoggingError::Thread)?;
     let end = LogEnd(lines.clone());

@@ -47,6 +47,6 @@ class Example(BrowserCase):
         page = self.edit()
         expect(page.get_by_role("status")).to_contain_text("Yours")
         self.gateway.freeze()
-        expect(page.get_by_role("status")).to_contain_text("the time of the lease is over", timeout=60_000)
+        expect(page.get_by_role("status")).to_contain_text("the lease has expired", timeout=60_000)
         expect(page.get_by_label("The document")).to_be_disabled()
         self.gateway.thaw()

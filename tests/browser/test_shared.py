@@ -118,7 +118,7 @@ class Shared(BrowserCase):
         self.holders = [holder(7, 0), holder(11, 2)]
         # The page looks anew every ten seconds.
         dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("What was to be broken has ended by now")
+        expect(dialog).to_contain_text("The leases to break have ended by now")
         dialog.get_by_role("button", name="Close").last.click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [])
@@ -137,7 +137,7 @@ class Shared(BrowserCase):
         page.get_by_role("button", name="Continue").click()
         # Both have ended, and whoever waited for that has the lock.
         self.holders = [holder(11, None, mode="exclusive", owner="writer")]
-        expect(dialog).to_contain_text("Somebody else holds the lock by now: writer", timeout=15_000)
+        expect(dialog).to_contain_text("Another caller holds the lock by now: writer", timeout=15_000)
         expect(dialog.get_by_role("button", name="Break it now")).to_have_count(0)
         dialog.get_by_role("button", name="Look at the new holder").click()
         expect(dialog).to_contain_text("Fencing token11")
@@ -149,10 +149,10 @@ class Shared(BrowserCase):
         page.get_by_role("button", name="Break the lease 9").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("deploy")
-        expect(dialog.get_by_label("Ask first, and break it after")).to_have_value("30000")
+        expect(dialog.get_by_label("Request a release, and break the lock after")).to_have_value("30000")
         dialog.get_by_role("button", name="Continue").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("Ask for the lock, and in 30s take it away from worker 1?")
-        dialog.get_by_role("button", name="Ask for it").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("Request a release, and in 30s take the lock away from worker 1?")
+        dialog.get_by_role("button", name="Request release").click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [{"reason": "deploy", "fencing_token": 9, "grace_ms": 30_000}])
 
@@ -197,7 +197,7 @@ class Shared(BrowserCase):
         expect(panel).not_to_contain_text("To be released")
         self.holders = [holder(7, None)]
         panel.get_by_role("button", name="Renew", exact=True).click()
-        expect(panel).to_contain_text("asked for by ops, deploy")
+        expect(panel).to_contain_text("requested by ops, deploy")
 
     def test_the_mode_and_the_limit_are_sent_by_try_it(self):
         context, _ = self.faked([])

@@ -109,7 +109,7 @@ class Store(BrowserCase):
         until("the break is sent", lambda: page.wait_for_timeout(20) or held)
         self.redis.command("SET", "lg:{foreign}:lock", "others")
         held[0].continue_()
-        expect(dialog).to_contain_text("Somebody else holds the lock by now")
+        expect(dialog).to_contain_text("Another caller holds the lock by now")
         self.assertEqual(self.redis.command("GET", "lg:{foreign}:lock"), "others")
         dialog.get_by_role("button", name="Look at the new holder").click()
         page.unroute("**/break")

@@ -99,7 +99,7 @@ class Try(BrowserCase):
         self.panel(page).get_by_role("button", name="Acquire").click()
         expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
         self.gateway.call("POST", "/locks/mine/break", {"reason": "mine now"})
-        expect(self.panel(page)).to_contain_text("It was broken: mine now")
+        expect(self.panel(page)).to_contain_text("The lease was broken: mine now")
 
     def test_gives_back_what_is_held_when_the_page_is_closed(self):
         page = self.open("/locks/kept")
@@ -156,14 +156,14 @@ class Try(BrowserCase):
         self.forgive("status of 410")
         page = self.open("/locks/brief")
         self.hold_briefly(page, 2)
-        expect(self.panel(page)).to_contain_text("Its time is over.")
+        expect(self.panel(page)).to_contain_text("The lease has expired.")
         for button in ("Release", "Renew"):
             # The page counts on it for less time than it lasts.
             until("it has ended", lambda: page.wait_for_timeout(50) or self.lock("brief")["state"] == "free")
             self.hold_briefly(page, 4)
             found = f"[...document.querySelectorAll('button')].find((it) => it.textContent === '{button}')"
             page.evaluate(f"() => {{ {self.PASSES} {found}.click(); }}")
-            expect(self.panel(page)).to_contain_text("Its time is over.")
+            expect(self.panel(page)).to_contain_text("The lease has expired.")
 
     def test_a_lease_that_somebody_has_ended_unheard_is_over_at_the_next_look(self):
         context = self.context()
@@ -188,7 +188,7 @@ class Try(BrowserCase):
         # By this much it lasts longer than the page knows.
         page.wait_for_timeout(4_000)
         self.panel(page).get_by_role("button", name="Renew").click()
-        expect(self.panel(page)).to_contain_text("Its time is over.", timeout=30_000)
+        expect(self.panel(page)).to_contain_text("The lease has expired.", timeout=30_000)
         until("it is given back", lambda: page.wait_for_timeout(50) or self.lock("brief")["state"] == "free")
 
     def test_renews_by_itself_while_another_page_is_looked_at(self):
@@ -196,7 +196,7 @@ class Try(BrowserCase):
         panel = self.panel(page)
         panel.get_by_label("TTL").fill("4")
         panel.get_by_role("button", name="Acquire").click()
-        panel.get_by_label("Renew by itself").check()
+        panel.get_by_label("Renew automatically").check()
         fence = self.lock("kept")["holders"][0]["fencing_token"]
         page.get_by_role("link", name="Events", exact=True).click()
         page.get_by_label("renewals").check()
@@ -242,12 +242,12 @@ class Try(BrowserCase):
         page.route("**/renew", lambda route: slow.append(route))
         panel.get_by_label("TTL").fill("9")
         panel.get_by_role("button", name="Acquire").click()
-        panel.get_by_label("Renew by itself").check()
+        panel.get_by_label("Renew automatically").check()
         until("it is renewed", lambda: page.wait_for_timeout(50) or slow)
-        panel.get_by_label("Renew by itself").uncheck()
+        panel.get_by_label("Renew automatically").uncheck()
         slow[0].continue_()
         expect(panel).to_contain_text("PUT /locks/kept/renew")
-        expect(panel.get_by_label("Renew by itself")).not_to_be_checked()
+        expect(panel.get_by_label("Renew automatically")).not_to_be_checked()
 
     def test_what_could_not_be_given_back_is_told(self):
         self.forgive(r"net::ERR_FAILED")
@@ -256,9 +256,9 @@ class Try(BrowserCase):
         page.route("**/locks/kept", lambda route: route.abort() if route.request.method == "DELETE" else route.continue_())
         panel.get_by_label("TTL").fill("60")
         panel.get_by_role("button", name="Acquire").click()
-        panel.get_by_label("Renew by itself").check()
+        panel.get_by_label("Renew automatically").check()
         panel.get_by_role("button", name="Release").click()
-        expect(panel).to_contain_text("It could not be released", timeout=60_000)
+        expect(panel).to_contain_text("The lease could not be released", timeout=60_000)
         expect(panel.get_by_role("alert")).to_be_visible()
 
     def test_a_lease_that_somebody_else_gave_back_is_over_here_too(self):
@@ -267,4 +267,4 @@ class Try(BrowserCase):
             self.panel(page).get_by_role("button", name="Acquire").click()
         expect(self.panel(page).get_by_role("button", name="Release")).to_be_visible()
         self.gateway.call("POST", "/locks/mine/release", {"token": answered.value.json()["token"]})
-        expect(self.panel(page)).to_contain_text("It was released.")
+        expect(self.panel(page)).to_contain_text("The lease was released.")

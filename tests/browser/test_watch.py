@@ -92,7 +92,7 @@ class Watch(BrowserCase):
         dialog.get_by_role("button", name="Continue").click()
         self.gateway.call("DELETE", "/locks/passed-on", headers={"Lock-Token": lease["token"]})
         second = self.gateway.acquire("passed-on", owner="second", ttl_ms=60_000)
-        expect(dialog).to_contain_text("Somebody else holds the lock by now: second")
+        expect(dialog).to_contain_text("Another caller holds the lock by now: second")
         expect(dialog.get_by_role("button", name="Break it now")).to_have_count(0)
         dialog.get_by_role("button", name="Look at the new holder").click()
         expect(dialog).to_contain_text(str(second["fencing_token"]))
@@ -119,7 +119,7 @@ class Watch(BrowserCase):
         self.gateway.call("DELETE", "/locks/late", headers={"Lock-Token": first["token"]})
         self.gateway.acquire("late", owner="second", ttl_ms=60_000)
         held[0].continue_()
-        expect(dialog).to_contain_text("Somebody else holds the lock by now: second")
+        expect(dialog).to_contain_text("Another caller holds the lock by now: second")
         _, lock = self.gateway.call("GET", "/locks/late")
         self.assertEqual(lock["holders"][0]["owner"], "second")
 

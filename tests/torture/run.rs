@@ -41,7 +41,7 @@ pub(crate) async fn run(options: &Options) -> ExitCode {
     match ended {
         Ok(report) => {
             print!("{report}");
-            verdict::of(&report)
+            verdict::exit_code(&report)
         }
         Err(why) => {
             eprintln!("{why}");
@@ -73,7 +73,7 @@ async fn torture(options: &Options) -> Result<Report, String> {
             return Err(format!("{} has none of these faults", kind.name()));
         }
     }
-    let plan = Plan::of(&faults, options.lasts, options.calm, &mut random);
+    let plan = Plan::draw(&faults, options.lasts, options.calm, &mut random);
     print!("{plan}");
     let temporary = TempDir::with_prefix("torture-").map_err(|error| error.to_string())?;
     let directory = options.keep.as_deref().unwrap_or(temporary.path());

@@ -10,7 +10,7 @@ pub(crate) const VIOLATED: u8 = 1;
 pub(crate) const INVALID: u8 = 2;
 
 /// The exit code of a run. A promise that was broken in a run that shows nothing else is broken.
-pub(crate) fn of(report: &Report) -> ExitCode {
+pub(crate) fn exit_code(report: &Report) -> ExitCode {
     if !report.violations.is_empty() {
         ExitCode::from(VIOLATED)
     } else if !report.invalid.is_empty() {

@@ -40,7 +40,7 @@ function request(renewer, folder, inputs) {
       process.on(signal, () => {
         if (cancelled) return;
         cancelled = code;
-        log('cancelled: the lock is given up');
+        log('cancelled: the wait for the lock ends');
         if (renewer.connected) renewer.send('cancel', () => {});
         setTimeout(resolve, CANCEL_MS, { cancelled }).unref();
       });

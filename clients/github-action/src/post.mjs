@@ -32,7 +32,7 @@ function ask(address) {
 
 /** Whether the job may go on to be green. */
 function report(outcome, names) {
-  const unlocked = 'The steps after that may have run while somebody else held it.';
+  const unlocked = 'The steps after that may have run while another caller held the lock.';
   const lost = (text) => {
     annotate(failsIfLost() ? 'error' : 'warning', `${names}: ${text} ${unlocked}`);
     return !failsIfLost();
@@ -45,7 +45,7 @@ function report(outcome, names) {
       log(`${names} was not held`);
       return true;
     case 'lost':
-      return lost(`the lock was lost before the job was over, as was known at ${outcome.at} (${outcome.message}).`);
+      return lost(`the lock was lost before the job was over; the action noticed this at ${outcome.at} (${outcome.message}).`);
     case 'unreleased': {
       const left = Math.ceil(outcome.expiresInMs / 1000);
       const free = `It is free in ${left} s at the latest.`;

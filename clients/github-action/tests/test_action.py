@@ -259,7 +259,7 @@ class Lost(Case):
             self.assertEqual(post.code, 1, post.raw)
             (told,) = post.commands("error")
             self.assertRegex(told, pattern)
-            self.assertIn("may have run while somebody else held it", told)
+            self.assertIn("may have run while another caller held the lock", told)
         job.inputs["on-lost"] = "warn"
         post = job.post()
         self.assertEqual((post.code, post.commands("error")), (0, []), post.raw)
@@ -278,7 +278,7 @@ class Lost(Case):
         rig("POST", "/rig/fault", {"kind": "hang", "count": 1000})
         until("it knows", lambda: list(job.temporary.glob("*/outcome")), DEADLINE)
         rig("DELETE", "/rig/fault")
-        self.lost(job, "the time of the lease is over")
+        self.lost(job, "the lease has expired")
         self.check_nothing_is_left(job)
 
     def test_a_renewing_process_that_died_fails_the_job(self):

@@ -19,7 +19,7 @@ export class Latchgate {
       // The error of `URL` is dropped, because it would show the URL, which may contain a password.
     }
     if (!/^https?:$/.test(base.protocol) || base.username || base.password) {
-      throw new TypeError('url: expected one such as http://localhost:7420');
+      throw new TypeError('url: expected a URL like http://localhost:7420');
     }
     base.search = base.hash = '';
     // The key is checked here, because the message of `fetch` for a bad header would show the key.

@@ -201,7 +201,7 @@ export class Lease {
     if (!(now() < this.#until)) {
       // If a release was requested, the lease was not released in time and has been broken.
       const why = this.#overdue ? 'broken' : 'expired';
-      this.#end(new LeaseLost('the time of the lease is over', { why, cause: this.#lastFailure }));
+      this.#end(new LeaseLost('the lease has expired', { why, cause: this.#lastFailure }));
       // A renewal without an answer may have extended the lease, which nobody uses now. It is released when the work
       // has had time to stop.
       if (this.#inDoubt || this.#renewing) backgroundTimer(() => this.#giveBack(), margin(this.ttlMs));

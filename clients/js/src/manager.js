@@ -199,7 +199,7 @@ export class LockManager {
     try {
       let lease = await this.#tryAcquire(request);
       for (let left = STEALS; !lease; left -= 1) {
-        if (!left) throw error('AbortError', 'others that wait are granted the lock again and again');
+        if (!left) throw error('AbortError', 'other waiters are granted the lock again and again');
         await this.#break(queue);
         lease = await this.#tryAcquire(request);
       }
@@ -266,7 +266,7 @@ function parse(name, options, callback) {
   if (name.startsWith('-')) throw error('NotSupportedError', "names that begin with '-' are reserved");
   if (steal && ifAvailable) throw error('NotSupportedError', 'steal and ifAvailable exclude each other');
   if (steal && mode !== 'exclusive') throw error('NotSupportedError', 'only an exclusive lock can be stolen');
-  if (signal && (steal || ifAvailable)) throw error('NotSupportedError', 'signal has no meaning for what does not wait');
+  if (signal && (steal || ifAvailable)) throw error('NotSupportedError', 'signal has no meaning without a wait');
   signal?.throwIfAborted();
   return { name, mode, ifAvailable, steal, signal, callback };
 }

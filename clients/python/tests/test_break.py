@@ -16,7 +16,7 @@ def test_without_a_fencing_token_it_is_not_repeated(clients: Clients, rig: Rig, 
     waiter = clients.background(at_b.acquire, name, wait="30s")
     until(lambda: at_b.inspect(name).waiter_count == 1)
     rig.fault(kind, count=1, path=f"/locks/{name}/break")
-    with pytest.raises(OutcomeUnknown, match="whether the lock was broken is not known"):
+    with pytest.raises(OutcomeUnknown, match="it is not known whether the lock was broken"):
         locks.break_(name, reason="gone")
     next_lease = waiter.result(10)
     assert at_b.inspect(name).holders[0].fencing_token == next_lease.fencing_token

@@ -95,7 +95,7 @@ fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::OFlags;
 
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = i32::try_from(flags.bits()).expect("the flags of open are those of an int");
+    let flags = i32::try_from(flags.bits()).expect("the flags of open fit into an int");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
@@ -112,10 +112,12 @@ mod tests {
 
     use super::*;
 
-    const MOST: u64 = 16;
+    const MAX_BYTES: u64 = 16;
 
     fn refusal(path: &Path) -> String {
-        read(path, MOST).expect_err("it is refused").to_string()
+        read(path, MAX_BYTES)
+            .expect_err("it is refused")
+            .to_string()
     }
 
     #[test]
@@ -149,7 +151,7 @@ mod tests {
         let path = directory.path().join("file");
         for length in [0, 15, 16] {
             fs::write(&path, vec![b'x'; length]).unwrap();
-            assert_eq!(read(&path, MOST).unwrap().len(), length);
+            assert_eq!(read(&path, MAX_BYTES).unwrap().len(), length);
         }
         fs::write(&path, [b'x'; 17]).unwrap();
         assert_eq!(
@@ -171,7 +173,7 @@ mod tests {
         let (path, link) = (directory.path().join("file"), directory.path().join("link"));
         fs::write(&path, "text").unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert_eq!(read_text(&link, MOST).unwrap(), "text");
+        assert_eq!(read_text(&link, MAX_BYTES).unwrap(), "text");
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
         assert!(refusal(&link).starts_with("it is a device"));
@@ -182,7 +184,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, b"s3cret\xff").unwrap();
-        let error = read_text(&path, MOST).unwrap_err();
+        let error = read_text(&path, MAX_BYTES).unwrap_err();
         assert_eq!(format!("{error} {error:?}"), "it is not UTF-8 NotUtf8");
     }
 }

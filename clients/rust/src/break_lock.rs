@@ -72,7 +72,7 @@ fn broken(answer: CallResponse) -> Result<HeldLock, ClientError> {
     if answer.status.is_success() {
         return match HeldLock::parse(&answer.body) {
             Some(lock) => Ok(lock),
-            None => Err(answer.unusable("what was broken")),
+            None => Err(answer.unusable("the broken leases")),
         };
     }
     let in_doubt = answer.in_doubt;

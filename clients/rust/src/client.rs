@@ -236,7 +236,7 @@ fn parse(text: &str) -> Result<String, SetupError> {
         return Err(SetupError::Url("has a user name or a password in it"));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(SetupError::Url("has something behind its path"));
+        return Err(SetupError::Url("has a query or a fragment after its path"));
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }

@@ -42,7 +42,7 @@ pub enum ClientError {
     #[error("the gateway refused: {0}")]
     Refused(Box<Problem>),
     /// The answer does not come from a gateway, or from one that this client does not understand.
-    #[error("{url} gave an answer that is none of a gateway's: {what}")]
+    #[error("{url} gave an answer that no gateway gives: {what}")]
     Unexpected {
         /// The URL that was called.
         url: String,

@@ -140,7 +140,7 @@ impl Events {
                         .inspect_err(|_too_long| self.interrupt())?;
                     continue;
                 }
-                Ok(Ok(None)) => "it was closed".to_owned(),
+                Ok(Ok(None)) => "the connection was closed".to_owned(),
                 Ok(Err(error)) => cause(&error),
                 Err(_elapsed) => format!("nothing came for {}", format_duration(SILENCE)),
             };
@@ -277,7 +277,7 @@ pub(crate) struct Block {
 }
 
 /// The maximum length of a line in bytes. Gateways send no longer lines.
-const LONGEST: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// The error for a line that is too long, so that the stream cannot be a stream of events.
 #[derive(Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ impl EventParser {
     pub(crate) fn read(&mut self, bytes: &[u8], blocks: &mut Vec<Block>) -> Result<(), TooLong> {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend_from_slice(part);
-            if self.line.len() > LONGEST {
+            if self.line.len() > MAX_LINE_BYTES {
                 return Err(TooLong);
             }
             if self.line.ends_with(b"\n") {
@@ -358,7 +358,7 @@ mod tests {
     fn does_not_collect_without_end() {
         let (mut parser, mut blocks) = (EventParser::default(), Vec::new());
         let part = [b'x'; 1024];
-        let refused = (0..LONGEST).find(|_| parser.read(&part, &mut blocks).is_err());
-        assert_eq!(refused, Some(LONGEST / part.len()));
+        let refused = (0..MAX_LINE_BYTES).find(|_| parser.read(&part, &mut blocks).is_err());
+        assert_eq!(refused, Some(MAX_LINE_BYTES / part.len()));
     }
 }

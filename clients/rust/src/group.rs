@@ -88,7 +88,7 @@ impl Client {
         let answer = renewal(format!("/locks?names={}", names.joined()), token, ttl)
             .send(self)
             .await?;
-        PartResults::of(answer)
+        PartResults::from_response(answer)
     }
 
     /// Releases the leases of these locks, which have one token.
@@ -116,7 +116,7 @@ impl Client {
         let renewal = renewal(path, &lease.token, ttl);
         let answer = renewal.send_copy(self, time_out).await?;
         if !lease.parts.is_empty() {
-            return Ok(PartResults::of(answer)?.renewed(lease, ttl)?);
+            return Ok(PartResults::from_response(answer)?.renewed(lease, ttl)?);
         }
         let renewed = Self::renewed(answer)?;
         if (&renewed.name, renewed.fence) != (&lease.name, lease.fence) {
@@ -156,7 +156,8 @@ impl Client {
         let in_doubt = answer.in_doubt;
         // For a group, an earlier copy of the release may have ended leases that this copy reports as lost: the gateway
         // recognizes a repeated release by its idempotency key only for one lock.
-        let released = PartResults::of(answer).map_err(|error| error.of_release(in_doubt));
+        let released =
+            PartResults::from_response(answer).map_err(|error| error.of_release(in_doubt));
         let mut released = released?;
         if released.results.iter().any(PartResult::may_be_repeated) {
             retry.answered(false);
@@ -280,13 +281,13 @@ impl PartResults {
         })
     }
 
-    fn of(answer: CallResponse) -> Result<Self, ClientError> {
+    fn from_response(answer: CallResponse) -> Result<Self, ClientError> {
         if answer.status != StatusCode::OK {
             return Err(answer.refusal());
         }
         let wire = serde_json::from_str::<ResultsWire>(&answer.body);
         let Some(wire) = wire.ok().filter(ResultsWire::is_exact) else {
-            return Err(answer.unusable("what came of each lease"));
+            return Err(answer.unusable("the outcome of each lease"));
         };
         Ok(Self {
             results: wire.results,

@@ -84,7 +84,7 @@ struct RenewTask {
 }
 
 /// A lease whose acquire took longer than a tenth of its TTL is renewed before the renewer reports it as kept.
-const SOON: u32 = 10;
+const SLOW_ACQUIRE_DIVISOR: u32 = 10;
 
 /// A lease is renewed after at least a twentieth of its remaining time, so that a gateway that sends `renew_after_ms` 0
 /// is not called in a tight loop.
@@ -104,7 +104,7 @@ impl LeaseRenewer {
     /// If that first renewal fails, or the future is dropped, the client releases the lease in the background
     /// ([`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
-        let lease = if lease.took() > lease.ttl / SOON {
+        let lease = if lease.took() > lease.ttl / SLOW_ACQUIRE_DIVISOR {
             let held = OnDrop::new(client, lease.clone());
             let renewed = renew_first(client, lease).await;
             // A lost lease needs no release, so the guard is disarmed.
@@ -410,11 +410,11 @@ pub enum Loss {
     #[error("its hold limit is reached")]
     HoldLimit,
     /// Another caller had requested the release of the lock, and the lease was not released in time.
-    #[error("somebody asked for the lock, and it was not released in time")]
+    #[error("a release of the lock was requested, and the lock was not released in time")]
     NotReleased,
     /// The gateway reported that the token does not hold the lock any more. Another caller may hold the lock
     /// already.
-    #[error("the gateway says that it has ended: {0}")]
+    #[error("the gateway says that the lease has ended: {0}")]
     Ended(Box<Problem>),
 }
 

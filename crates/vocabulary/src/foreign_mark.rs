@@ -11,7 +11,7 @@ pub struct ForeignMark([u8; Self::DIGITS]);
 
 /// The error for a text that is not the mark of a foreign lock.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("is not the mark of a foreign holder; one is 40 hexadecimal digits in lower case")]
+#[error("is not the mark of a foreign holder; a mark is 40 hexadecimal digits in lower case")]
 pub struct ForeignMarkError;
 
 // === impl ForeignMark ===

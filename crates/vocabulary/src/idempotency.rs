@@ -115,7 +115,7 @@ impl fmt::Debug for IdempotencyKey {
 impl Fingerprint {
     /// The fingerprint of the fields that the request itself contained. Defaults of missing fields are left out,
     /// because they may differ between gateways and operations.
-    pub fn of(
+    pub fn compute(
         ttl: Option<Ttl>,
         hold_limit: Option<HoldLimit>,
         sharing: Option<Sharing>,
@@ -276,18 +276,18 @@ mod tests {
         let none = Metadata::default();
         let group = |names: [&str; 2]| GroupNames::parse(names).unwrap();
         let all = [
-            Fingerprint::of(None, None, None, None, &none),
-            Fingerprint::of(Some(ttl), None, None, None, &none),
-            Fingerprint::of(Some(Ttl::MAX), None, None, None, &none),
-            Fingerprint::of(None, Some(limit), None, None, &none),
-            Fingerprint::of(None, None, shared(1, false), None, &none),
-            Fingerprint::of(None, None, shared(1, true), None, &none),
-            Fingerprint::of(None, None, shared(2, true), None, &none),
-            Fingerprint::of(None, None, None, Some(&owner), &none),
-            Fingerprint::of(None, None, None, None, &metadata),
-            Fingerprint::of(None, None, None, None, &none).of_group(&group(["a", "b"])),
-            Fingerprint::of(None, None, None, None, &none).of_group(&group(["a", "c"])),
-            Fingerprint::of(None, None, None, None, &metadata).of_group(&group(["a", "b"])),
+            Fingerprint::compute(None, None, None, None, &none),
+            Fingerprint::compute(Some(ttl), None, None, None, &none),
+            Fingerprint::compute(Some(Ttl::MAX), None, None, None, &none),
+            Fingerprint::compute(None, Some(limit), None, None, &none),
+            Fingerprint::compute(None, None, shared(1, false), None, &none),
+            Fingerprint::compute(None, None, shared(1, true), None, &none),
+            Fingerprint::compute(None, None, shared(2, true), None, &none),
+            Fingerprint::compute(None, None, None, Some(&owner), &none),
+            Fingerprint::compute(None, None, None, None, &metadata),
+            Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "b"])),
+            Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "c"])),
+            Fingerprint::compute(None, None, None, None, &metadata).of_group(&group(["a", "b"])),
         ];
         for (i, a) in all.iter().enumerate() {
             for (j, b) in all.iter().enumerate() {

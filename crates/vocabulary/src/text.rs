@@ -94,7 +94,7 @@ impl ReleaseRequest {
     pub const SAME_WITHIN: Duration = Duration::from_millis(500);
     /// The longest `within` that a caller may set. A caller that wants the lock later can send its release request
     /// later.
-    pub const LONGEST: Duration = Duration::from_hours(1);
+    pub const MAX_WITHIN: Duration = Duration::from_hours(1);
 }
 
 #[cfg(test)]

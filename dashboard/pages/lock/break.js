@@ -19,14 +19,14 @@ const GRACES = [10_000, 30_000, 60_000, 300_000, 1_800_000, 0];
 export const GRACE = 30_000;
 
 const FOREIGN =
-  "A client that does not use the gateway has no fencing token. It is told from others by a mark of what it has written into the store: if something else holds the lock by then, nothing is broken.";
-const UNMARKED = "What holds the lock cannot be told from others: whoever holds it when this arrives is hit.";
+  "A client that does not use the gateway has no fencing token. The gateway identifies this holder by a mark of the value in the store: if the value has changed by then, nothing is broken.";
+const UNMARKED = "The gateway cannot identify this holder: the break ends the hold of any client that holds the lock when the request arrives.";
 const TOLD =
-  "Nobody stops the holder. It hears of it with its next renewal and works on until then: only what checks the fencing token is safe.";
+  "A break does not stop the holder. The holder learns of the break with its next renewal and works on until then: only a resource that checks the fencing token is safe.";
 const ASKED =
-  "The holder is asked with its next renewal, and what it has not released in time is broken. One that renews more seldom may not hear of it.";
-const ALL = "All who hold the lock when this arrives are hit, those too who come until then.";
-const UNTOLD = "Nobody stops the holder, and the gateway cannot tell it: it finds out when it next looks into the store.";
+  "The holder gets the request with its next renewal. Leases that are not released in time are broken. A holder that renews more seldom may not get the request.";
+const ALL = "The break ends every lease of the lock, also leases that are granted before the request arrives.";
+const UNTOLD = "A break does not stop the holder, and the gateway cannot notify the holder: the holder finds out when it next reads the store.";
 
 /** By what a holder is told from the next: a lease by its number, a foreign client by what it has written. */
 const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null;
@@ -110,7 +110,7 @@ export function Break({ name, lock, target, close, done }) {
         <${Icon} name="warning" />
         <div>
           <p>
-            <strong>${within > 0 ? `Ask for the lock, and in ${duration(within)} take it` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${holder.owner} none="its holder" />`}?</strong>
+            <strong>${within > 0 ? `Request a release, and in ${duration(within)} take the lock` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${holder.owner} none="its holder" />`}?</strong>
             ${" "}${holder?.foreign ? UNTOLD : within > 0 ? ASKED : TOLD}
           </p>
           <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
@@ -119,14 +119,14 @@ export function Break({ name, lock, target, close, done }) {
       <${Trouble} problem=${trouble.value} />
       ${trouble.value?.isUnknown &&
       html`<p class="remark">
-        It may have happened.${" "}
-        ${all || holder.foreign ? "Look at the lock before you ask again." : "Asking again is safe: nobody else can be hit."}
+        The break may have taken effect.${" "}
+        ${all || holder.foreign ? "Look at the lock before you ask again." : "Asking again is safe: no other holder can be hit."}
       </p>`}
       ${!changed &&
       html`<footer>
         <button type="button" class="quiet" ref=${safe} onClick=${sure.value ? back : close}>${sure.value ? "Back" : "Cancel"}</button>
         ${sure.value
-          ? html`<button type="submit" class="danger full" key="yes" disabled=${busy.value}>${within > 0 ? (busy.value ? "Asking…" : "Ask for it") : busy.value ? "Breaking…" : "Break it now"}</button>`
+          ? html`<button type="submit" class="danger full" key="yes" disabled=${busy.value}>${within > 0 ? (busy.value ? "Asking…" : "Request release") : busy.value ? "Breaking…" : "Break it now"}</button>`
           : html`<button type="submit" class="danger" key="next">Continue</button>`}
       </footer>`}
     </form>
@@ -161,15 +161,15 @@ function Reason({ reason, field }) {
 }
 
 function Grace({ grace }) {
-  return html`<label for="grace">Ask first, and break it after</label>
+  return html`<label for="grace">Request a release, and break the lock after</label>
     <select id="grace" value=${String(grace.value)} onChange=${(event) => (grace.value = Number(event.target.value))}>
-      ${GRACES.map((ms) => html`<option key=${ms} value=${String(ms)}>${ms === 0 ? "do not ask: break it now" : duration(ms)}</option>`)}
+      ${GRACES.map((ms) => html`<option key=${ms} value=${String(ms)}>${ms === 0 ? "no request: break it now" : duration(ms)}</option>`)}
     </select>`;
 }
 
 function Next({ lock }) {
   const [first] = lock.waiters;
-  if (!first) return html`<span class="none">nobody: it is free then</span>`;
+  if (!first) return html`<span class="none">nobody: the lock is free then</span>`;
   const others = lock.waiter_count - 1;
   return html`<${Foreign} value=${first.owner} none="the next, owner not said" />${others > 0 && html`${" "}<span class="none">and ${plural(others, "waits", "wait")} behind</span>`}`;
 }
@@ -180,12 +180,12 @@ function Changed({ lock, back, close }) {
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
   if (lock.holder_count > 1) {
-    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>What was to be broken has ended by now, and others hold the lock. Nothing was broken.</p></div>
+    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>The leases to break have ended by now, and other callers hold the lock. Nothing was broken.</p></div>
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
   return html`<div class="sure" role="alert">
       <${Icon} name="warning" />
-      <p>Somebody else holds the lock by now: <${Foreign} value=${lock.holder.owner} none="owner not said" />. Nothing was broken.</p>
+      <p>Another caller holds the lock by now: <${Foreign} value=${lock.holder.owner} none="owner not said" />. Nothing was broken.</p>
     </div>
     <footer>
       <button type="button" class="quiet" onClick=${close}>Leave it</button>

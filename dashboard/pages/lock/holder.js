@@ -19,7 +19,7 @@ export function Holder({ lock, take }) {
     return html`<section class="panel" aria-labelledby="holder">
       <h2 id="holder">Holder</h2>
       <p class="nothing">
-        ${lock.waiter_count > 0 ? "The lock is just passing to the first who waits." : "Nobody holds the lock."}
+        ${lock.waiter_count > 0 ? "The lock is just passing to the first waiter." : "Nobody holds the lock."}
       </p>
     </section>`;
   }

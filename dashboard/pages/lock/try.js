@@ -59,7 +59,7 @@ function Ask({ name }) {
       <input type="number" min="1" max="9999" placeholder="none" disabled=${given.value.mode !== "shared"} value=${given.value.limit} onInput=${set("limit")} />
     </label>
     <label class="wide">Owner
-      <input type="text" maxlength="128" autocomplete="off" placeholder="who asks, for people to read" value=${given.value.owner} onInput=${set("owner")} />
+      <input type="text" maxlength="128" autocomplete="off" placeholder="your name, for people to read" value=${given.value.owner} onInput=${set("owner")} />
     </label>
     <label class="wide">Metadata
       <textarea rows="2" spellcheck=${false} placeholder="name=value, one on each line" value=${given.value.metadata} onInput=${set("metadata")} />
@@ -95,7 +95,7 @@ function Held({ name, mine }) {
     ${requested && html`<p class="remark"><${Asked} ...${requested} /></p>`}
     <label class="check">
       <input type="checkbox" checked=${Boolean(mine.keep)} onChange=${(event) => keep(name, event.target.checked)} />
-      Renew by itself, while this page is open
+      Renew automatically, while this page is open
     </label>
     <div class="buttons">
       <button type="button" disabled=${state === "busy"} onClick=${() => renew(name)}><${Icon} name="renewed" />Renew</button>

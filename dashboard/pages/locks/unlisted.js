@@ -17,7 +17,7 @@ export function Unlisted() {
     if (!wrong.value) go(lockHref(name.value));
   };
   return html`<${Empty} title="Your key may not see any lock">
-    <p>It takes the permission <code>view</code>.</p>
+    <p>To see locks, a key needs the permission <code>view</code>.</p>
     ${acquires &&
     html`<form class="by-name" onSubmit=${look}>
       <label for="by-name">You may acquire one by its name</label>

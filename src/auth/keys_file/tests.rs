@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::auth::{ApiKey, KeyEntry, KeysFile, Permissions, Rate};
 
-/// `ID:sha256:HASH` of a new key.
+/// The `ID:sha256:HASH` of a new random API key, as a keys file has it.
 fn secret() -> String {
     let key = ApiKey::random();
     format!("{}:sha256:{}", key.id(), key.hash())
@@ -22,7 +22,7 @@ fn error(text: &str) -> String {
     ring.unwrap_err().to_string()
 }
 
-/// The error message for a key with these additional lines.
+/// The error message for a keys file whose key has these additional lines.
 fn error_of(lines: &str) -> String {
     let secret = secret();
     let message = error(&format!(

@@ -57,7 +57,8 @@ impl RequestArgs {
         environment: &Environment,
     ) -> Result<AcquireRequest, CliError> {
         let owner = self.owner.clone().or_else(|| default(environment));
-        let metadata = of(&self.meta).map_err(|error| CliError::argument("--meta", error))?;
+        let metadata =
+            build_metadata(&self.meta).map_err(|error| CliError::argument("--meta", error))?;
         Ok(AcquireRequest {
             ttl: self.ttl,
             wait,
@@ -82,7 +83,7 @@ impl RequestArgs {
 
 impl Locks {
     /// The locks that the command line names, at least one.
-    pub(crate) fn of(names: &[LockName]) -> Result<Self, CliError> {
+    pub(crate) fn from_names(names: &[LockName]) -> Result<Self, CliError> {
         if let [name] = names {
             return Ok(Self::One(name.clone()));
         }
@@ -159,7 +160,7 @@ pub(crate) fn entry(text: &str) -> Result<(String, String), String> {
 
 /// Makes metadata from the entries of `--meta`. A repeated name is an error, because it is unclear which value is
 /// meant.
-pub(crate) fn of(entries: &[(String, String)]) -> Result<Metadata, String> {
+pub(crate) fn build_metadata(entries: &[(String, String)]) -> Result<Metadata, String> {
     let mut map = BTreeMap::new();
     for (name, value) in entries {
         if map.insert(name.clone(), value.clone()).is_some() {

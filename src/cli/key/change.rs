@@ -23,7 +23,7 @@ use crate::{
 /// keys file.
 pub(super) fn key_not_written(error: &io::Error, remedy: &str) -> CliError {
     CliError::unexpected(format!(
-        "cannot write the key: {error}; nobody knows it: {remedy}"
+        "cannot write the key: {error}; the key is lost: {remedy}"
     ))
 }
 
@@ -43,13 +43,13 @@ pub(super) fn change(
     let path = fs::canonicalize(path).unwrap_or_else(|_missing| path.to_owned());
     let file = path.display();
     let unwritable = |error: io::Error| {
-        let text = format!("cannot write the keys file {file}: {error}; it is as it was");
+        let text = format!("cannot write the keys file {file}: {error}; the file is unchanged");
         CliError::unexpected(text)
     };
     let locked = File::open(directory(&path)).map_err(unwritable)?;
     // The file lock makes changes take turns: without it, one of two changes at the same time would be lost.
     flock(&locked, FlockOperation::LockExclusive).map_err(|error| unwritable(error.into()))?;
-    let before = FileStamp::of(&path);
+    let before = FileStamp::read(&path);
     let old = match bounded_file::read_text(&path, KeysFile::MAX_LEN) {
         Ok(text) => Some(text),
         Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
@@ -71,9 +71,10 @@ pub(super) fn change(
         });
         taken.map_err(unwritable)?;
     }
-    if FileStamp::of(&path) != before {
+    if FileStamp::read(&path) != before {
         return Err(CliError::unexpected(format!(
-            "somebody else has changed the keys file {file} meanwhile; it is as they left it"
+            "another program has changed the keys file {file} meanwhile; this command changed \
+             nothing"
         )));
     }
     replace(&path, new).map_err(unwritable)
@@ -150,7 +151,10 @@ mod tests {
         assert!(again.contains("a name that no other key has"), "{again}");
         let same_id = one.replace("\"one\"", "\"two\"");
         let same_id = append(&path, &same_id).unwrap_err().to_string();
-        assert!(same_id.contains("ids that stand nowhere else"), "{same_id}");
+        assert!(
+            same_id.contains("ids that no other secret has"),
+            "{same_id}"
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), one);
         fs::write(&path, "not TOML").unwrap();
         let broken = append(&path, &table("two")).unwrap_err().to_string();

@@ -66,7 +66,7 @@ impl KeysFileArgs {
             return Ok(KeysFile::new(path));
         }
         let sources = SourceArgs::with_file(self.config.clone());
-        let auth = sources.of(environment).load()?.config.auth;
+        let auth = sources.with_environment(environment).load()?.config.auth;
         if auth.has_keys() {
             Ok(KeysFile::new(auth.keys_file))
         } else {

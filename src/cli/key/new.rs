@@ -128,8 +128,9 @@ impl NewArgs {
             return key.expose().to_owned();
         }
         format!(
-            "# The key. It is shown only this once:\n{}\n\n# For the keys file. To give a key \
-             that is there a new secret, add only the text in `secrets` to its own.\n{table}",
+            "# The key. It is shown only this once:\n{}\n\n# For the keys file. To give an \
+             existing key a new secret, add only the text in `secrets` to the key's \
+             `secrets`.\n{table}",
             key.expose()
         )
     }
@@ -144,10 +145,10 @@ impl Args for PermissionArgs {
             let flag = Arg::new(row.name).long(row.name);
             if row.is_per_name {
                 let flag = flag.action(ArgAction::Append).value_name("PREFIX");
-                flag.help(format!("Names that it may {}", row.allows))
+                flag.help(format!("Names that the key may {}", row.allows))
             } else {
                 let flag = flag.action(ArgAction::SetTrue);
-                flag.help(format!("It may {}", row.allows))
+                flag.help(format!("The key may {}", row.allows))
             }
         }))
     }
@@ -193,7 +194,7 @@ fn end(text: &str) -> Result<Datetime, String> {
     let written = humantime::format_rfc3339_seconds(time).to_string();
     let ends = humantime::parse_rfc3339(&written).ok();
     if ends.is_none_or(|ends| ends <= now) {
-        return Err("that is over already: the key would never let anybody in".to_owned());
+        return Err("this time is over already: the key would never be valid".to_owned());
     }
     written.parse().map_err(|error| format!("{error}"))
 }

@@ -75,8 +75,9 @@ impl RotateArgs {
         output::write(&answer).map_err(|error| key_not_written(&error, &remedy))?;
         if !self.json {
             output::note(&format!(
-                "added the secret {id} to the key {name} in {}; it is shown only this once. The old one, {old_id}, is \
-                 valid until `latchgate key rotate {name} --finish`. If the new one is lost, {remedy}",
+                "added the secret {id} to the key {name} in {}; it is shown only this once. The \
+                 old secret, {old_id}, is valid until `latchgate key rotate {name} --finish`. If \
+                 the new secret is lost, {remedy}",
                 file.display()
             ));
         }
@@ -158,7 +159,7 @@ fn ids(text: &str, secrets: &[Range<usize>]) -> String {
 /// The positions of the key's secrets in the text of a keys file.
 fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
     // The parser's message may quote a key, so it is not shown. `change` checks the whole file afterwards.
-    let document = DeTable::parse(text).map_err(|_error| "it is not TOML".to_owned())?;
+    let document = DeTable::parse(text).map_err(|_error| "the file is not TOML".to_owned())?;
     let tables = array(document.get_ref(), "key").into_iter().flatten();
     let mut keys = tables.filter_map(|key| match key.get_ref() {
         DeValue::Table(table) => Some(table),
@@ -240,7 +241,10 @@ mod tests {
                 with_secret(FILE, "b", "s").map(drop),
                 "the key b has two secrets: x and y; --finish removes the first",
             ),
-            (with_secret("lgk_x", "b", "s").map(drop), "it is not TOML"),
+            (
+                with_secret("lgk_x", "b", "s").map(drop),
+                "the file is not TOML",
+            ),
             (
                 with_one_secret(FILE, "a", None).map(drop),
                 "the key a has one secret",

@@ -31,7 +31,7 @@ use super::{
 /// Acquires the lock, runs the command, releases the lock, and returns the exit code.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
     args.check()?;
-    let locks = Locks::of(&args.names)?;
+    let locks = Locks::from_names(&args.names)?;
     let name = locks.first();
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
@@ -165,7 +165,7 @@ const RELEASE_LOST: Duration = Duration::from_secs(1);
 const RELEASE_UNANSWERED: &str = "no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
                                   until its lease ends";
 /// The reason in the message if a signal interrupted the release.
-const IMPATIENT: &str = "a signal came before anybody had answered";
+const IMPATIENT: &str = "a signal came before a gateway had answered";
 /// The reason in the message if the lock is not released because a process of the command is still alive.
 const STILL_ALIVE: &str = "a process of the command lives on although it was killed: it waits for a \
                            disk or a file system, or has changed its user";

@@ -112,7 +112,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 // === impl Job ===
 
 impl Job {
-    fn of(child: Child) -> Self {
+    fn from_child(child: Child) -> Self {
         Self {
             group: Pid::from_child(&child),
             child,
@@ -133,7 +133,7 @@ impl Job {
             .env_remove(SLOTS)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()?;
-        let job = Self::of(child);
+        let job = Self::from_child(child);
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(job.group), stopped), Err(Errno::INTR)) {}
         // The status of this first suspension is read here, so that the supervisor does not take it for a suspension by
@@ -187,8 +187,8 @@ impl Job {
             return GroupState::Gone;
         }
         let visible = self.alive.into_iter().chain(processes());
-        let visible = visible.filter_map(|pid| Some((pid, ProcessStat::of(pid)?)));
-        let shows_others = || ProcessStat::of(INIT).is_some();
+        let visible = visible.filter_map(|pid| Some((pid, ProcessStat::read(pid)?)));
+        let shows_others = || ProcessStat::read(INIT).is_some();
         let (group_state, alive) = judge(self.group.as_raw_pid(), visible, shows_others);
         self.alive = alive.or(self.alive);
         group_state
@@ -271,7 +271,7 @@ impl Orphans {
         };
 
         let now = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
-        let of = |pid: Pid| Id::Pid(unistd::Pid::from_raw(pid.as_raw_pid()));
+        let id_of = |pid: Pid| Id::Pid(unistd::Pid::from_raw(pid.as_raw_pid()));
         while self.is_first
             && let Ok(status) = waitid(Id::All, now | WaitPidFlag::WNOWAIT)
             && let Some(dead) = status.pid()
@@ -282,11 +282,11 @@ impl Orphans {
                 // it.
                 for orphan in dead_children().filter(|pid| !self.children.contains(pid)) {
                     // If an orphan cannot be collected now, the next call tries again.
-                    let _: Result<_, _> = waitid(of(orphan), now);
+                    let _: Result<_, _> = waitid(id_of(orphan), now);
                 }
                 return;
             }
-            if waitid(of(dead), now).is_err() {
+            if waitid(id_of(dead), now).is_err() {
                 return;
             }
         }
@@ -326,7 +326,7 @@ fn judge(
 fn dead_children() -> impl Iterator<Item = Pid> {
     let is_ours = |it: &ProcessStat| u32::try_from(it.parent) == Ok(process::id());
     processes()
-        .filter(move |&pid| ProcessStat::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
+        .filter(move |&pid| ProcessStat::read(pid).is_some_and(|it| it.dead && is_ours(&it)))
         .filter_map(Pid::from_raw)
 }
 
@@ -345,7 +345,7 @@ fn processes() -> impl Iterator<Item = i32> {
 // === impl ProcessStat ===
 
 impl ProcessStat {
-    fn of(pid: i32) -> Option<Self> {
+    fn read(pid: i32) -> Option<Self> {
         let stat = fs::read(format!("{PROCESSES}/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
     }
@@ -504,7 +504,7 @@ mod tests {
 
     fn started() -> Job {
         let mut sleep = Command::new("sleep");
-        Job::of(sleep.arg("60").process_group(0).spawn().unwrap())
+        Job::from_child(sleep.arg("60").process_group(0).spawn().unwrap())
     }
 
     #[test]
@@ -535,7 +535,7 @@ mod tests {
             .unwrap();
         job.child.kill().unwrap();
         let dead_pid = job.group().as_raw_pid();
-        while !ProcessStat::of(dead_pid).unwrap().dead {
+        while !ProcessStat::read(dead_pid).unwrap().dead {
             thread::yield_now();
         }
         assert_eq!(job.group_state(), GroupState::Alive);

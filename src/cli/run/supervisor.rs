@@ -82,8 +82,8 @@ pub(super) const OF_JOBS: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TS
 
 /// The warning that the command runs without a guard.
 const UNGUARDED: &str = if cfg!(target_os = "linux") {
-    "if this process is killed, the command is killed with it, but what it has started goes on without \
-     the lock"
+    "if this process is killed, the command is killed with it, but processes that the command \
+     started go on without the lock"
 } else {
     "if this process is killed, the command goes on without the lock"
 };
@@ -95,7 +95,8 @@ const KILLED: u8 = 128 + 9;
 const GUARD_EARLY: Duration = Duration::from_millis(5);
 
 /// The reason for stopping the command if a release request was not fulfilled in time.
-const NOT_RELEASED: &str = "somebody asked for the lock, and it was not released in time";
+const NOT_RELEASED: &str = "a release of the lock was requested, and the lock was not released in \
+                            time";
 
 /// How long to wait until the system has suspended this process. If the system ignores the request, because no shell
 /// could continue the process, the command continues after this time.
@@ -299,7 +300,8 @@ impl Supervisor {
     /// Continues the suspended command, or kills it if its lease has ended.
     fn resume(&mut self) {
         if self.on_lost == OnLost::Terminate && Instant::now() >= self.kill_at {
-            "it was suspended for longer than its lease lasted".clone_into(&mut self.trouble);
+            "the command was suspended for longer than its lease lasted"
+                .clone_into(&mut self.trouble);
             self.kill();
             return;
         }
@@ -350,13 +352,13 @@ impl Supervisor {
                 let trouble = if self.request.is_some() {
                     NOT_RELEASED
                 } else {
-                    "this process did not run for longer than it lasted"
+                    "this process was suspended for longer than the lease lasted"
                 };
                 trouble.clone_into(&mut self.trouble);
             }
             LeaseState::AtLimit { until } => {
                 self.lasts_until(until);
-                "its hold limit is near".clone_into(&mut self.trouble);
+                "the hold limit of the lease is near".clone_into(&mut self.trouble);
             }
             LeaseState::AtRisk { until, reason } => {
                 self.lasts_until(until);
@@ -366,7 +368,7 @@ impl Supervisor {
                     ));
                     self.warned = true;
                 }
-                self.trouble = format!("it could not be renewed: {reason}");
+                self.trouble = format!("the lease could not be renewed: {reason}");
             }
             LeaseState::Lost(loss) => {
                 self.lease_lost = true;
@@ -400,7 +402,8 @@ impl Supervisor {
         self.update_guard();
         if self.stage == Stage::Ended {
             self.note(&format!(
-                "the lease is lost before what the command has left running is stopped: {}",
+                "the lease is lost before the processes that the command left running are stopped: \
+                 {}",
                 self.trouble
             ));
         } else {

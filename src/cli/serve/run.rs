@@ -52,7 +52,7 @@ pub(in crate::cli) struct ServeArgs {
 /// Serves until a signal ends the gateway.
 pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Result<(), CliError> {
     start(
-        args.sources.of(environment).load()?.config,
+        args.sources.with_environment(environment).load()?.config,
         None,
         environment,
     )
@@ -126,7 +126,8 @@ async fn run(
     let service = http::service(Arc::clone(&gateway));
 
     if config.insecure_no_auth && !address.ip().to_canonical().is_loopback() {
-        warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
+        warn!(%address, "there is no authentication: every client that reaches this address can \
+                         take every lock");
     }
     audit.started(address, &store.describe());
     signals.audit = audit.clone();
@@ -165,7 +166,7 @@ async fn run(
             InFlightRequests::default(),
         );
     }
-    let service_manager = ServiceManager::of(environment);
+    let service_manager = ServiceManager::from_environment(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
     signals.manager = Some(service_manager.clone());
@@ -195,10 +196,11 @@ async fn listen(
             ErrorKind::AddrInUse => {
                 let by = if key == "listen" { "--listen" } else { key };
                 format!(
-                    "; another program, or another gateway, has it. Name another address with {by}"
+                    "; another program, or another gateway, listens on it. Name another address \
+                     with {by}"
                 )
             }
-            ErrorKind::AddrNotAvailable => "; this machine does not have it".to_owned(),
+            ErrorKind::AddrNotAvailable => "; this machine does not have this address".to_owned(),
             ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
             _ => String::new(),
         };

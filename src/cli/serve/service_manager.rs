@@ -34,13 +34,14 @@ const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 impl ServiceManager {
     /// The service manager that the environment variables name. Must be called within the runtime.
-    pub(super) fn of(environment: &Environment) -> Self {
+    pub(super) fn from_environment(environment: &Environment) -> Self {
         let name = environment.text("NOTIFY_SOCKET");
         let socket = name.and_then(|name| {
             let socket = connect(name);
             socket
                 .inspect_err(|error| {
-                    warn!(%error, socket = name, "the service manager cannot be told how the gateway is");
+                    warn!(%error, socket = name, "the gateway cannot report its state to the \
+                                                  service manager");
                 })
                 .ok()
                 .map(Arc::new)
@@ -115,7 +116,7 @@ impl ServiceManager {
         let sent = timeout(SEND_TIMEOUT, socket.send(state.as_bytes())).await;
         let sent = sent.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
         if let Err(error) = sent {
-            warn!(%error, state, "the service manager was not told");
+            warn!(%error, state, "the gateway could not report its state to the service manager");
         }
     }
 }

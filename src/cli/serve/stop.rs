@@ -66,7 +66,7 @@ impl Serving {
         let signal = signals.next().await;
         // No reload is notified any more: it would contradict the notification that the gateway stops.
         signals.manager = None;
-        let grace = config.grace_ms.duration().max(ShutdownConfig::SHORTEST);
+        let grace = config.grace_ms.duration().max(ShutdownConfig::MIN_GRACE);
         let deadline = Instant::now() + grace;
         self.lifecycle.withdraw();
         let end = async {
@@ -115,7 +115,7 @@ impl Serving {
                 signal,
                 ?grace,
                 "draining: no new acquires; renew and release go on for up to {:.1?}, while leases \
-                 are held that were granted here; a second signal ends it now",
+                 are held that were granted here; a second signal ends the gateway now",
                 left.min(grace)
             ),
         }

@@ -60,7 +60,7 @@ pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
     let within = duration(request.within());
     let by = request.by.as_deref().unwrap_or("somebody");
     format!(
-        "within {within}, asked for by {}: {}",
+        "within {within}, requested by {}: {}",
         visible(by),
         visible(&request.reason)
     )
@@ -122,12 +122,12 @@ mod tests {
         let named = r#"{"by":"ops","reason":"a\u202eb","within_ms":30000}"#;
         assert_eq!(
             asked_for(&request(named)),
-            r"within 30s, asked for by ops: a\u{202e}b"
+            r"within 30s, requested by ops: a\u{202e}b"
         );
         let open = r#"{"by":null,"reason":"deploy","within_ms":500}"#;
         assert_eq!(
             asked_for(&request(open)),
-            "within 500ms, asked for by somebody: deploy"
+            "within 500ms, requested by somebody: deploy"
         );
     }
 }

@@ -72,12 +72,12 @@ async fn watched(
     let asked = Instant::now();
     let drawn = ProgressLine::is_visible();
     let mut line = ProgressLine::default();
-    let mut report = WaitReport::of(asked);
+    let mut report = WaitReport::new(asked);
     let waits = acquiring.waits();
     let (sender, mut news) = watch::channel(None);
     let acquire = async {
         let period = if drawn { DRAWN_LOOK } else { LOOKED_AT_EVERY };
-        let mut outage = Outage::of(name, asked);
+        let mut outage = Outage::new(name, asked);
         let mut listener = |waiting: &WaitStatus| {
             if !drawn {
                 outage.update(waiting.trouble.as_ref());
@@ -149,7 +149,7 @@ pub(crate) struct Outage<'a> {
 
 impl<'a> Outage<'a> {
     /// The state of an acquire that began at `asked` and has had no outage.
-    pub(crate) fn of(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
+    pub(crate) fn new(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
         Self {
             name,
             asked,
@@ -241,7 +241,7 @@ impl SeenStatus {
 
 impl WaitReport {
     /// The report of a wait that began at `asked`, before its first line is written.
-    pub(crate) fn of(asked: Instant) -> Self {
+    pub(crate) fn new(asked: Instant) -> Self {
         Self {
             asked,
             said_at: None,
@@ -464,7 +464,7 @@ mod tests {
     /// The messages that `Outage` returns for these results of requests, with pauses between them.
     async fn messages<const N: usize>(results: [Option<ClientError>; N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
-        let mut outage = Outage::of(&name, Instant::now());
+        let mut outage = Outage::new(&name, Instant::now());
         let mut messages = [const { None }; N];
         for (trouble, messages) in results.iter().zip(&mut messages) {
             advance(Duration::from_secs(2)).await;
@@ -503,7 +503,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_moment_is_not_worth_a_word() {
         let name = LockName::new("deploy").unwrap();
-        let mut outage = Outage::of(&name, Instant::now());
+        let mut outage = Outage::new(&name, Instant::now());
         assert_eq!(outage.message(Some(&unanswered())), None);
         assert_eq!(outage.message(None), None);
     }
@@ -548,7 +548,7 @@ mod tests {
     /// The lines that `WaitReport` writes for these statuses, each this many seconds after the one before.
     async fn reported<const N: usize>(seen: [(u64, WaitStatus); N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
-        let mut report = WaitReport::of(Instant::now());
+        let mut report = WaitReport::new(Instant::now());
         let mut messages = [const { None }; N];
         for ((seconds, status), message) in seen.into_iter().zip(&mut messages) {
             advance(Duration::from_secs(seconds)).await;
@@ -625,7 +625,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_without_an_answer_is_told_too() {
         let name = LockName::new("deploy").unwrap();
-        let mut report = WaitReport::of(Instant::now());
+        let mut report = WaitReport::new(Instant::now());
         assert_eq!(report.message(&name, None), None);
         advance(DRAWN_EVERY).await;
         assert_eq!(report.due(), Instant::now());

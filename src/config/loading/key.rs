@@ -72,7 +72,10 @@ impl Section {
                 .last_mut()
                 .expect("one was pushed if there was none");
             section.keys.push(Key {
-                kind: ValueKind::of(&schema, resolve(&schema, property(&schema, &entry.path))),
+                kind: ValueKind::from_schema(
+                    &schema,
+                    resolve(&schema, property(&schema, &entry.path)),
+                ),
                 default: entry.value.to_string(),
                 doc: description(&schema, &entry.path),
                 path: entry.path,
@@ -175,7 +178,7 @@ impl ValueKind {
         }
     }
 
-    fn of(root: &Value, schema: &Value) -> Self {
+    fn from_schema(root: &Value, schema: &Value) -> Self {
         match schema["type"].as_str() {
             Some("integer") => {
                 let bound = |name: &str| schema[name].as_u64();

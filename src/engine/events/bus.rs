@@ -33,7 +33,7 @@ use super::{
 
 /// Publishes the events of operations to listeners. Cheap to clone.
 ///
-/// Without listeners, here or at another gateway on the store, publishing costs one load of a flag.
+/// Without listeners, here or at another gateway on the store, publishing costs one read of an atomic flag.
 #[derive(Clone)]
 pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
 
@@ -52,7 +52,8 @@ impl Bus {
         most_listeners: usize,
     ) -> Self {
         let (news, inbox) = mpsc::channel(BACKLOG);
-        // Without randomness two runs may have the same name, and then a reader may miss a gap.
+        // If the machine has no random bytes, two runs of the gateway may have the same name, and then a listener
+        // that resumes may miss a gap.
         let instance = format!("{:016x}", getrandom::u64().unwrap_or_default());
         let shared = Arc::new(BusShared {
             wanted: AtomicBool::new(false),
@@ -101,7 +102,7 @@ impl Bus {
         tell: impl FnOnce(&mut Event),
     ) {
         self.send(|at| {
-            let mut event = Event::of(kind, name, at);
+            let mut event = Event::for_lock(kind, name, at);
             tell(&mut event);
             let lease = token.map(LeaseTag::from);
             EventMessage { event, lease }

@@ -14,10 +14,10 @@ use crate::{
     with_all::with_all,
 };
 
-/// An event of a lock. An event never has a token, nor anything from which a token can be found.
+/// An event of a lock. An event never has a token, nor data from which a token can be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The kind of change.
+    /// The kind of change that the event reports.
     pub kind: EventKind,
     /// The lock of the event; `None` with [`EventKind::Gap`], which concerns all locks.
     pub name: Option<LockName>,
@@ -27,7 +27,7 @@ pub struct Event {
     pub owner: Option<Owner>,
     /// How the lease holds the lock, or the waiter wants to hold it, if known.
     pub mode: Option<Mode>,
-    /// How long the lease still had at the event.
+    /// How much of its time the lease had left at the time of the event.
     pub expires_in: Option<Duration>,
     /// How long the holder had waited for the lock.
     pub waited: Option<Duration>,
@@ -69,7 +69,7 @@ with_all! {
 // === impl EventKind ===
 
 impl EventKind {
-    /// The kind with this name in the API.
+    /// The kind of event with this name in the API, such as `released`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
@@ -84,7 +84,7 @@ impl EventKind {
 
 impl Event {
     /// An event of a lock without any data of a lease.
-    pub(super) fn of(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
+    pub(super) fn for_lock(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
         Self {
             name: Some(name.clone()),
             ..Self::bare(kind, at)
@@ -127,7 +127,7 @@ pub(super) struct EventMessage {
     pub(super) lease: Option<LeaseTag>,
 }
 
-/// The JSON form of an event, for other gateways. Later versions may add fields.
+/// The JSON form of an event, in which it is sent to other gateways. Later versions may add fields.
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
     kind: &'a str,

@@ -35,11 +35,11 @@ struct KnownLease {
     owner: Option<Owner>,
     mode: Option<Mode>,
     stage: Stage,
-    /// When the lease is forgotten.
+    /// When the lease is removed from the known leases.
     until: Instant,
 }
 
-/// What listeners were told about a lease so far.
+/// What listeners of events were told about a lease so far.
 #[derive(Debug)]
 enum Stage {
     /// Listeners were not told of the grant: it came before there was a listener, or its event is on its way.
@@ -53,13 +53,14 @@ enum Stage {
     Ended,
 }
 
-/// How many leases are known at most. The end of an unknown lease may be reported without its owner.
+/// How many leases are remembered at most. The end of an unknown lease may be reported without its owner.
 const MAX_LEASES: usize = 131_072;
-/// How many ended leases of a lock are known at most: a second event of their end may come.
+/// How many ended leases of one lock are remembered at most, so that a second event of an end is not reported again.
 const MAX_ENDED: usize = 64;
-/// How long a lease is known after its TTL or its end: longer than a second event of its end is on its way.
+/// How long a lease is remembered after its TTL or its end, so that a second event of its end, which may be on its
+/// way, is not reported again.
 const REMEMBERED: Duration = Duration::from_secs(2);
-/// How long a grant is withheld: longer than a busy gateway needs to publish the end of the lease before.
+/// How long a grant is withheld: longer than a busy gateway needs to publish the end of the earlier lease.
 const WITHHELD: Duration = Duration::from_millis(250);
 
 // === impl KnownLeases ===
@@ -124,7 +125,7 @@ impl KnownLeases {
                     told.push(event);
                 }
                 None => {
-                    if let Some(lease) = KnownLease::of(&event, tag, Stage::Granted) {
+                    if let Some(lease) = KnownLease::from_event(&event, tag, Stage::Granted) {
                         self.add(&name, lease);
                     }
                     told.push(event);
@@ -144,7 +145,7 @@ impl KnownLeases {
         event: Event,
         told: &mut Vec<Event>,
     ) {
-        let Some(mut lease) = KnownLease::of(&event, tag, Stage::Announced) else {
+        let Some(mut lease) = KnownLease::from_event(&event, tag, Stage::Announced) else {
             return told.push(event);
         };
         let others = self.locks.get(name).map_or(&[][..], |it| it);
@@ -239,7 +240,7 @@ impl KnownLeases {
         }
     }
 
-    /// Forgets leases whose time is over, once per `REMEMBERED`.
+    /// Removes known leases that have ended long enough ago, once per `REMEMBERED`.
     fn sweep(&mut self, now: Instant) {
         if self.sweep_at.is_some_and(|at| at > now) {
             return;
@@ -268,7 +269,7 @@ fn is_excluded(later: &KnownLease, others: &[KnownLease]) -> bool {
 
 impl KnownLease {
     /// Makes the known lease from the event of a grant or a renewal; `None` if data is missing in the event.
-    fn of(event: &Event, tag: Option<LeaseTag>, stage: Stage) -> Option<Self> {
+    fn from_event(event: &Event, tag: Option<LeaseTag>, stage: Stage) -> Option<Self> {
         event.fence?;
         Some(Self {
             tag,

@@ -10,8 +10,8 @@ use super::{bus::Bus, event::Event, subscribers::BusShared};
 
 /// A listener to events. Dropping it ends the listening.
 ///
-/// A listener has no queue, only a position in the journal: a listener that falls behind the journal is disconnected,
-/// and that is its last item.
+/// A listener has no queue, only a position in the journal: a listener that needs events which the journal no longer
+/// has is disconnected: its last item is [`ListenerItem::Unread`].
 pub struct Listener {
     shared: Arc<BusShared>,
     prefix: NamePrefix,
@@ -20,7 +20,7 @@ pub struct Listener {
     /// The gap to report before any event is read, if there is one.
     first: Option<Event>,
     written: watch::Receiver<u64>,
-    /// Whether the gateway drained when the last events were read.
+    /// Whether the gateway was draining when the listener last read events.
     drained: bool,
 }
 
@@ -39,14 +39,14 @@ pub enum ListenerItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
     /// The gateway has as many listeners as are allowed.
-    #[error("too many listen already")]
+    #[error("too many callers listen already")]
     TooMany,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
 }
 
-/// How many events a listener reads at once.
+/// How many events a listener reads from the journal at once, at most.
 const AT_ONCE: usize = 64;
 
 // === impl Engine ===
@@ -127,7 +127,8 @@ impl Listener {
         self.next - 1
     }
 
-    /// Waits for events. The future may be dropped and the method called again; after an end, no more events come.
+    /// Waits for events. The future may be dropped and the method called again; after an item that ends the
+    /// listening, no more events come.
     pub async fn next(&mut self) -> ListenerItem {
         if let Some(gap) = self.first.take() {
             return ListenerItem::Events(vec![(self.position(), Arc::new(gap))]);
@@ -155,7 +156,7 @@ impl Listener {
             }
             if all == 0 && !drains {
                 tokio::select! {
-                    // An error means that the publisher has ended.
+                    // An error is ignored: it would mean that the publisher has ended.
                     _ = self.written.changed() => {}
                     () = &mut draining => {}
                 }

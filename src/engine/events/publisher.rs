@@ -42,7 +42,7 @@ pub(super) struct Publisher {
     state: ActiveState,
 }
 
-/// The state of the task while it publishes.
+/// The state that the publisher has only while there is a listener at any gateway.
 #[derive(Default)]
 struct ActiveState {
     known: KnownLeases,
@@ -50,7 +50,7 @@ struct ActiveState {
     /// The subscription to the events of other gateways; `None` if the store has no other gateways.
     subscription: Option<BoxStream<'static, SubscriptionEvent>>,
     is_subscribed: bool,
-    /// Whether events were missed because the connection was lost.
+    /// Whether events of other gateways were missed because the connection to the store was lost.
     missed_events: bool,
     /// Since when this gateway hears of the ends of leases at all gateways; `None` while it may miss some.
     hears_ends_since: Option<Instant>,
@@ -66,7 +66,7 @@ struct RunOut {
     lease: RunOutLease,
     /// The store is asked about the lease at this time or later.
     due: Instant,
-    /// Whether the store's last answer had too many holders to show this lease.
+    /// Whether the lock has so many holders that the store's last answer did not show this lease.
     missed: bool,
 }
 
@@ -76,23 +76,23 @@ enum LeaseCheck {
     Living(Duration),
     /// The lease does not hold the lock.
     Gone,
-    /// The lease is not among the holders that the store shows, because others end sooner. If the lease lives, it was
-    /// renewed at another gateway, and the event of that is on its way.
+    /// The lease is not among the holders that the store shows, because other leases end sooner. If the lease lives,
+    /// it was renewed at another gateway, and the event of that renewal is on its way.
     NotShown,
-    /// The store did not answer.
+    /// The store did not answer, so the state of the lease is unknown.
     Unknown,
 }
 
-/// Whether an event happened at this gateway or at another.
+/// Whether an event happened at this gateway or at another gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventOrigin {
     Here,
     Elsewhere,
 }
 
-/// How many events are processed before the task does other work.
+/// How many events the publisher processes before it does other work.
 const AT_ONCE: usize = 256;
-/// How often leases are checked for those that have run out.
+/// How often the leases of this gateway are searched for leases whose TTL has run out.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// How long after a lease's end the store is asked about it: later than an event of its release that is on its way.
 const GRACE: Duration = Duration::from_millis(250);
@@ -132,7 +132,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes events until `stopped` ends.
+    /// Publishes events until `stopped` ends, which is when the gateway stops.
     pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let store = self.store.clone();
@@ -154,7 +154,8 @@ impl Publisher {
                     self.on_checked(run_out, &found);
                 }
                 sent = finished(&mut self.sending) => {
-                    // The batch is not sent again, because it may have arrived; the other gateways are told of a gap.
+                    // The batch of events is not sent again, because it may have arrived; the other gateways are told
+                    // of a gap.
                     if sent.is_err() && self.interest_until.is_some() {
                         self.state.outbox.mark_gap();
                     }
@@ -173,7 +174,7 @@ impl Publisher {
         }
     }
 
-    /// When the task must do something although no event comes.
+    /// When the task must wake up even if no event comes.
     fn next_due(&self) -> Option<Instant> {
         if !self.active {
             return None;
@@ -203,7 +204,7 @@ impl Publisher {
         subscribers.clear_if_idle(now);
         let here = subscribers.is_recording;
         let wanted = here || self.interest_until.is_some();
-        // While the subscribers are locked, so that no listener is added in between.
+        // The flag is set while the subscribers are locked, so that no listener is added in between.
         self.shared.wanted.store(wanted, Ordering::Relaxed);
         drop(subscribers);
         let has_others = self.store.relay().is_some();
@@ -222,7 +223,8 @@ impl Publisher {
                 ..ActiveState::default()
             };
             self.leases.keep_run_out(true);
-            // These leases may have ended at another gateway.
+            // The leases of this gateway become known, although some may have ended at another gateway without an
+            // event here.
             let known = &mut self.state.known;
             self.leases
                 .for_each_active(|(tag, name), lease| known.track(*tag, name, lease));
@@ -235,13 +237,15 @@ impl Publisher {
         self.active = wanted;
     }
 
-    /// Does the work whose time has come.
+    /// Does all work of the publisher that is due: announces withheld grants, asks other gateways for events, and the
+    /// like.
     fn run_due(&mut self) {
         let now = Instant::now();
         let mut told = Vec::new();
         self.state.known.tell_due(now, &mut told);
         self.tell(told);
-        // After the queued events, so that a listener that reads the locks at the gap has seen those events.
+        // A gap is reported only when no event is queued, so that a listener that inspects the locks at the gap has
+        // seen all earlier events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.handle(gap.into(), EventOrigin::Here);
@@ -305,7 +309,7 @@ impl Publisher {
             self.leases.renewed_elsewhere(name, tag);
         }
         if kind == EventKind::Gap {
-            // Leases that were granted before may have ended without an event.
+            // Events were missed, so leases that were granted before now may have ended without an event here.
             self.state.hears_ends_since = self.state.hears_ends_since.map(|_| Instant::now());
         }
         let mut told = Vec::new();
@@ -392,7 +396,7 @@ impl Publisher {
                         fence: Some(*fence),
                         owner,
                         mode: Some(mode),
-                        ..Event::of(EventKind::Expired, name, self.shared.clock.wall())
+                        ..Event::for_lock(EventKind::Expired, name, self.shared.clock.wall())
                     };
                     let lease = Some(*tag);
                     self.handle(EventMessage { event, lease }, EventOrigin::Here);
@@ -424,8 +428,8 @@ impl Publisher {
 }
 
 impl Drop for Publisher {
-    /// Also if the task panics: from now on no task asks about leases that have run out, so they need not stay
-    /// listed.
+    /// Stops keeping leases listed that have run out, even if the task panics: no task asks the store about them any
+    /// more.
     fn drop(&mut self) {
         self.leases.keep_run_out(false);
     }
@@ -462,7 +466,7 @@ async fn next_of<T>(stream: &mut Option<BoxStream<'static, T>>) -> Option<T> {
     }
 }
 
-/// Waits for the future in the slot, if there is one, and empties the slot.
+/// Waits for the future in the slot and empties the slot; never ends if the slot is empty.
 async fn finished<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     let Some(future) = slot else {
         return std::future::pending().await;

@@ -17,13 +17,14 @@ use super::event::{Event, EventMessage};
 pub(super) enum SubscriptionEvent {
     /// The subscription is open: events arrive from now on.
     Opened,
-    /// A batch of events has come.
+    /// A batch of events has come from another gateway.
     Batch(String),
-    /// The connection was lost, and the subscription is opened again.
+    /// The connection of the subscription was lost. The subscription is opened again, but events were
+    /// missed.
     Lost,
 }
 
-/// How long the subscription waits before it tries to open again.
+/// How long to wait before a subscription that has failed is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Subscribes to the events of other gateways. The subscription is opened again when its connection is lost.
@@ -54,16 +55,17 @@ pub(super) fn subscribe(store: AnyStore) -> BoxStream<'static, SubscriptionEvent
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     lines: String,
-    /// When the first collected event must be sent.
+    /// When the batch must be sent at the latest; `None` if no event is collected.
     due: Option<Instant>,
-    /// Whether events were left out.
+    /// Whether events were left out of the batch, which then ends with a gap.
     gap: bool,
 }
 
-/// How long events are collected for one batch.
+/// How long events are collected before they are sent as one batch.
 const COLLECTED: Duration = Duration::from_millis(50);
-/// How many bytes are collected for one batch. Events beyond it are left out, and the batch ends with a gap.
-const MOST: usize = 256 * 1024;
+/// How many bytes of events are collected for one batch. Events beyond this size are left out, and the batch
+/// ends with a gap.
+const MAX_BATCH_BYTES: usize = 256 * 1024;
 
 // === impl Outbox ===
 
@@ -74,7 +76,7 @@ impl Outbox {
             return;
         }
         let line = news.to_line();
-        if self.lines.len() + line.len() > MOST {
+        if self.lines.len() + line.len() > MAX_BATCH_BYTES {
             self.gap = true;
             return;
         }
@@ -118,12 +120,12 @@ mod tests {
         let mut outbox = Outbox::default();
         assert_eq!(outbox.due(), None);
         let one = news("one").to_line();
-        for _ in 0..2 * MOST / one.len() {
+        for _ in 0..2 * MAX_BATCH_BYTES / one.len() {
             outbox.put(&news("one"));
         }
         assert_eq!(outbox.due(), Some(Instant::now() + COLLECTED));
         let batch = outbox.take(SystemTime::UNIX_EPOCH);
-        assert!(batch.len() < MOST + 200, "{}", batch.len());
+        assert!(batch.len() < MAX_BATCH_BYTES + 200, "{}", batch.len());
         assert!(batch.ends_with(&format!("{}\n", news("too-many").to_line())));
         assert_eq!(outbox.due(), None);
         outbox.put(&news("one"));

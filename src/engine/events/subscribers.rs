@@ -25,7 +25,7 @@ pub(super) struct BusShared {
     /// Set when the queue of the publisher was full and an event was dropped.
     pub(super) overflowed: AtomicBool,
     pub(super) subscribers: Mutex<Subscribers>,
-    /// The number of the next event. Waiting listeners are woken when it changes.
+    /// The number of the next event. Listeners that wait are woken when the number changes.
     pub(super) written: watch::Sender<u64>,
     /// Notified when a listener joins or leaves.
     pub(super) changed: Notify,
@@ -45,12 +45,12 @@ pub(super) struct Subscribers {
     pub(super) listeners: usize,
     /// When the last listener left; `None` while there is a listener, and before the first listener.
     left_at: Option<Instant>,
-    /// Whether events are added to the journal.
+    /// Whether events are added to the journal: while there is a listener, and for a minute after the last has left.
     pub(super) is_recording: bool,
 }
 
 /// How many events the journal keeps: some seconds of a busy gateway, at most a kilobyte each.
-const KEPT: usize = 8_192;
+const MAX_JOURNAL_EVENTS: usize = 8_192;
 /// How long events are recorded after the last listener has left, so that a client that lost its connection can
 /// resume.
 const KEEP_AFTER_LAST: Duration = Duration::from_mins(1);
@@ -91,7 +91,7 @@ impl Subscribers {
         if !self.is_recording {
             return;
         }
-        if self.events.len() == KEPT {
+        if self.events.len() == MAX_JOURNAL_EVENTS {
             self.events.pop_front();
             self.first += 1;
         }
@@ -141,11 +141,14 @@ mod tests {
     fn is_read_from_any_number_that_is_there() {
         let mut journal = journal();
         assert_eq!(journal.read(1, 9), Some(vec![]));
-        (0..KEPT).for_each(|_| push(&mut journal));
+        (0..MAX_JOURNAL_EVENTS).for_each(|_| push(&mut journal));
         assert_eq!(journal.read(1, 9).unwrap().len(), 9);
         push(&mut journal);
         assert_eq!(journal.read(1, 9), None);
-        assert_eq!(journal.read(2, usize::MAX).unwrap().len(), KEPT);
+        assert_eq!(
+            journal.read(2, usize::MAX).unwrap().len(),
+            MAX_JOURNAL_EVENTS
+        );
         let next = journal.next();
         assert_eq!(journal.read(next - 2, 9).unwrap().len(), 2);
         assert_eq!(journal.read(next, 9), Some(vec![]));

@@ -30,7 +30,7 @@ fn news(kind: EventKind, id: LeaseTag, fence: Option<u64>) -> EventMessage {
             fence: fence.map(|fence| FencingToken::new(fence).unwrap()),
             mode: fence.map(|_| Mode::Exclusive),
             expires_in: Some(Duration::from_secs(30)),
-            ..Event::of(kind, &name(), SystemTime::UNIX_EPOCH)
+            ..Event::for_lock(kind, &name(), SystemTime::UNIX_EPOCH)
         },
         lease: Some(id),
     }
@@ -40,7 +40,7 @@ fn id() -> LeaseTag {
     LeaseTag::from(&Token::random().hash())
 }
 
-/// The events that listeners are told for this one, each with its fencing token.
+/// The events that listeners are told when this event is published, each with its fencing token.
 fn told(known: &mut KnownLeases, news: EventMessage) -> Vec<(EventKind, Option<u64>)> {
     let mut told = Vec::new();
     known.process(news, &mut told);
@@ -57,7 +57,8 @@ async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
     assert_eq!(tell(EventKind::Released, None), [released]);
     assert_eq!(tell(EventKind::Released, None), []);
     assert_eq!(tell(EventKind::Renewed, Some(FENCE)), [], "it is over");
-    // The grant was on its way when the end was told, and a second end is not told.
+    // The event of the grant arrives after the event of the end: the grant is told all the same, and
+    // a second end is not told.
     let acquired = (EventKind::Acquired, Some(FENCE));
     assert_eq!(tell(EventKind::Acquired, Some(FENCE)), [acquired]);
     assert_eq!(tell(EventKind::Expired, Some(FENCE)), []);
@@ -208,7 +209,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
     }
 }
 
-/// The next events, as many as `many`.
+/// Receives the next `many` events of a listener.
 async fn next_of(listener: &mut Listener, many: usize) -> Vec<Arc<Event>> {
     let mut told = Vec::new();
     while told.len() < many {
@@ -255,7 +256,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
         .0
         .events
         .renewed(&name(), &Token::random().hash(), &held());
-    // A listener that left may come back to read on, but only for a minute.
+    // Events are recorded for a listener that has left, but only for a minute.
     sleep(Duration::from_mins(2)).await;
     engine.0.events.send(|_| panic!("nobody listens any more"));
 }

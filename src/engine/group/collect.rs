@@ -60,14 +60,15 @@ pub(super) struct Collector {
     parts: Vec<AcquireRequest>,
     /// The slots of the leases among the leases of the API key, in the order of the names.
     slots: Vec<Option<LeaseSlot>>,
-    /// The TTL of the leases once all locks are acquired.
+    /// The TTL that the caller asked for, which the leases get once all locks are acquired.
     ttl: Ttl,
     began: Instant,
     wait: Duration,
     hung_up: CallerGone,
     /// Tells the caller once that the request waits.
     queued: Option<oneshot::Sender<()>>,
-    /// Each acquired lease has a copy of this sender until the store was asked to end the lease.
+    /// A sender of which each acquired lease has a copy until the store was asked to end the lease: when all copies
+    /// are dropped, all releases have been tried.
     given_back: GivenBack,
     all_given_back: mpsc::Receiver<Infallible>,
 }
@@ -152,8 +153,8 @@ impl Collector {
     }
 
     /// Collects the group and answers. A refusal is answered only when the acquired leases have been released: the
-    /// caller may ask for these locks next, or for others, and no request should find the locks held by the refused
-    /// one.
+    /// caller may ask for these locks next, or for others, and no later request should find them held for this
+    /// refused request.
     pub(super) async fn run(mut self) -> Result<GrantedGroup, GroupAcquireError> {
         let outcome = self.collect().await;
         let Self {
@@ -199,7 +200,7 @@ impl Collector {
         }
     }
 
-    /// One round: acquires all locks in the given order.
+    /// Tries once (one round) to acquire all locks of the group, in the given order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
         let mut identity = self.identity();
         let mut collected = Collection::new(&self.engine, identity.token.hash(), &self.given_back);
@@ -221,18 +222,21 @@ impl Collector {
                     return self.replayed(granted).await;
                 }
                 if collected.is_empty() {
-                    // Continues with the group of another request under the key that has not completed it.
+                    // The round adopts a group that another request under the same idempotency key has not completed,
+                    // and acquires the rest of it.
                     is_adopted = true;
                     identity.token = granted.lease.token.clone();
                     collected = Collection::new(&self.engine, granted.hash, &self.given_back);
                     break granted;
                 }
-                // The other request cannot get the locks that are held here.
+                // The lease belongs to another round under the same idempotency key, which cannot complete its group
+                // because this round holds some of the locks.
                 self.end_unfinished(granted).await?;
             };
             collected.push(granted);
             if is_adopted {
-                // The locks that the other request has acquired, or is about to acquire.
+                // The other request may have acquired these locks, or be about to, with the same token: they must be
+                // released too if this group is not delivered.
                 collected.watch_names(self.names.iter().cloned());
             }
         }
@@ -245,7 +249,7 @@ impl Collector {
         let (store, name) = (&self.engine.store, &granted.lease.name);
         let given_back = store.give_back_unanswered(name, &granted.hash, granted.keeper);
         let outcome = given_back.await.map_err(|error| {
-            let error = GroupAcquireError::of(name, error.into());
+            let error = GroupAcquireError::new(name, error.into());
             RoundEnd::Failed(error)
         })?;
         let listed = self.engine.leases.remove(name, &granted.hash);
@@ -262,7 +266,7 @@ impl Collector {
     /// Makes the token of one round, and the idempotency data for the store.
     fn identity(&self) -> AttemptIdentity {
         let keyed = self.parts.last().expect("a group has at least 2 names");
-        let mut identity = AttemptIdentity::of(keyed);
+        let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
             idempotency.fingerprint = idempotency.fingerprint.of_group(&self.names);
         }
@@ -283,7 +287,7 @@ impl Collector {
             ..self.parts[at].clone()
         };
         let name = request.name.clone();
-        let failed = |error| RoundEnd::Failed(GroupAcquireError::of(&name, error));
+        let failed = |error| RoundEnd::Failed(GroupAcquireError::new(&name, error));
         if self.engine.lifecycle.is_draining() {
             return Err(failed(AcquireError::Draining));
         }
@@ -317,14 +321,16 @@ impl Collector {
                 outcome = &mut run => break outcome,
                 Ok(_place) = &mut was_queued, if self.queued.is_some() => {
                     if let Some(queued) = self.queued.take() {
-                        // Sending fails if the caller has gone.
+                        // Sending fails if the caller has gone, and then no task needs to know that the request
+                        // waits.
                         let _gone = queued.send(());
                     }
                     continue;
                 }
                 () = collected.until_lost(), if stay.is_some() => RoundEnd::Lost,
             };
-            // The attempt leaves the queue, and its outcome shows a lease that it was granted in that instant.
+            // Without `stay` the attempt leaves the queue. Its outcome may still be a lease that it was granted in
+            // that instant.
             stay = None;
             interruption = Some(ended);
         };
@@ -373,7 +379,7 @@ impl Collector {
         // The authorization for a lock may have been revoked since that lock was acquired.
         let revoked = self.parts.iter().find(|it| !it.authorization.is_valid());
         if let Some(part) = revoked {
-            let error = GroupAcquireError::of(&part.name, AcquireError::Revoked);
+            let error = GroupAcquireError::new(&part.name, AcquireError::Revoked);
             return Err(RoundEnd::Failed(error));
         }
         let hash = collected.token();
@@ -400,7 +406,8 @@ impl Collector {
         } = granted;
         let others = self.names.iter().zip(&self.slots);
         let others: Vec<_> = others.filter(|(name, _)| **name != lease.name).collect();
-        // Whatever the renewals show, no other guard may be left that watches the other leases.
+        // From here on one guard watches all leases of the group, whatever the renewals show: a second guard could
+        // release the other leases of an answered group.
         delivery.join_names(others.iter().map(|&(name, _)| name.clone()));
         let renewals = others.iter().map(|(name, _)| {
             let store = &self.engine.store;
@@ -409,7 +416,7 @@ impl Collector {
         let renewed = join_all(renewals).await;
         let mut leases = vec![lease.clone()];
         for ((name, slot), renewal) in others.into_iter().zip(renewed) {
-            let failed = |error| RoundEnd::Failed(GroupAcquireError::of(name, error));
+            let failed = |error| RoundEnd::Failed(GroupAcquireError::new(name, error));
             match renewal {
                 Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
                     self.engine.leases.insert(hash, name, &held);
@@ -437,7 +444,7 @@ impl Collector {
         })
     }
 
-    /// How much of the caller's wait is left.
+    /// How much of the time that the caller is willing to wait is left.
     fn left(&self) -> Duration {
         self.wait.saturating_sub(self.began.elapsed())
     }

@@ -22,7 +22,7 @@ pub(super) struct Collection {
     engine: Arc<EngineShared>,
     token: TokenHash,
     leases: Vec<CollectedLease>,
-    /// The delivery guard of all leases; `None` before the first lease.
+    /// The delivery guard of all collected leases; `None` before the first lease.
     delivery: Option<Delivery>,
     given_back: GivenBack,
 }
@@ -34,15 +34,15 @@ struct CollectedLease {
     renew_at: Instant,
 }
 
-/// Why a round did not acquire the group. The leases that the round had acquired are released.
+/// Why one try (a round) to acquire all locks of a group failed. The leases that the round had acquired are released.
 pub(super) enum RoundEnd {
-    /// A lease that was acquired is lost.
+    /// A lease that the round had acquired is lost.
     Lost,
-    /// A lock is not free, and this round does not wait.
+    /// A lock of the group is not free, and this round does not wait for locks.
     Contended,
     /// The caller has gone.
     HungUp,
-    /// The request has failed for good.
+    /// The request for the group has failed, and another round would not help.
     Failed(GroupAcquireError),
 }
 
@@ -162,14 +162,14 @@ impl Collection {
         }
     }
 
-    /// Whether one of the leases has expired.
+    /// Whether one of the collected leases has expired.
     fn has_ended(&self) -> bool {
         let now = Instant::now();
         let mut leases = self.leases.iter();
         leases.any(|it| it.lease.held.left_at(now).is_zero())
     }
 
-    /// Renews all leases for the whole TTL that the caller asked for.
+    /// Renews all collected leases for the whole TTL that the caller asked for.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Result<(), RoundEnd> {
         // The deciding lease comes last: once it has its whole TTL, the group is complete. Only the keeper of that
         // lease can renew it here, so no other request continues with the group or releases it.
@@ -201,7 +201,7 @@ impl Collection {
         Ok(())
     }
 
-    /// Returns the leases in the order of their names, and their delivery guard.
+    /// Returns the collected leases in the order of their lock names, and their delivery guard.
     pub(super) fn finish(mut self) -> Option<(Vec<Lease>, Delivery)> {
         let mut delivery = self.delivery.take()?;
         delivery.finished();
@@ -232,14 +232,14 @@ impl CollectedLease {
                 Ok(())
             }
             Ok(Renewal::Adopted) => {
-                let error = GroupAcquireError::of(name, AcquireError::Superseded);
+                let error = GroupAcquireError::new(name, AcquireError::Superseded);
                 Err(RoundEnd::Failed(error))
             }
             Ok(Renewal::Lost(_)) => Err(RoundEnd::Lost),
             Err(error) => {
                 let pause = RETRY.min(self.lease.held.ttl.duration() / 10);
                 self.renew_at = Instant::now() + pause;
-                Err(RoundEnd::Failed(GroupAcquireError::of(name, error.into())))
+                Err(RoundEnd::Failed(GroupAcquireError::new(name, error.into())))
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
     pub(super) names: GroupNames,
-    /// One request for each lock, in the order of the names. They differ in the lock and in the authorization only;
-    /// the last has the idempotency key.
+    /// One request for each lock, in the order of the names. The requests differ in the lock and in the
+    /// authorization only; the last request has the idempotency key.
     pub(super) parts: Vec<AcquireRequest>,
 }
 
@@ -23,7 +23,7 @@ pub struct GroupRequest {
 /// If this value is dropped before [`Delivery::delivered`], all leases are released.
 #[derive(Debug)]
 pub struct GrantedGroup {
-    /// The leases, in the order of their names.
+    /// The leases of the group, in the order of their lock names.
     pub leases: Vec<Lease>,
     /// The hash of the token of all these leases.
     pub hash: TokenHash,
@@ -39,7 +39,7 @@ pub struct GrantedGroup {
 pub struct GroupAcquireError {
     /// The lock that could not be acquired; `None` if the error is not about a single lock.
     pub name: Option<LockName>,
-    /// Why the lock could not be acquired.
+    /// Why that lock, or the whole group, could not be acquired.
     pub error: AcquireError,
 }
 
@@ -62,7 +62,7 @@ impl GroupRequest {
         Ok(Self { names, parts })
     }
 
-    /// The names of the locks.
+    /// The names of the requested locks.
     pub fn names(&self) -> &GroupNames {
         &self.names
     }
@@ -93,7 +93,7 @@ impl GroupRequest {
 // === impl GroupAcquireError ===
 
 impl GroupAcquireError {
-    pub(super) fn of(name: &LockName, error: AcquireError) -> Self {
+    pub(super) fn new(name: &LockName, error: AcquireError) -> Self {
         let name = Some(name.clone());
         Self { name, error }
     }

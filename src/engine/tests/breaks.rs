@@ -85,7 +85,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
         assert_is(&hold.next().await, "Some(Renewed(");
         assert_eq!(told.elapsed(), Duration::ZERO);
     }
-    // A notice about another lease, or another lock, causes no renewal.
+    // A notice that another lease, or a lease of another lock, was broken causes no renewal.
     tell(&store, &Token::random());
     let other = LockName::new("other").unwrap();
     let token = token.hash();

@@ -392,7 +392,7 @@ async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
         assert_eq!(lease.token.hash(), first.hash);
     }
     assert_eq!(asked(&store).len(), 4);
-    // Whichever of the two answers arrives keeps all leases.
+    // If either of the two answers arrives, all leases are kept.
     drop(first);
     again.delivery.delivered();
     sleep(Duration::from_mins(1)).await;
@@ -457,7 +457,8 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
 
 #[tokio::test(start_paused = true)]
 async fn what_a_newer_request_goes_on_with_is_left_to_it_and_the_rest_is_given_back_at_once() {
-    // The newer request has taken over the lease, or only the position, with another token.
+    // A newer request has superseded this one: it has taken over the lease, or only the position, with another
+    // token.
     for (answer, expected) in [
         (GiveBack::Kept, &["c"][..]),
         (GiveBack::NothingHeld, &NAMES[..]),
@@ -674,8 +675,8 @@ async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_n
 
 #[tokio::test(start_paused = true)]
 async fn the_rest_stays_only_if_somebody_else_has_ended_the_lock_that_has_the_key() {
-    // Either another gateway answered the group again, and then this lock was broken; or an earlier copy of the
-    // command ended the lease, and its reply was lost.
+    // The deciding lease has ended already: either another gateway answered the group again and then the lock
+    // was broken, or an earlier copy of the release ended the lease and its reply was lost.
     for (lost_reply, expected) in [(None, &["c"][..]), (Some(unknown()), &NAMES[..])] {
         let (store, engine) = engine_on(answering(all_granted()));
         store.give_back_errors.lock().extend(lost_reply);

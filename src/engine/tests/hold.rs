@@ -45,7 +45,8 @@ fn asked_to_release(mut lease: HeldLease, within: Duration) -> HeldLease {
     lease
 }
 
-/// The reason with which a stream loses this lease, and the time until then; other events are skipped.
+/// The reason with which a stream loses this lease, and the time until then; other events of the
+/// stream are skipped.
 async fn loss_of_grant(lease: HeldLease, hangs: bool) -> (LossReason, Duration) {
     let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
     let (mut hold, _lifecycle) = granted_hold(&store).await;
@@ -415,7 +416,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
     }
     for ahead in [1, 0] {
         assert_at(&mut hold, ahead).await;
-        // The hold sends one position at a time, as soon as the one before was read.
+        // The hold sends the next position only when the reader has read the last one.
         sleep(Duration::from_secs(1)).await;
     }
     store.tell(News::Granted(held()));

@@ -46,7 +46,7 @@ async fn renew(engine: &Engine, token: Token) -> Result<(), RenewError> {
     renewal.await.map(drop)
 }
 
-/// Tells a waiting attempt of this grant, and answers its renewal like this.
+/// Tells a waiting attempt of the grant `held`, and answers its renewal with the given answer.
 async fn told(
     grant: HeldLease,
     renewal: Option<Result<Renewal, StoreError>>,
@@ -95,7 +95,7 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
             .lock()
             .push_back(Ok(renewed_after(stood_still)));
         store.tell(News::Granted(lasting(TTL)));
-        // The waiting task runs only when the time has passed.
+        // The task of the waiting attempt runs only when the time has passed.
         advance(stood_still).await;
         let granted = caller.await.unwrap().unwrap();
         assert!(left(&granted) >= TTL / 2, "{:?}", left(&granted));
@@ -195,7 +195,8 @@ async fn a_renewal_whose_answer_comes_after_the_lease_is_reported_as_lost() {
 #[tokio::test(start_paused = true)]
 async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    // Another gateway has renewed the lease since it was granted here, so its first TTL here is all but over.
+    // Another gateway has renewed the lease since it was granted here, so the TTL that this gateway knows is
+    // almost over.
     let lease = engine.acquire(request(None)).await.unwrap();
     lease.delivery.delivered();
     advance(TTL.saturating_sub(Duration::from_millis(1))).await;

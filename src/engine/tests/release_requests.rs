@@ -90,7 +90,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
         count: 2,
     });
     let store = answering(Requesting::Requested(shared.clone()));
-    // The holder of the first lease has released it meanwhile.
+    // The first lease was released after the request, so another lease holds the lock now.
     let second = Holder::Lease(lease(9));
     let answers = [Ok(Breaking::NotHeld), Ok(Breaking::Broken(second.clone()))];
     store.breakings.lock().extend(answers);

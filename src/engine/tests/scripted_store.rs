@@ -50,7 +50,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(in crate::engine) struct ScriptedStore {
     pub(in crate::engine) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
-    /// The answers to give-back; without an answer, give-back has ended a lease.
+    /// The scripted answers to the release of undelivered leases (`give_back`); by default such a release ends
+    /// a lease.
     pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
     /// The keepers that released an unanswered lease.
     pub(super) unanswered: Mutex<Vec<(LockName, TokenHash, KeeperId)>>,
@@ -58,16 +59,17 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
-    /// The keeper of the lease, if it is not the attempt that was granted the lease.
+    /// The keeper of the lease after a stream has adopted it; `None`: the attempt that was granted the lease
+    /// keeps it.
     pub(super) adopted_by: Mutex<Option<KeeperId>>,
-    /// The answers to leave; without an answer, the attempt has left.
+    /// The scripted answers to the command `leave`; by default the attempt has left.
     leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
     /// The attempts that left the queue, and for how long their positions are kept.
     pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
     pub(super) confirmations: Mutex<VecDeque<Result<Confirmation, StoreError>>>,
-    /// The answers to renew; after these, renew renews the lease.
+    /// The scripted answers to the command `renew`; by default the lease is renewed.
     pub(super) renewals: Mutex<VecDeque<Result<Renewal, StoreError>>>,
-    /// The answers to release; after these, the lease is lost.
+    /// The scripted answers to the command `release`; by default the lease is lost.
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
     /// The locks that the store was asked to renew, and the TTLs.
@@ -76,30 +78,30 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) lost: Mutex<Vec<LockName>>,
     renewals_hang: AtomicBool,
     renewals_panic: AtomicBool,
-    /// How long confirm takes.
+    /// How long the store takes to answer `confirm`.
     confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
-    /// How long a renewal takes.
+    /// How long the store takes to answer a renewal.
     pub(super) renewals_take: Mutex<Duration>,
     pub(super) breaks: BreakFeed,
-    /// The answers to break; without an answer, the lock has no holder.
+    /// The scripted answers to the command `break`; by default the lock has no holder.
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// The leases that the store was asked to break.
     pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
     pub(super) breaks_asked: Mutex<usize>,
-    /// The holder that inspect shows.
+    /// The holder that the command `inspect` shows.
     pub(in crate::engine) holder: Mutex<Option<Holder>>,
     /// How often inspect was called; the next field says how many of the next calls fail.
     pub(in crate::engine) inspected: Mutex<usize>,
     pub(in crate::engine) inspect_errors: Mutex<usize>,
-    /// The gate that inspect waits at for a permit.
+    /// The gate at which `inspect` waits until the test lets it pass.
     pub(in crate::engine) inspect_gate: Gate,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
     pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
-    /// The answers to list; without an answer, the page is empty.
+    /// The scripted answers to the command `list`; by default the page is empty.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
-    /// The gate that commands wait at for a permit.
+    /// The gate at which commands wait until the test lets them pass.
     pub(super) gate: Gate,
     pub(super) changed: Notify,
 }
@@ -129,7 +131,7 @@ impl ScriptedStore {
         })
     }
 
-    /// A store that queues the first attempt; the test sends its news.
+    /// A store that queues the first attempt; the test then sends messages to the attempt with `tell`.
     pub(super) fn queueing() -> Arc<Self> {
         Self::answering(Ok(queued()))
     }
@@ -143,7 +145,7 @@ impl ScriptedStore {
         self
     }
 
-    /// Sends news to the last attempt.
+    /// Tells the last attempt of its grant or of another change (`news`).
     pub(super) fn tell(&self, news: News) {
         let attempts = self.attempts.lock();
         let Attempt { name, token, .. } = attempts.last().unwrap();
@@ -374,7 +376,7 @@ impl Store for ScriptedStore {
     }
 }
 
-/// Takes the next scripted answer.
+/// Takes the next scripted answer of a command, if there is one.
 fn next<T>(answers: &Mutex<VecDeque<T>>) -> Option<T> {
     answers.lock().pop_front()
 }

@@ -131,7 +131,7 @@ async fn a_grant_whose_caller_hung_up_while_the_store_was_thinking_is_given_back
 #[tokio::test(start_paused = true)]
 async fn an_attempt_is_given_back_unless_it_certainly_did_not_happen() {
     let not_done = Err(Unavailability::OutOfMemory.into());
-    // Without a scripted answer to acquire, the store panics half-way.
+    // With `None` the store has no scripted answer to the acquire, and panics half-way.
     for (answer, expected, given_back) in [
         (Some(Err(unknown())), "Store(Indeterminate(", 1),
         (None, "Store(Indeterminate(", 1),
@@ -232,7 +232,8 @@ async fn stopping_gives_back_at_once_what_waited_for_its_grace_or_failed() {
 async fn who_is_refused_hears_it_when_what_was_taken_has_been_given_back() {
     for key in [None, KEY] {
         let held = Acquisition::Held(contention());
-        // With a key the last lock is requested first, and then all locks in order.
+        // A group with an idempotency key requests its last lock first, and then all locks in
+        // order.
         let (taken, commands) = if key.is_none() { (1, 3) } else { (2, 5) };
         let granted = || std::iter::repeat_n(granted(), taken);
         let rounds = std::iter::repeat_with(|| granted().chain([held.clone()]));

@@ -94,7 +94,8 @@ async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn without_an_idempotency_key_no_wait_goes_on() {
-    // The clock of the store runs faster.
+    // The store reports that the attempt has waited for 1 ms, although it has just come: the clock of the store
+    // runs faster.
     let place = waited(Duration::from_millis(1));
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(place)));
     let refused = engine.acquire(waiting_request(None)).await.unwrap_err();

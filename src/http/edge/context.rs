@@ -24,13 +24,13 @@ use super::{
     routes::{Class, Operation, Route, Routes, Target},
 };
 
-/// Shared state of the edge, the same for every request.
+/// State that the edge shares between all requests, such as the routes and the limits.
 pub(super) struct Edge {
     pub(super) gateway: Arc<AppState>,
     pub(super) routes: Routes,
     pub(super) limits: ConcurrencyLimits,
     pub(super) request_ids: RequestIds,
-    /// Which requests are logged.
+    /// Which requests get a line in the log.
     pub(super) logged: LogRequests,
     pub(super) hosts: Hosts,
     pub(super) origins: Origins,
@@ -49,13 +49,13 @@ struct Context {
     edge: Arc<Edge>,
     target: Target,
     method: Method,
-    /// The request id that the caller sent, if it may be repeated.
+    /// The request id that the caller sent, if it is safe to repeat in the answer and in the log.
     sent_id: Option<RequestId>,
     /// The number of the request in this process. If the caller has sent no id, this number becomes a part of
     /// the id.
     number: u64,
     permit: RequestPermit,
-    /// Access of the caller, once the caller is known.
+    /// The access (the permissions) of the caller, once the caller is known.
     caller: OnceLock<Access>,
 }
 
@@ -105,47 +105,47 @@ impl RequestContext {
 
     /// The request id in the answer and in the log.
     pub(in crate::http) fn request_id(&self) -> RequestId {
-        let own = || self.0.edge.request_ids.of(self.0.number);
+        let own = || self.0.edge.request_ids.format(self.0.number);
         self.0.sent_id.clone().unwrap_or_else(own)
     }
 
-    /// The variable part of the path, as it was sent.
+    /// The variable part of the request's path, such as a lock name, as the caller sent it.
     pub(in crate::http) fn parameter<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.get(self.0.target.parameter.clone()?)
     }
 
-    /// The text of the lock name in the path, as it was sent, if the route has a lock name.
+    /// The lock name in the request's path, as the caller sent it, if the route has a lock name.
     pub(in crate::http) fn lock<'a>(&self, path: &'a str) -> Option<&'a str> {
         self.parameter(path).filter(|_| self.route().names_lock())
     }
 
-    /// The access of the caller, if the caller is known.
+    /// The access (the permissions) of the caller, once the caller is known.
     pub(in crate::http) fn caller(&self) -> Option<&Access> {
         self.0.caller.get()
     }
 
-    /// The name of the caller's API key, if it is known.
+    /// The name of the caller's API key, if the caller is known and has a key.
     pub(super) fn key_name(&self) -> Option<&str> {
         self.caller()?.name().map(|name| &**name)
     }
 
-    /// Sets the caller. If the caller is set already, this has no effect.
+    /// Records the caller of the request. If a caller is recorded already, this has no effect.
     pub(in crate::http) fn set_caller(&self, caller: &Access) {
         let _ = self.0.caller.set(caller.clone());
     }
 
-    /// Takes the permit of the request, if it has none yet. Renewals have a reserve that only admitted
-    /// callers reach.
+    /// Takes the permit that a request needs to be worked on, if this request has none yet. Renewals have a
+    /// reserve that only admitted callers reach.
     pub(in crate::http) fn take_permit(&self) -> Result<(), Problem> {
         self.0.permit.take(&self.0.edge.limits)
     }
 
-    /// Gives up the permit, because the work on the request is done.
+    /// Gives up the permit of the request, because the work on the request is done.
     pub(super) fn end_work(&self) {
         self.0.permit.give_up(&self.0.edge.limits);
     }
 
-    /// Gives up the permit, because the request waits for a lock from now on.
+    /// Gives up the permit of the request, because the request waits for a lock from now on.
     pub(in crate::http) fn wait(&self) {
         self.0.permit.wait(&self.0.edge.limits);
     }
@@ -166,7 +166,7 @@ impl RequestContext {
     }
 
     /// The context that the edge has put into a request.
-    pub(in crate::http) fn of(parts: &Parts) -> &Self {
+    pub(in crate::http) fn from_parts(parts: &Parts) -> &Self {
         let context = parts.extensions.get();
         context.expect("the edge is around every route that has handlers with extractors")
     }
@@ -176,6 +176,6 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(parts).clone())
+        Ok(Self::from_parts(parts).clone())
     }
 }

@@ -17,13 +17,13 @@ use crate::{
 
 /// The header with the request id, in requests and in answers.
 pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Length of the longest request id that is taken over from a caller.
+/// Length of the longest request id that a caller may choose.
 const MAX_LEN: usize = 128;
-/// Length of the longest request id that is made here: two numbers of 64 bits in hexadecimal digits, and a
-/// hyphen.
+/// Length of the longest request id that the gateway makes: two numbers of 64 bits in hexadecimal digits, and
+/// a hyphen.
 const MINTED_LEN: usize = 33;
 
-/// Headers whose values are secrets.
+/// Request headers whose values are secrets, so that no request id may repeat them.
 const SECRETS: [HeaderName; 3] = [
     HeaderName::from_static("idempotency-key"),
     HeaderName::from_static("lock-token"),
@@ -89,7 +89,8 @@ fn repeats_secret(value: &HeaderValue, headers: &HeaderMap) -> bool {
     let mut secrets = SECRETS.into_iter().flat_map(|name| headers.get_all(name));
     secrets.any(|secret| {
         let secret = secret.as_bytes();
-        // A shorter text is no secret, and occurs in many ids.
+        // A header value that is shorter than any idempotency key is no secret, and occurs in many request
+        // ids by chance.
         let long = secret.len() >= IdempotencyKey::MIN_LEN;
         id == secret || (long && id.windows(secret.len()).any(|part| part == secret))
     })
@@ -103,7 +104,8 @@ fn is_harmless(byte: u8) -> bool {
 
 impl RequestIds {
     pub(in crate::http) fn new() -> Self {
-        // A request id protects nothing, so a machine without random bytes does not stop here.
+        // Request ids protect nothing, so the gateway starts even on a machine that has no random bytes for
+        // them.
         Self {
             process: getrandom::u64().unwrap_or_default(),
             next: AtomicU64::new(1),
@@ -117,7 +119,7 @@ impl RequestIds {
 
     /// The id of a request, made of its process and its number. That is cheaper than random bytes for each
     /// request.
-    pub(super) fn of(&self, number: u64) -> RequestId {
+    pub(super) fn format(&self, number: u64) -> RequestId {
         let mut text = [0; MINTED_LEN];
         let mut left = text.as_mut_slice();
         write!(left, "{:016x}-{number:x}", self.process).expect("there is room for both numbers");
@@ -247,19 +249,22 @@ mod tests {
             process,
             next: AtomicU64::new(1),
         };
-        assert_eq!(ids(0xab).of(0).as_str(), "00000000000000ab-0");
-        assert_eq!(ids(0xab).of(0x1f0).as_str(), "00000000000000ab-1f0");
-        let most = ids(u64::MAX).of(u64::MAX);
+        assert_eq!(ids(0xab).format(0).as_str(), "00000000000000ab-0");
+        assert_eq!(ids(0xab).format(0x1f0).as_str(), "00000000000000ab-1f0");
+        let most = ids(u64::MAX).format(u64::MAX);
         assert_eq!(most.as_str(), "ffffffffffffffff-ffffffffffffffff");
     }
 
     #[test]
     fn differs_between_requests_and_between_processes() {
         let ids = RequestIds::new();
-        assert_ne!(ids.of(ids.next()).as_str(), ids.of(ids.next()).as_str());
         assert_ne!(
-            RequestIds::new().of(1).as_str(),
-            RequestIds::new().of(1).as_str()
+            ids.format(ids.next()).as_str(),
+            ids.format(ids.next()).as_str()
+        );
+        assert_ne!(
+            RequestIds::new().format(1).as_str(),
+            RequestIds::new().format(1).as_str()
         );
     }
 }

@@ -1,9 +1,10 @@
 //! The edge around every request: it checks host, origin and limits, gives the request an id, logs it, and
 //! renders problems.
 //!
-//! A request takes a permit of its class. Renewals have a reserve of permits, which is taken once the caller
-//! is admitted; releases, which need no API key, have another. A request gives its permit up while it waits
-//! for a lock. The rate of an API key counts later, when its caller is admitted.
+//! A request takes a permit of its class. Renewals have a reserve of permits, which they take once their
+//! caller is admitted; releases, which need no API key, have another reserve. A request gives its permit up
+//! while it waits for a lock. A request counts against the rate of its API key later, when its caller is
+//! admitted.
 
 mod context;
 mod headers;

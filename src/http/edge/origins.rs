@@ -1,7 +1,8 @@
 //! The hosts for which the gateway answers, and the web pages that may use it.
 //!
 //! A web page can make any name of its own resolve to a loopback address (DNS rebinding), and is then on the
-//! same origin as the gateway. The page cannot change what the browser says in `Host`.
+//! same origin as the gateway. The page cannot change the `Host` header of its requests, so the gateway
+//! refuses hosts that are not its own.
 //!
 //! A browser sends some requests of any page without asking the gateway first, a POST without a body among
 //! them, and only keeps the answer from the page. So a request that could change something is refused before
@@ -40,7 +41,7 @@ pub(super) enum Hosts {
     },
 }
 
-/// Name of the header as problems write it.
+/// Name of the header `Host` as problems write it.
 const FIELD: &str = "Host";
 
 // === impl Hosts ===
@@ -78,12 +79,14 @@ impl Hosts {
             Self::Any => return true,
             Self::Own { at, listed } => (at, listed),
         };
-        // Ports are not compared: a forwarded port has another number outside. A page can choose the port of
-        // its requests, but it can rebind only a name.
+        // Ports are not compared, because a client of a forwarded port names another port than the gateway's
+        // own. The comparison would protect nothing: DNS rebinding changes only what a name resolves to, and
+        // a page can choose any port.
         let is_own = match &named.host {
             host if host.is_loopback() => true,
-            // This covers every address of this machine, and every address that is forwarded to it: an
-            // address cannot be rebound.
+            // A gateway that listens on all addresses accepts every address as its host: the addresses of
+            // this machine, and those that are forwarded to it. No check is needed, because DNS rebinding
+            // changes names only.
             Host::Address(_) if at.is_unspecified() => true,
             Host::Address(address) => address == at,
             Host::Name(_) => false,
@@ -124,7 +127,7 @@ pub(super) fn named_host(
     };
     match (target, header) {
         (Some(target), Some(header)) if target != header => {
-            Err(refuse("is another one than in the target".to_owned()))
+            Err(refuse("differs from the host in the target".to_owned()))
         }
         (None, None) if version > Version::HTTP_10 => Err(missing()),
         (target, header) => Ok(header.or(target)),
@@ -136,8 +139,8 @@ fn missing() -> Problem {
 }
 
 thread_local! {
-    /// The last host that a request of this thread named, with its header: nearly all requests name the same
-    /// host.
+    /// A cache of the last `Host` header that this thread has read, and the host in it: nearly all requests
+    /// name the same host.
     static LAST: RefCell<Option<(HeaderValue, Rc<HostPort>)>> = const { RefCell::new(None) };
 }
 
@@ -159,7 +162,7 @@ fn host_in(header: &HeaderValue) -> Result<Rc<HostPort>, HostError> {
 /// The origins of web pages that may use the gateway besides its own pages.
 pub(super) struct Origins {
     listed: Vec<Origin>,
-    /// Whether every request comes over TLS.
+    /// Whether every request comes over TLS, because the gateway has a certificate.
     over_tls: bool,
 }
 
@@ -171,7 +174,7 @@ pub(in crate::http) enum RequestSource {
     Ours,
     /// Unknown, because the sender of the request is no browser, or an old one.
     Unknown,
-    /// A page of another origin.
+    /// A page of another origin than the gateway's.
     Foreign,
 }
 
@@ -180,12 +183,12 @@ pub(super) struct ListedOrigin(HeaderValue);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Request headers that a listed page may send: every header that some route takes.
+/// Request headers that a page of a listed origin may send: every header that some route takes.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "Authorization, Content-Type, Lock-Token, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, \
      X-Request-Id, traceparent",
 );
-/// Response headers that a listed page may read.
+/// Response headers that a page of a listed origin may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "ETag, Latchgate-Warning, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
      Retry-After, X-Request-Id",
@@ -275,7 +278,7 @@ impl<'a> Page<'a> {
         let mut origins = headers.get_all(ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Self::Unnamed,
-            (Some(name), None) => Self::of(name),
+            (Some(name), None) => Self::from_header(name),
             (Some(_), Some(_)) => Self::Foreign,
         }
     }
@@ -289,7 +292,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn of(name: &'a HeaderValue) -> Self {
+    fn from_header(name: &'a HeaderValue) -> Self {
         let origin = name.to_str().ok().and_then(|text| text.parse().ok());
         origin.map_or(Self::Foreign, |origin| Self::At(origin, name))
     }
@@ -300,7 +303,7 @@ impl<'a> Page<'a> {
 impl RequestSource {
     /// The sender of a request. `over_https` says that the browser is known to use HTTPS: a page over plain
     /// HTTP is then of another origin.
-    pub(in crate::http) fn of(parts: &Parts, over_https: bool) -> Self {
+    pub(in crate::http) fn from_parts(parts: &Parts, over_https: bool) -> Self {
         let headers = &parts.headers;
         let page = Page::in_headers(headers);
         // The edge has checked the host before: a request with a missing or ambiguous host does not come this

@@ -30,15 +30,17 @@ pub(super) struct ConcurrencyLimits {
 #[derive(Debug, Default)]
 pub(in crate::http) struct RefusalCount(Mutex<(u64, Option<Instant>)>);
 
-/// A bound for requests: the number of free permits.
+/// A limit for requests that are worked on at the same time, as the number of its free permits.
 #[derive(Debug)]
 struct ConcurrencyLimit(AtomicUsize);
 
-/// The permit of a request to be worked on. The request gives it up while it only waits.
+/// The permit that lets the gateway work on a request. The request gives its permit up while it only waits
+/// for a lock.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
     class: Class,
-    /// The limit from which the permit was taken: one of the constants below.
+    /// The limit from which the permit was taken: `NOTHING` (the request has no permit), `COMMON` or
+    /// `RESERVED`.
     taken: AtomicU8,
     began: Instant,
     /// For how many microseconds the request had given the permit up, in waits that have ended.
@@ -51,11 +53,12 @@ const NOTHING: u8 = 0;
 const COMMON: u8 = 1;
 const RESERVED: u8 = 2;
 
-/// How many requests for metrics have permits of their own in a full gateway: for a pair of Prometheus
-/// servers, and a person.
+/// How many requests for metrics find a permit even in a full gateway: enough for a pair of Prometheus
+/// servers and a person.
 const SCRAPES: usize = 4;
 
-/// After how long to ask again, in milliseconds. A request is worked on for a much shorter time.
+/// After how many milliseconds a refused request should be sent again. A request is worked on for a much
+/// shorter time.
 const RETRY_AFTER_MS: u64 = 1_000;
 /// Shortest time between two log lines about refused requests or connections.
 const NOTICE: Duration = Duration::from_secs(10);
@@ -147,7 +150,7 @@ impl RequestPermit {
         }
     }
 
-    /// Takes a permit, if the request has none yet.
+    /// Takes a permit for the request, if the request has none yet.
     pub(super) fn take(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         if !self.class.needs_permit() || self.taken.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
@@ -161,7 +164,7 @@ impl RequestPermit {
         Ok(())
     }
 
-    /// Gives the permit of the request back to its limit.
+    /// Returns the permit of the request to the limit from which it was taken.
     pub(super) fn give_up(&self, limits: &ConcurrencyLimits) {
         match self.taken.swap(NOTHING, Ordering::Relaxed) {
             COMMON => limits.common.give_back(),
@@ -172,14 +175,14 @@ impl RequestPermit {
         }
     }
 
-    /// Gives the permit up, because the request waits from now on.
+    /// Gives up the permit of the request, because the request waits from now on.
     pub(super) fn wait(&self, limits: &ConcurrencyLimits) {
         self.give_up(limits);
         let since = self.elapsed_us().max(1);
         self.waits_since_us.store(since, Ordering::Relaxed);
     }
 
-    /// Takes a permit again, because the wait of the request is over.
+    /// Takes a permit for the request again, because its wait is over.
     pub(super) fn resume(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
         let waited = self.waiting_us();
         self.waited_us.fetch_add(waited, Ordering::Relaxed);
@@ -238,7 +241,7 @@ mod tests {
         assert!(RequestPermit::new(Class::Probes).begin(&limits).is_ok());
         first.give_up(&limits);
         first.give_up(&limits);
-        // The permit came from the limit for releases, and not from the common one.
+        // The permit that `first` gave up came from the limit for releases: an ordinary request still finds none.
         assert!(RequestPermit::new(Class::Ordinary).begin(&limits).is_err());
         assert!(third.begin(&limits).is_ok());
         second.give_up(&limits);

@@ -36,9 +36,9 @@ pub(super) struct RequestRecord {
     pub(super) context: RequestContext,
     /// The trace that the request is part of, if there is one.
     trace_id: Option<TraceId>,
-    /// The gateway's own span in that trace, if spans are recorded.
+    /// The gateway's own span in the trace of the request, if spans are recorded.
     span: Option<Span>,
-    /// Facts for the audit entry of a refusal, if there is an audit log.
+    /// Data for the audit entry in case the request is refused, if there is an audit log.
     audited: Option<Box<AuditedRequest>>,
     is_answered: bool,
 }
@@ -87,7 +87,7 @@ impl RequestRecord {
         let parent = parent.and_then(TraceParent::parse);
         let sent = || {
             let parent = parent?;
-            // Several headers count as one list.
+            // Several `tracestate` headers of a request count as one list.
             let states = headers.get_all(TRACESTATE).iter();
             let states: Vec<_> = states.filter_map(|state| state.to_str().ok()).collect();
             TraceContext::parse(&parent.to_string(), Some(&states.join(",")))
@@ -100,7 +100,8 @@ impl RequestRecord {
         let mut span = edge.gateway.tracer.server_span(name, sent);
         if let Some(span) = &mut span {
             span.set("http.request.method", request.method().to_string());
-            // The span has neither path nor query: lock names are recorded only if that is configured.
+            // The span of a request has neither path nor query: lock names are recorded only if that is
+            // configured.
             span.set("url.scheme", edge.scheme);
             if !route.is_empty() {
                 span.set("http.route", route.to_owned());
@@ -123,7 +124,8 @@ impl RequestRecord {
         self.span.as_ref()
     }
 
-    /// Records the answer of the request.
+    /// Records the answer to the request in the metrics, the log, the trace and, if it is a refusal, the
+    /// audit log.
     pub(super) fn answered(
         &mut self,
         id: &RequestId,
@@ -158,8 +160,8 @@ impl RequestRecord {
                 route: self.context.route().template.as_str(),
                 name: audited.name.as_ref(),
                 outcome: problem.code.as_str(),
-                // The reason is not the detail, which may repeat text that the caller sent in place of a
-                // name.
+                // The reason in the audit entry is the cause or the title of the problem, not its detail: the
+                // detail may repeat text that the caller sent in place of a name.
                 reason: problem.cause.as_deref().unwrap_or(problem.code.title()),
             });
         }
@@ -231,7 +233,7 @@ impl Drop for RequestRecord {
         let us = self.count(None);
         self.log(&self.context.request_id(), None, us, None);
         if let Some(span) = &mut self.span {
-            // A caller that hangs up is no failure of the gateway.
+            // The span is not marked as failed, because a caller that hangs up is no failure of the gateway.
             span.set("latchgate.hung_up", true);
         }
     }

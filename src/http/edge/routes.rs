@@ -24,7 +24,7 @@ use crate::{
     telemetry::metrics::{Metrics, RouteMetrics},
 };
 
-/// An operation: a row of the table of routes.
+/// An operation of the API, such as renewing a lease: a row of the table of routes.
 pub(in crate::http) struct Operation {
     /// The path as the documentation has it, without the base path.
     pub(in crate::http) path: String,
@@ -32,7 +32,7 @@ pub(in crate::http) struct Operation {
     pub(in crate::http) class: Class,
     /// Whether caches may keep the answers. They must not keep answers that are for one caller.
     pub(super) is_public: bool,
-    /// Whether a caller may leave the body out.
+    /// Whether a caller may leave the body of the request out.
     pub(in crate::http) body_is_optional: bool,
     /// The problems that the operation answers besides those of the edge, in groups.
     pub(in crate::http) problems: &'static [&'static [ProblemCode]],
@@ -71,13 +71,13 @@ pub(in crate::http) type Schemas = Vec<(String, RefOr<Schema>)>;
 /// The methods of one operation, and its description in the OpenAPI document.
 pub(in crate::http) type Described = (Vec<HttpMethod>, Description);
 
-/// Future of the answer of a handler.
+/// Future in which a handler makes the answer to a request.
 pub(super) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
-/// Makes an operation of its handler and `P`, the description that the attribute `utoipa::path` of the
-/// handler has made.
+/// Makes an operation from its handler and from `P`, the description that the handler's attribute
+/// `utoipa::path` has made.
 pub(in crate::http) fn row<P, H, T>(
     _: P,
     handler: H,
@@ -148,7 +148,7 @@ impl Operation {
 impl Class {
     /// The class of a request. If the path does not take the method, `OPTIONS` is a preflight, and other
     /// methods are ordinary.
-    fn of(operation: Option<&Operation>, method: &Method, headers: &HeaderMap) -> Self {
+    fn for_request(operation: Option<&Operation>, method: &Method, headers: &HeaderMap) -> Self {
         match operation.map(|operation| operation.class) {
             None if method == Method::OPTIONS => Self::Preflights,
             Some(Self::Holds) if headers.contains_key(LOCK_TOKEN) => Self::Renews,
@@ -173,11 +173,11 @@ fn describe<P: Path + SchemaReferences + Tags<'static>>(schemas: &mut Schemas) -
 /// All routes, by path.
 pub(super) struct Routes {
     paths: Router<usize>,
-    /// All routes. The first is for requests that match no route.
+    /// All routes. The first route is for requests that match no other.
     known: Vec<Route>,
 }
 
-/// A path with its operations.
+/// A path of the API with its operations.
 pub(super) struct Route {
     /// The path as the documentation has it, without the base path; empty if there is no such route.
     pub(super) template: String,
@@ -192,7 +192,7 @@ pub(in crate::http) struct Target {
     /// The index of the operation among those of its route. `None`: no route has the path, or the path does
     /// not take the method.
     pub(super) operation: Option<usize>,
-    /// Range of the variable part in the path.
+    /// Range of the variable part, such as a lock name, in the path of the request.
     pub(super) parameter: Option<Range<usize>>,
     pub(in crate::http) class: Class,
 }
@@ -244,7 +244,7 @@ impl Routes {
             route,
             operation,
             parameter,
-            class: Class::of(found, method, request.headers()),
+            class: Class::for_request(found, method, request.headers()),
         }
     }
 
@@ -287,7 +287,7 @@ impl Route {
         self.operations.iter().any(|operation| operation.is_public)
     }
 
-    /// Whether a person may look at the answers in a browser.
+    /// Whether the answers of this route are pages that a person may look at in a browser.
     pub(super) fn is_page(&self) -> bool {
         self.operations.iter().all(|operation| operation.is_public)
     }

@@ -47,11 +47,11 @@ pub struct EdgeService(Arc<Edge>);
 /// read.
 pub struct EdgeFuture {
     handled: Result<Handled, Option<Problem>>,
-    /// `None` once the request has been answered.
+    /// State needed to finish the answer; `None` once the request has been answered.
     pending: Option<PendingResponse>,
 }
 
-/// State needed to finish an answer.
+/// State needed to finish the answer to a request and to record it.
 struct PendingResponse {
     record: RequestRecord,
     listed: Option<ListedOrigin>,
@@ -155,7 +155,8 @@ impl Future for EdgeFuture {
         };
         let pending = self.pending.take();
         let pending = pending.expect("not polled after completion");
-        // A stream that goes on after this is bounded by other limits than permits.
+        // The request gives up its permit, because its answer is ready. A stream that the answer begins is
+        // bounded by other limits than permits.
         pending.record.context.end_work();
         Poll::Ready(Ok(pending.finish(response)))
     }
@@ -164,8 +165,8 @@ impl Future for EdgeFuture {
 // === impl Edge ===
 
 impl Edge {
-    /// Admits a request to its handler, if its host and its page may use the gateway and there is room.
-    /// Nothing of the body has been read yet.
+    /// Admits a request to its handler, if its host and its web page may use the gateway and the gateway has
+    /// room. Nothing of the body has been read yet.
     fn admit(
         &self,
         request: &Request,
@@ -174,8 +175,8 @@ impl Edge {
     ) -> Result<(), Problem> {
         let context = &pending.record.context;
         let host = named_host(request.headers(), request.uri(), request.version())?;
-        // Probes know only the address of a gateway, and their answers tell a web page nothing that it could
-        // use.
+        // The host is not checked for health probes: they know only the address of a gateway, and their
+        // answers tell a web page nothing that it could use.
         if context.class() != Class::Probes {
             self.hosts.check(host.as_deref())?;
         }

@@ -56,8 +56,9 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
             // is refused.
             must_be_json(&parts.headers)?;
         }
-        let context = RequestContext::of(&parts);
-        // Receiving holds no permit: otherwise slow senders would keep out requests that have arrived.
+        let context = RequestContext::from_parts(&parts);
+        // The request holds no permit while its body is received: otherwise slow senders would keep out
+        // requests that have arrived.
         let receiving = pin!(receive(body, waits, gateway));
         let bytes = context.wait_for(receiving).await??;
         if !bytes.is_empty() {
@@ -169,7 +170,8 @@ async fn receive(mut body: Body, waits: bool, gateway: &AppState) -> Result<Byte
     }
     let late = |detail| Err(Problem::new(ProblemCode::RequestTimeout, detail));
     let stopping = async {
-        // Polled only when the body is late: otherwise all requests would contend for one lock.
+        // The drain signal is polled only when the body is late: otherwise all requests would contend for its
+        // lock.
         gateway.engine.drained().await;
         sleep(DRAINING).await;
     };
@@ -185,7 +187,7 @@ async fn receive(mut body: Body, waits: bool, gateway: &AppState) -> Result<Byte
 }
 
 async fn collect(body: &mut Body, most: usize) -> Result<Bytes, Problem> {
-    // Nearly every body is one frame, which then needs no copy.
+    // Nearly every body arrives in one frame, which then is not copied.
     let mut whole = Bytes::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
@@ -220,7 +222,7 @@ async fn discard(body: &mut Body) {
             read += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // The answer is the same whether or not the whole body came.
+    // The body is read only to be discarded, so it does not matter whether the whole body came in time.
     let _ = timeout(time, reading).await;
 }
 

@@ -50,11 +50,11 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         let scope = PhantomData;
         if gateway.gate.is_open() {
             let access = Access::ANYBODY;
-            RequestContext::of(parts).take_permit()?;
+            RequestContext::from_parts(parts).take_permit()?;
             return Ok(Self { access, scope });
         }
         let access = admit(parts, gateway)?;
-        let context = RequestContext::of(parts);
+        let context = RequestContext::from_parts(parts);
         context.set_caller(&access);
         if S::IS_COUNTED {
             access.count_request()?;
@@ -98,7 +98,7 @@ pub(super) fn bearer(header: &str) -> &str {
 
 /// The caller of a release. The gateway neither refuses nor counts it, whatever API key or session it has.
 pub(in crate::http) struct UnrefusedCaller {
-    /// Access of the caller, if its API key or session is valid.
+    /// Access (the permissions) of the caller, if its API key or session is valid.
     access: Option<Access>,
     from: Option<IpAddr>,
 }
@@ -110,8 +110,9 @@ pub(in crate::http) struct SessionHolder(pub(in crate::http) Option<Access>);
 // === impl UnrefusedCaller ===
 
 impl UnrefusedCaller {
-    /// Charges the release in case its token is wrong: to the API key, or to the address if there is no key.
-    /// Refuses an address that has sent too many wrong tokens, unless this gateway knows the lease.
+    /// Counts the release against a rate limit in case its token is wrong: that of the API key, or of the
+    /// address if there is no key. Refuses an address that has sent too many wrong tokens, unless this
+    /// gateway knows the lease.
     pub(in crate::http) fn charge(
         self,
         gateway: &AppState,
@@ -188,7 +189,7 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
             session(parts, gateway).ok().flatten()
         };
         if let Some(access) = &access {
-            RequestContext::of(parts).set_caller(access);
+            RequestContext::from_parts(parts).set_caller(access);
             access.count_request()?;
         }
         Ok(Self(access))
@@ -210,15 +211,18 @@ const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
 
 /// How many session cookies of a request are tried. A browser has one; a second comes first if another
 /// program on the host has set it.
-const MOST: usize = 2;
+const MAX_SESSION_COOKIES: usize = 2;
 
 /// Access of the session in a request; `None` if the request brings no session.
 ///
 /// An API key is in a request because its sender has put it there. A cookie is in every request of a browser,
 /// whatever page caused the request: so a session counts only for pages of this gateway.
 pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access>, Problem> {
-    let names = CookieNames::of(parts, gateway);
-    let mut sealed = names.sealed(&parts.headers).take(MOST).peekable();
+    let names = CookieNames::for_request(parts, gateway);
+    let mut sealed = names
+        .sealed(&parts.headers)
+        .take(MAX_SESSION_COOKIES)
+        .peekable();
     if sealed.peek().is_none() {
         return Ok(None);
     }
@@ -237,11 +241,11 @@ pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access
 
 /// 401: the page was rendered for one API key, and the session belongs to another by now.
 fn session_changed() -> Problem {
-    let cause = "a page was sent for another key than that of the session";
+    let cause = "the page names another API key than the session";
     let mut problem = Problem::from(Refusal::NoSession).caused_by(cause.to_owned());
     problem.detail =
-        "Somebody else is signed in by now than `Signed-In-As` names. Nothing happened. Ask \
-                      `GET /session` who it is."
+        "The session belongs to another API key than `Signed-In-As` names. Nothing happened. `GET \
+         /session` names the key."
             .into();
     problem
 }
@@ -254,20 +258,20 @@ fn is_meant(parts: &Parts, access: &Access) -> bool {
 
 fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {
     let only_looks = matches!(parts.method, Method::GET | Method::HEAD);
-    let (detail, cause) = match RequestSource::of(parts, over_https) {
+    let (detail, cause) = match RequestSource::from_parts(parts, over_https) {
         RequestSource::Ours => return Ok(()),
         RequestSource::Unknown if only_looks || parts.headers.contains_key(X_REQUESTED_WITH) => {
             return Ok(());
         }
         RequestSource::Unknown => (
-            "The request has the cookie of a session, and does not say for which page it was sent. \
-             Nothing happened. Add the header X-Requested-With, or send an API key.",
-            "a session, and no word of which page it was sent for",
+            "The request has the cookie of a session, and does not say which page sent it. Nothing \
+             happened. Add the header X-Requested-With, or send an API key.",
+            "a session, without the page that sent the request",
         ),
         RequestSource::Foreign => (
             "The request has the cookie of a session, which counts for pages of the gateway itself \
              only. Nothing happened. A page elsewhere sends an API key.",
-            "a session, used by a page of another origin",
+            "a session, sent by a page of another origin",
         ),
     };
     let problem = Problem::new(ProblemCode::OriginRefused, detail);

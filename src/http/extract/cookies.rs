@@ -34,7 +34,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 pub(in crate::http) struct CookieNames {
     /// Whether the browser is known to have come over HTTPS.
     pub(in crate::http) is_secure: bool,
-    /// Name of the cookie over HTTPS.
+    /// Name of the session cookie if the browser came over HTTPS.
     secure: &'static str,
 }
 
@@ -54,7 +54,7 @@ pub(in crate::http) struct CookieJar {
 
 impl CookieNames {
     /// The cookie names for a request, from what the gateway and its proxies say about HTTPS.
-    pub(in crate::http) fn of(parts: &Parts, gateway: &AppState) -> Self {
+    pub(in crate::http) fn for_request(parts: &Parts, gateway: &AppState) -> Self {
         let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
         Self {
             is_secure,
@@ -137,12 +137,12 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
         parts: &mut Parts,
         gateway: &Arc<AppState>,
     ) -> Result<Self, Problem> {
-        let names = CookieNames::of(parts, gateway);
-        if RequestSource::of(parts, names.is_secure) == RequestSource::Foreign {
-            let detail = "Only a page of the gateway itself can sign somebody in or out. Nothing \
-                          happened. A page elsewhere shows its API key with each request.";
+        let names = CookieNames::for_request(parts, gateway);
+        if RequestSource::from_parts(parts, names.is_secure) == RequestSource::Foreign {
+            let detail = "Only a page of the gateway itself can open or close a session. Nothing \
+                          happened. A page elsewhere sends its API key with each request.";
             let problem = Problem::new(ProblemCode::OriginRefused, detail);
-            let cause = "a session was asked for by a page of another origin";
+            let cause = "a page of another origin requested a session";
             return Err(problem.caused_by(cause.to_owned()));
         }
         let is_ours = |name: &str| {
@@ -156,7 +156,7 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
         brought.sort_unstable();
         brought.dedup();
         Ok(Self {
-            // The header `Origin` shows how the page came to the browser, even if no proxy says so.
+            // The header `Origin` shows that the page came over HTTPS, even if no proxy says so.
             is_secure: names.is_secure || is_of_https(&parts.headers),
             names,
             path: gateway.base_path.clone(),

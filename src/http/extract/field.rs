@@ -12,7 +12,7 @@ use crate::config::LimitsConfig;
 /// A field of a body, a parameter of a query or of a path, a header, or a body as such.
 pub(in crate::http) struct Field {
     pub(in crate::http) name: &'static str,
-    /// The text for callers, as Markdown: the lines of a doc comment.
+    /// The description of the field for callers, as Markdown: the lines of a doc comment.
     pub(in crate::http) doc: &'static str,
     pub(in crate::http) form: Form,
 }
@@ -21,7 +21,7 @@ pub(in crate::http) struct Field {
 pub(in crate::http) struct Form {
     pub(super) kind: Kind,
     pub(super) is_required: bool,
-    /// Whether no answer has the field.
+    /// Whether only requests have the field, and no answer has it.
     is_write_only: bool,
     example: Option<&'static str>,
     /// Default value, which the text of the field names at its end.
@@ -132,14 +132,14 @@ impl Field {
 // === impl Form ===
 
 impl Form {
-    /// True or false.
-    pub(in crate::http) const FLAG: Self = Self::of(Kind::Flag);
-    /// A text of any length and content.
+    /// A field whose value is true or false.
+    pub(in crate::http) const FLAG: Self = Self::new(Kind::Flag);
+    /// A field whose value is a text of any length and content.
     pub(in crate::http) const TEXT: Self = Self::text(0, usize::MAX, "");
 
     /// A text with its smallest and largest number of characters, which matches a regular expression.
     pub(in crate::http) const fn text(least: usize, most: usize, pattern: &'static str) -> Self {
-        Self::of(Kind::Text(least, most, pattern))
+        Self::new(Kind::Text(least, most, pattern))
     }
 
     /// A text for people, without control characters, of 1 to `most` characters.
@@ -149,22 +149,22 @@ impl Form {
 
     /// An object of at most `most` texts, of at most `max_bytes` bytes together.
     pub(in crate::http) const fn texts(most: usize, max_bytes: usize) -> Self {
-        Self::of(Kind::Texts(most, max_bytes))
+        Self::new(Kind::Texts(most, max_bytes))
     }
 
     /// A list of `least` to `most` elements of this form, each once.
     pub(in crate::http) const fn list(&'static self, least: usize, most: usize) -> Self {
-        Self::of(Kind::List(self, least, most))
+        Self::new(Kind::List(self, least, most))
     }
 
-    /// A whole number.
+    /// A field whose value is a whole number within bounds.
     pub(in crate::http) const fn whole(bounds: Bounds) -> Self {
-        Self::of(Kind::Whole(bounds, ""))
+        Self::new(Kind::Whole(bounds, ""))
     }
 
-    /// A whole number of milliseconds.
+    /// A field whose value is a whole number of milliseconds within bounds.
     pub(in crate::http) const fn millis(bounds: Bounds) -> Self {
-        Self::of(Kind::Whole(bounds, " ms"))
+        Self::new(Kind::Whole(bounds, " ms"))
     }
 
     pub(in crate::http) const fn required(mut self) -> Self {
@@ -188,7 +188,7 @@ impl Form {
         self
     }
 
-    const fn of(kind: Kind) -> Self {
+    const fn new(kind: Kind) -> Self {
         Self {
             kind,
             is_required: false,

@@ -44,8 +44,8 @@ pub(super) enum Place<'a> {
 const NAMED: usize = 16;
 /// The largest number of fields that any body or query declares.
 const MAX_FIELDS: usize = 10;
-/// Range of whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a float
-/// holds each of them exactly.
+/// Range of whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a 64-bit
+/// float holds each of these numbers exactly.
 const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;
 /// The byte order mark, which some editors and shells put before a text.
 const BOM: &[u8] = "\u{feff}".as_bytes();
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
         Ok(Self::new(Place::Body, left, limits))
     }
 
-    /// A request without fields, to learn which fields a reader asks for.
+    /// The fields of a request that has none, to learn which fields a reader asks for.
     pub(super) fn none(limits: &'a LimitsConfig) -> Self {
         Self::new(Place::Body, Vec::new(), limits)
     }
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
         self.known.iter().flatten().copied()
     }
 
-    /// Takes a whole number within its bounds.
+    /// Takes a field whose value is a whole number within its bounds.
     pub(in crate::http) fn whole(&mut self, field: &'static Field) -> Option<u64> {
         let Kind::Whole(bounds, unit) = field.form.kind else {
             unreachable!("`{}` is declared as another kind of value", field.name)
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// Takes true or false.
+    /// Takes a field whose value is true or false.
     pub(in crate::http) fn flag(&mut self, field: &'static Field) -> Option<bool> {
         match self.take(field)? {
             JsonValue::Bool(flag) => Some(flag),
@@ -133,7 +133,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a text.
+    /// Takes a field whose value is a text.
     pub(in crate::http) fn text(&mut self, field: &'static Field) -> Option<Cow<'a, str>> {
         match self.take(field)? {
             JsonValue::Text(text) => Some(text),
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a text and parses it.
+    /// Takes a field whose value is a text, and parses the text.
     pub(in crate::http) fn parsed<T, E: Display>(
         &mut self,
         field: &'static Field,
@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
         self.check(field, parse(&text))
     }
 
-    /// Takes an object whose values are texts.
+    /// Takes a field whose value is an object of texts.
     pub(in crate::http) fn texts(
         &mut self,
         field: &'static Field,
@@ -171,7 +171,7 @@ impl<'a> Fields<'a> {
         Some(texts)
     }
 
-    /// Takes a list of texts.
+    /// Takes a field whose value is a list of texts.
     pub(in crate::http) fn list(&mut self, field: &'static Field) -> Option<Vec<Cow<'a, str>>> {
         let elements = match self.take(field)? {
             JsonValue::List(elements) => elements,
@@ -189,7 +189,7 @@ impl<'a> Fields<'a> {
         Some(texts)
     }
 
-    /// Returns a valid value, or records the error of an invalid one.
+    /// Returns the value of a field if it is valid; otherwise records the error of the field.
     pub(in crate::http) fn check<T>(
         &mut self,
         field: &Field,
@@ -198,7 +198,7 @@ impl<'a> Fields<'a> {
         value.map_or_else(|error| self.refused(field, error.to_string()), Some)
     }
 
-    /// Records that a field is wrong.
+    /// Records that a field is wrong, and why, for the answer.
     pub(in crate::http) fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
         self.refuse_at(field.name, reason);
     }
@@ -217,7 +217,7 @@ impl<'a> Fields<'a> {
         self.refuse_at(place, format!("{}; a text is expected", value.is()));
     }
 
-    /// Records that a part of a field is wrong.
+    /// Records that a part of a field is wrong, such as an element of a list.
     pub(in crate::http) fn refuse_at(
         &mut self,
         place: impl Into<Cow<'static, str>>,
@@ -230,12 +230,12 @@ impl<'a> Fields<'a> {
         self.errors.push(FieldError::new(place, reason));
     }
 
-    /// Whether there are no errors so far.
+    /// Whether all fields that were taken so far are right.
     pub(in crate::http) fn are_right(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// Ends the reading. Fails with all errors, including the fields that no reader took.
+    /// Ends the reading of the fields. Fails with all errors, including unknown fields, which no reader took.
     pub(in crate::http) fn finish(mut self) -> Result<(), Problem> {
         if self.left.is_empty() && self.errors.is_empty() {
             return Ok(());
@@ -255,7 +255,8 @@ impl<'a> Fields<'a> {
             (Place::Query(_), _) => format!("the parameters of this call are {names}"),
         };
         for (name, _) in std::mem::take(&mut self.left) {
-            // The reason has the name only: the value may be a token in the wrong place.
+            // The message names the unknown field, and does not repeat its value, which may be a token in the
+            // wrong place.
             let reason = if known.contains(&&*name) {
                 "is given more than once".to_owned()
             } else {
@@ -326,7 +327,7 @@ pub(super) type Object<'a> = Vec<(Cow<'a, str>, JsonValue<'a>)>;
 struct JsonValueVisitor;
 
 /// Number of keys up to which a repeated key is searched by comparison; no valid body has more keys.
-const FEW: usize = 16;
+const MAX_COMPARED_KEYS: usize = 16;
 
 /// A key of an object, borrowed if it has no escapes.
 #[derive(Deserialize)]
@@ -411,10 +412,10 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
         // so a set is used.
         let mut many = HashSet::new();
         while let Some((Key(key), value)) = map.next_entry()? {
-            if entries.len() == FEW {
+            if entries.len() == MAX_COMPARED_KEYS {
                 many.extend(entries.iter().map(|(key, _)| key.clone()));
             }
-            let is_repeated = if entries.len() < FEW {
+            let is_repeated = if entries.len() < MAX_COMPARED_KEYS {
                 entries.iter().any(|(other, _)| *other == key)
             } else {
                 !many.insert(key.clone())

@@ -30,9 +30,9 @@ pub(in crate::http) struct OnlyToken;
 pub(in crate::http) struct AdoptedToken;
 
 pub(in crate::http) const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// Name of the header as problems write it.
+/// Name of the header `Lock-Token` as problems write it.
 const FIELD: &str = "Lock-Token";
-/// Form of a token.
+/// Form of a lease's token: its length, and the characters that it may have.
 pub(in crate::http) const TOKEN: Form = Form::text(
     Token::TEXT_LEN,
     Token::TEXT_LEN,
@@ -107,7 +107,7 @@ impl<S: Sync> FromRequestParts<S> for LockToken {
     }
 }
 
-/// The text of a header, which may be given only once.
+/// The text of a header; fails if the request has the header more than once.
 pub(in crate::http) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -131,7 +131,7 @@ pub(in crate::http) fn single<'a>(
 pub(in crate::http) struct IdempotencyKeyHeader(pub(in crate::http) Option<IdempotencyKey>);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Name of the header as problems write it.
+/// Name of the header `Idempotency-Key` as problems write it.
 const KEY_FIELD: &str = "Idempotency-Key";
 
 // === impl IdempotencyKeyHeader ===
@@ -176,10 +176,10 @@ impl PreferredWait {
         self.0.map(applied)
     }
 
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let values = headers.get_all(PREFER).iter();
         let texts = values.filter_map(|value| value.to_str().ok());
-        // Of several waits the first counts.
+        // If the caller prefers several waits, the first counts.
         let mut waits = texts.flat_map(|text| text.split(',')).filter_map(wait);
         Self(waits.next().and_then(seconds))
     }
@@ -189,7 +189,7 @@ impl<S: Sync> FromRequestParts<S> for PreferredWait {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.headers))
+        Ok(Self::from_headers(&parts.headers))
     }
 }
 
@@ -201,7 +201,7 @@ fn wait(preference: &str) -> Option<&str> {
     is_wait.then(|| value.trim())
 }
 
-/// The number of seconds, if the value is a number.
+/// The number of seconds in the value of a `wait` preference, if the value is a number.
 fn seconds(value: &str) -> Option<u64> {
     let unquoted = value
         .strip_prefix('"')
@@ -261,7 +261,7 @@ impl<S: Sync> FromRequestParts<S> for Provenance {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         Ok(Self {
-            request_id: RequestContext::of(parts).request_id(),
+            request_id: RequestContext::from_parts(parts).request_id(),
             remote: peer(&parts.extensions),
         })
     }
@@ -276,7 +276,7 @@ mod tests {
         for value in values {
             headers.append(PREFER, value.parse().unwrap());
         }
-        PreferredWait::of(&headers).0
+        PreferredWait::from_headers(&headers).0
     }
 
     #[test]

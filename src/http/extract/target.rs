@@ -33,7 +33,7 @@ pub(in crate::http) trait PathParameter: Sized {
     fn read(text: &str) -> Result<Self, Problem>;
 }
 
-/// Form of a lock name.
+/// Form of a lock name: its length, and the characters that it may have.
 pub(in crate::http) const NAME: Form = Form::text(
     1,
     LockName::MAX_LEN,
@@ -51,15 +51,15 @@ impl<T: PathParameter, S: Sync> FromRequestParts<S> for ApiPath<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let text = RequestContext::of(parts).parameter(parts.uri.path());
+        let text = RequestContext::from_parts(parts).parameter(parts.uri.path());
         let text = text.expect("a handler is routed at a path with its parameter");
         T::read(&decoded::<T>(text)?).map(Self)
     }
 }
 
-/// The lock that the path names, if the route has a lock in its path.
+/// The lock that the request's path names, if the route has a lock name in its path.
 pub(super) fn lock(parts: &Parts) -> Result<Option<LockName>, Problem> {
-    let text = RequestContext::of(parts).lock(parts.uri.path());
+    let text = RequestContext::from_parts(parts).lock(parts.uri.path());
     let name = |text| LockName::read(&decoded::<LockName>(text)?);
     text.map(name).transpose()
 }
@@ -79,7 +79,7 @@ impl PathParameter for LockName {
     }
 }
 
-/// A valid query.
+/// The parameters of a request's query, read into a valid value.
 pub(in crate::http) struct ApiQuery<T>(pub(in crate::http) T);
 
 /// A type that can be read from the parameters of a query.
@@ -131,7 +131,7 @@ fn parameters<'a>(parts: &'a Parts, limits: &'a LimitsConfig) -> Fields<'a> {
     let (mut left, mut undecodable) = (Object::new(), Vec::new());
     for parameter in given {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        // A name that cannot be decoded is unknown in any case.
+        // A parameter name that cannot be decoded is the name of no parameter, so it is refused as unknown.
         let name = decode_form(name).unwrap_or(Cow::Borrowed(name));
         match decode_form(value) {
             Some(text) => left.push((name, JsonValue::Text(text))),

@@ -67,18 +67,18 @@ use super::{
     params(ApiPath<LockName>, IdempotencyKeyHeader, PreferredWait),
     request_body(
         content = AcquireJson,
-        description = "What is asked for. It may be left out."
+        description = "The terms of the lease. The body may be left out."
     ),
     responses(
         (status = 200, body = LeaseBody,
-         description = "The lease that lives under this `Idempotency-Key` already.",
-         headers(("Location", description = "Where the lock can be inspected."),
-                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         description = "The lease that an earlier request with this `Idempotency-Key` acquired.",
+         headers(("Location", description = "URL at which the lock can be inspected."),
+                 ("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
         (status = 201, body = LeaseBody, description = "A new lease.",
-         headers(("Location", description = "Where the lock can be inspected."),
-                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         headers(("Location", description = "URL at which the lock can be inspected."),
+                 ("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
     )
 )]
 pub(in crate::http) async fn acquire(
@@ -99,7 +99,7 @@ pub(in crate::http) async fn acquire(
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
-        let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
+        let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
         let granted = gateway
             .engine
             .acquire_with_queued_hook(request, || context.wait());
@@ -139,7 +139,7 @@ pub(super) struct WaiterCount {
 impl WaiterCount {
     /// Counts a request. If a position was kept under its idempotency key, the request replaces the count of
     /// that position.
-    pub(super) fn of(
+    pub(super) fn count_request(
         engine: &Engine,
         caller: &Access,
         request: &AcquireRequest,

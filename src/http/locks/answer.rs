@@ -40,10 +40,12 @@ pub(super) struct Notes {
 }
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-/// A warning in a header leaves the body unchanged: no client has to handle it, and `curl -i` shows it.
+/// Name of the header for warnings. A header leaves the body unchanged, so no client has to handle the
+/// warning, and `curl -i` shows it.
 const LATCHGATE_WARNING: HeaderName = HeaderName::from_static("latchgate-warning");
 const SHORT_KEY: HeaderValue = HeaderValue::from_static(
-    "Idempotency-Key has fewer than 22 characters; who guesses it gets the lease. Use a random UUID.",
+    "Idempotency-Key has fewer than 22 characters; a caller that guesses it gets the lease. Use a \
+     random UUID.",
 );
 
 // === impl Notes ===

@@ -73,11 +73,13 @@ struct BreakRecord {
     operation_id = "breakLock",
     tag = "locks",
     params(ApiPath<LockName>),
-    request_body(content = BreakJson, description = "Why, and from whom."),
+    request_body(content = BreakJson, description = "The reason, and the lease to break."),
     responses(
-        (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
+        (status = 200, body = HeldLockBody, description = "The leases, as they were before the \
+                                                           break."),
         (status = 202, body = HeldLockBody,
-         description = "With `grace_ms`: who was asked to release the lock, and has until then."),
+         description = "With `grace_ms`: the leases whose release was requested, and their \
+                        deadline."),
     )
 )]
 pub(in crate::http) async fn break_lock(
@@ -159,8 +161,9 @@ impl BreakRecord {
             Ok(holder) => (Some(holder), done),
             Err(error) => (None, Problem::from(error.clone()).code.as_str()),
         };
-        // One entry for each lease that was broken or asked to end. If there is none (an error, or a foreign
-        // client), one entry with the fencing token of the request, if any.
+        // The audit log gets one entry for each lease that was broken or asked to end. If there is no such
+        // lease (an error, or a foreign client), it gets one entry with the fencing token of the request, if
+        // any.
         let broken = holder.map_or(&[][..], Holder::leases).iter();
         let mut fences: Vec<_> = broken.map(|lease| Some(lease.fence)).collect();
         if fences.is_empty() {
@@ -189,9 +192,9 @@ impl BreakRecord {
 // Body of a break request.
 
 pub(in crate::http) struct BreakBody {
-    /// `None`: the field is missing or invalid, and the request is refused.
+    /// The reason of the break. `None`: the field is missing or invalid, and the request is refused.
     reason: Option<Reason>,
-    /// `None`: the current holder.
+    /// Which holder of the lock to break. `None`: the current holder.
     target: Option<BreakTarget>,
     grace: Option<Duration>,
 }
@@ -217,7 +220,7 @@ declare_fields! {
     const ALL: "all" => Form::FLAG;
     /// How much time the holder has to release the lock itself, in milliseconds. 0, or left out: none, the
     /// lock is broken now.
-    const GRACE: "grace_ms" => Form::millis(|_| (0, millis(ReleaseRequest::LONGEST)));
+    const GRACE: "grace_ms" => Form::millis(|_| (0, millis(ReleaseRequest::MAX_WITHIN)));
 }
 
 // === impl BreakBody ===
@@ -234,21 +237,22 @@ impl RequestBody for BreakBody {
         if mark.is_some() && fence.is_some() {
             fields.refuse(
                 &MARK,
-                "is of a foreign client, which has no fencing_token: send one of both",
+                "is of a foreign client, which has no fencing_token: send only one of the two",
             );
         }
         let all = fields.flag(&ALL).unwrap_or_default();
         if all && (mark.is_some() || fence.is_some()) {
             fields.refuse(
                 &ALL,
-                "is true, and so no single holder is meant: leave fencing_token and foreign_mark out",
+                "is true, which breaks all leases: leave fencing_token and foreign_mark out",
             );
         }
         let grace = fields.whole(&GRACE).filter(|&ms| ms > 0);
         if grace.is_some() && mark.is_some() {
             fields.refuse(
                 &GRACE,
-                "is for holders that can be asked: leave it out, a foreign client cannot",
+                "is for holders that the gateway can ask, which a foreign client is not: leave it \
+                 out",
             );
         }
         let mark = mark.and_then(|text| fields.check(&MARK, ForeignMark::new(&text)));

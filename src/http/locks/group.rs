@@ -58,15 +58,16 @@ use super::{
     operation_id = "acquireLocks",
     tag = "locks",
     params(IdempotencyKeyHeader, PreferredWait),
-    request_body(content = AcquireGroupJson, description = "What is asked for."),
+    request_body(content = AcquireGroupJson, description = "The locks, and the terms of the \
+                                                            leases."),
     responses(
         (status = 200, body = GroupLeaseBody,
-         description = "The leases that live under this `Idempotency-Key` already.",
-         headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         description = "The leases that an earlier request with this `Idempotency-Key` acquired.",
+         headers(("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
         (status = 201, body = GroupLeaseBody, description = "New leases.",
-         headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+         headers(("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
     )
 )]
 pub(in crate::http) async fn acquire_group(
@@ -83,8 +84,8 @@ pub(in crate::http) async fn acquire_group(
     let begun = || {
         let names = names.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
-        // Each name counts as a request. The first was counted, and had to fit the rate, when the caller was
-        // admitted.
+        // Each name counts as a request. The first name was counted, and had to fit the rate, when the caller
+        // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
             terms
@@ -117,7 +118,7 @@ pub(in crate::http) async fn acquire_group(
 
 /// The names of the locks, and the terms of each lease.
 pub(in crate::http) struct AcquireGroupBody {
-    /// `None`: the names are missing or invalid, and the request is refused.
+    /// The names of the locks. `None`: the names are missing or invalid, and the request is refused.
     names: Option<GroupNames>,
     terms: AcquireBody,
 }
@@ -163,7 +164,7 @@ impl RequestBody for AcquireGroupBody {
     tag = "locks",
     params(ApiQuery<GroupQuery>, OnlyToken),
     responses(
-        (status = 200, body = ReleasedGroupBody, description = "What came of each lease."),
+        (status = 200, body = ReleasedGroupBody, description = "The outcome for each lease."),
     )
 )]
 pub(in crate::http) async fn release_group(
@@ -233,10 +234,10 @@ pub(in crate::http) struct ReleasedGroupBody {
     params(ApiQuery<GroupQuery>, LockToken),
     request_body(
         content = RenewJson,
-        description = "How the leases are renewed. It may be left out."
+        description = "The new TTL. The body may be left out."
     ),
     responses(
-        (status = 200, body = RenewedGroupBody, description = "What came of each lease."),
+        (status = 200, body = RenewedGroupBody, description = "The outcome for each lease."),
     )
 )]
 pub(in crate::http) async fn renew_group(
@@ -292,12 +293,12 @@ pub(in crate::http) struct RenewedGroupBody {
     renew_after_ms: u64,
 }
 
-/// Outcomes of a command for each of several leases.
+/// Collects the outcomes of a command for each of several leases.
 #[derive(Default)]
 struct Outcomes {
     results: Vec<PartResult>,
     is_any_done: bool,
-    /// The last failure other than a lost lease.
+    /// The problem of the last lease whose command failed for another reason than a lost lease.
     failure: Option<Problem>,
 }
 
@@ -367,7 +368,7 @@ impl Query for GroupQuery {
 /// Reads the field `names`.
 pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     let texts = fields.list(&NAMES)?;
-    // The refusal names the index of the invalid name.
+    // Each name is checked alone first, so that the refusal tells the index of the invalid name.
     for (at, text) in texts.iter().enumerate().take(GroupNames::MAX) {
         if let Err(error) = LockName::new(text) {
             fields.refuse_at(format!("{}[{at}]", NAMES.name), error.to_string());
@@ -375,7 +376,7 @@ pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
     }
     match GroupNames::parse(texts.iter().map(AsRef::as_ref)) {
         Ok(names) => Some(names),
-        // The loop above has refused the invalid name.
+        // The invalid name was already refused by the loop above, with its index.
         Err(GroupNamesError::Name(..)) => None,
         Err(error @ (GroupNamesError::Count(_) | GroupNamesError::Repeated(_))) => {
             fields.refuse(&NAMES, error.to_string());

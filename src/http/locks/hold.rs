@@ -37,8 +37,8 @@ use super::{
     lease_view::{LeaseBody, ReleaseRequestBody, millis},
 };
 
-/// For how long a queued client may be silent at least. The client holds nothing yet, and a short pause must
-/// not cost it its position.
+/// For how long a client in the queue may at least leave sent data unacknowledged. The client holds nothing yet,
+/// and a short pause must not cost it its position.
 const QUEUED: Duration = Duration::from_secs(30);
 
 /// Hold a lock
@@ -97,19 +97,19 @@ const QUEUED: Duration = Duration::from_secs(30);
     params(ApiPath<LockName>, IdempotencyKeyHeader, PreferredWait, AdoptedToken),
     request_body(
         content = AcquireJson,
-        description = "What is asked for, as for acquire. It may be left out."
+        description = "The terms of the lease, as for acquire. The body may be left out."
     ),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
-         description = "The stream of events; the schema is that of one event.",
+         description = "The stream of events; the schema describes one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."),
-                 ("Preference-Applied", description = "`wait=N`, if that was preferred."),
-                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+                 ("Preference-Applied", description = "`wait=N`, if the request preferred it."),
+                 ("Latchgate-Warning", description = "Only with a short `Idempotency-Key`."))),
     )
 )]
 #[expect(
     clippy::too_many_arguments,
-    reason = "each is an extractor, and says what it takes"
+    reason = "each parameter is an extractor of a part of the request"
 )]
 pub(in crate::http) async fn hold(
     State(gateway): State<Arc<AppState>>,
@@ -142,9 +142,9 @@ pub(in crate::http) async fn hold(
             caller.count_request()?;
             let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
             let counted = caller.stream()?;
-            let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
-            // The client is queued and holds nothing yet. From the grant on, the timeout is the TTL of the
-            // lease.
+            let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
+            // While the client is queued it holds nothing, so it may be silent for longer. From the grant on, the
+            // limit is the TTL of the lease.
             stream.set_user_timeout(request.ttl.duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
             let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
@@ -166,9 +166,9 @@ pub(in crate::http) async fn hold(
 /// Source of the events of a hold stream. Dropping it releases the lease that the stream still keeps.
 pub(in crate::http) struct HoldEvents {
     hold: Hold,
-    /// Count of the stream against the limits of its API key.
+    /// Counts the stream against the limits of its API key until it is dropped.
     _counted: Option<LimitSlot>,
-    /// Count of the request as a waiter, until the lock is granted.
+    /// Counts the request as a waiter against the limits of its API key, until the lock is granted.
     waiter: Option<WaiterCount>,
     gateway: Arc<AppState>,
     /// Whether a refusal may say who holds the lock.
@@ -203,7 +203,7 @@ impl HoldEvents {
                 encode("renewed", &remaining(Some(left)))
             }
             HoldEvent::ReleaseRequested(request) => {
-                let data = ReleaseRequestBody::of(&request);
+                let data = ReleaseRequestBody::from_request(&request);
                 encode("release-requested", &to_json(&data))
             }
             HoldEvent::Ended(end) => {
@@ -241,7 +241,7 @@ impl HoldEvents {
 }
 
 impl EventSource for HoldEvents {
-    const HUNG_UP: &str = "whoever held a lock has hung up, or does not read";
+    const HUNG_UP: &str = "the holder of a hold stream has hung up, or does not read";
 
     async fn next(&mut self, stream: &EventStream) -> Option<NextEvent> {
         let event = poll_fn(|cx| self.hold.poll_next(cx)).await?;
@@ -256,7 +256,10 @@ impl EventSource for HoldEvents {
 /// One event of the stream, as a parser of server-sent events returns it.
 #[derive(ToSchema)]
 #[schema(as = HoldEvent)]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) struct EventSchema {
     /// What has happened to the hold.
     event: EventName,
@@ -268,7 +271,10 @@ pub(in crate::http) struct EventSchema {
 /// What has happened to a hold. The last four end the stream.
 #[derive(ToSchema)]
 #[schema(as = HoldEventName, rename_all = "lowercase")]
-#[expect(dead_code, reason = "it only describes what is written as text")]
+#[expect(
+    dead_code,
+    reason = "the type only describes a body that is written as text"
+)]
 pub(in crate::http) enum EventName {
     /// The request stands in the queue, or its position has changed.
     Queued,

@@ -45,7 +45,7 @@ use super::{
     params(ApiPath<LockName>, LockToken),
     request_body(
         content = RenewJson,
-        description = "How the lease is renewed. It may be left out."
+        description = "The new TTL. The body may be left out."
     ),
     responses(
         (status = 200, body = LeaseBody, description = "The lease, renewed."),

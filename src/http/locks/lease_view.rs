@@ -321,7 +321,7 @@ impl LeaseView {
         let request = self
             .release_requested
             .as_deref()
-            .map(ReleaseRequestBody::of);
+            .map(ReleaseRequestBody::from_request);
         object.field_if(request.is_some() && told(ONE), "release_requested", request);
         object.end();
     }
@@ -346,14 +346,16 @@ impl<const AUDIENCE: u8> Told<AUDIENCE> {
 }
 
 impl LeaseBody {
-    /// The lease as it is now. `now` is the wall time of the gateway, for the timestamps.
+    /// View of a lease for its holder, with the time that is left now. `now` is the wall time of the gateway,
+    /// for the timestamps.
     pub(super) fn new(lease: Lease, now: SystemTime) -> Self {
         Self(LeaseView::of_own(lease, now))
     }
 }
 
 impl GroupLeaseBody {
-    /// The leases as they are now. `now` is the wall time of the gateway, for the timestamps.
+    /// View of the leases of several locks for their holder, with the time that is left now. `now` is the
+    /// wall time of the gateway, for the timestamps.
     pub(super) fn new(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
         Self(LeaseView::of_group(leases, waited, now))
     }
@@ -453,7 +455,7 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
 // === impl ReleaseRequestBody ===
 
 impl ReleaseRequestBody {
-    pub(in crate::http) fn of(request: &ReleaseRequest) -> Self {
+    pub(in crate::http) fn from_request(request: &ReleaseRequest) -> Self {
         Self {
             by: request.by.as_deref().map(str::to_owned),
             reason: request.reason.as_str().to_owned(),
@@ -463,7 +465,7 @@ impl ReleaseRequestBody {
 
     /// The release request for a lease, if there is one.
     pub(in crate::http) fn of_lease(lease: &HeldLease) -> Option<Self> {
-        lease.release_requested.as_deref().map(Self::of)
+        lease.release_requested.as_deref().map(Self::from_request)
     }
 }
 

@@ -202,8 +202,8 @@ pub(in crate::http) async fn list(
 ) -> Result<JsonResponse<PageBody>, Problem> {
     if !caller.permits_all(Permission::View, &query.filter.prefix) {
         let detail = format!(
-            "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
-             may view all.",
+            "The API key may not view every lock that begins with `{}`. Name a `prefix` under \
+             which the key may view every lock.",
             query.filter.prefix.as_str()
         );
         return Err(Problem::new(ProblemCode::Forbidden, detail));
@@ -247,7 +247,8 @@ impl Query for ApiListQuery {
             owner: fields.parsed(&OWNER, Owner::new),
             search: fields.parsed(&SEARCH, SearchText::new),
         };
-        // A cursor belongs to a filter, so it is checked only if the filter is valid.
+        // The cursor belongs to the filter of its list, so it is checked only if the filter in the query is
+        // valid.
         let is_right = fields.are_right();
         let limit = fields
             .whole(&LIMIT)

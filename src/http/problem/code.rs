@@ -10,7 +10,7 @@ use utoipa::{
 /// Declares the codes together with their texts, so that no code can be added without an entry in `docs/problems.md`.
 macro_rules! problem_codes {
     ($($variant:ident = $slug:literal, $status:ident, $title:literal, $meaning:literal, $action:literal;)+) => {
-        /// The kind of a problem, by which clients decide.
+        /// The kind of a problem, by which clients decide what to do.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum ProblemCode {
             $(
@@ -21,7 +21,7 @@ macro_rules! problem_codes {
         }
 
         impl ProblemCode {
-            /// Every code.
+            /// All problem codes.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The code in JSON and in the path of its page.
@@ -95,18 +95,15 @@ problem_codes! {
          empty. `/openapi.json` lists all routes.";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED,
         "The path does not take this method",
-        "The path exists, but not with this method. The header `Allow` lists the \
-         allowed methods.",
+        "The path exists, but not with this method. The header `Allow` lists the allowed methods.",
         "Use one of the methods in `Allow`.";
     NotAcceptable = "not-acceptable", NOT_ACCEPTABLE,
         "The answer has no form that the request accepts",
-        "The header `Accept` excludes every form in which this route answers. Nothing \
-         happened.",
+        "The header `Accept` excludes every form in which this route answers. Nothing happened.",
         "Leave `Accept` out, or include `application/json`.";
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT,
         "The request took too long to arrive",
-        "The client did not send the body of the request in time. Nothing \
-         happened.",
+        "The client did not send the body of the request in time. Nothing happened.",
         "Send the request again. If this happens often, look at the network between the client \
          and the gateway.";
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
@@ -132,7 +129,7 @@ problem_codes! {
          with the same key. If you sent only one request, a program between you and the gateway has \
          repeated it.";
     HolderChanged = "holder-changed", CONFLICT,
-        "Somebody else holds the lock now",
+        "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",
         "Inspect the lock and decide again.";
     NotHeld = "not-held", CONFLICT,
@@ -146,9 +143,9 @@ problem_codes! {
         "Back up the store with its own tools.";
     LeaseLost = "lease-lost", GONE,
         "The token does not hold the lock",
-        "The lease has expired or was released or broken, or the token was never one of this \
-         lock. `held` says whether another caller holds the lock now, or, of several locks, at least one \
-         of them. For several locks, `results` has the outcome of each.",
+        "The lease has expired or was released or broken, or the token was never a token of this \
+         lock. `held` says whether another caller holds the lock now, or, of several locks, at \
+         least one of them. For several locks, `results` has the outcome of each.",
         "Stop the work that the lock protects: another caller may be doing it. Acquire the \
          lock again before going on. If you repeat a release whose answer was lost, this answer may \
          mean that the first copy ended the lease; then nothing is left to do. To tell this case \

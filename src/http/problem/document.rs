@@ -40,7 +40,8 @@ pub(in crate::http) struct ProblemDocument<'a> {
     /// What happened to this request.
     #[schema(value_type = String)]
     detail: &'a str,
-    /// The kind of problem, by which clients decide. The list is closed: a new code is a new version of this API.
+    /// The kind of problem, by which clients decide what to do. The list is closed: a new code is a new version of this
+    /// API.
     code: ProblemCode,
     /// The `X-Request-Id` of this answer, under which the gateway has logged the request.
     #[schema(value_type = String)]

@@ -26,8 +26,8 @@ const FULL_QUEUE: (u64, u64) = (2_000, 5_000);
 
 /// Hint for a release whose token does not hold the lock: the request may be a second copy of a release that
 /// succeeded.
-const MAY_BE_REPEATED: &str = " If this repeats a release whose answer was lost, that one may have \
-                                          ended the lease, and nothing is left to do.";
+const MAY_BE_REPEATED: &str = " If this repeats a release whose answer was lost, the first copy \
+                               may have ended the lease, and nothing is left to do.";
 
 // === impl Problem ===
 
@@ -106,15 +106,17 @@ impl From<BreakError> for Problem {
                 let by = match holder {
                     Holder::Lease(_) => "held by another lease than",
                     Holder::Shared(_) => "shared by other leases than",
-                    Holder::Foreign { .. } => "held by a client that uses no gateway, and not by",
+                    Holder::Foreign { .. } => {
+                        "held by a client that uses no gateway, and not by the holder that"
+                    }
                 };
-                let detail = format!("The lock is {by} what was meant. Nothing was broken.");
+                let detail = format!("The lock is {by} the request names. Nothing was broken.");
                 Self::new(Code::HolderChanged, detail)
             }
             BreakError::Foreign(_) => Self::invalid(vec![FieldError::new(
                 "grace_ms",
-                "is for holders that can be asked, and a client holds the lock that uses no gateway: leave it out to \
-                 break its hold at once",
+                "is for holders that the gateway can ask, and the holder is a client that uses no \
+                 gateway: leave it out to break the lock at once",
             )]),
             BreakError::Ambiguous(holders) => ambiguous(&holders),
             BreakError::NotHeld => Self::new(Code::NotHeld, "Nobody holds the lock."),
@@ -126,7 +128,7 @@ impl From<BreakError> for Problem {
 /// The problem of a break that does not say which of several shared leases to break.
 fn ambiguous(holders: &SharedHolders) -> Problem {
     let shared = format!("the lock is shared ({} now hold it)", holders.count);
-    let fence = format!("is missing, and {shared}: send that of the lease that is meant");
+    let fence = format!("is missing, and {shared}: send the fencing token of the lease to break");
     let all = "is missing: instead of fencing_token send true, to break all of them";
     Problem::invalid(vec![
         FieldError::new("fencing_token", fence),
@@ -134,24 +136,25 @@ fn ambiguous(holders: &SharedHolders) -> Problem {
     ])
 }
 
-/// Why the lock was not granted. `sharing` is how the caller wanted to share the lock, if at all.
+/// Why the lock was not granted. `sharing` is how the caller wanted to share the lock; `None` for an
+/// exclusive lease.
 fn why_held(
     holder: Option<&Holder>,
     sharing: Option<Sharing>,
     waited: Duration,
 ) -> Cow<'static, str> {
     let why: Cow<'static, str> = match (holder, sharing) {
-        (None, _) => return "The lock is passing to somebody who waited for it.".into(),
+        (None, _) => return "The lock is passing to a waiter.".into(),
         (Some(Holder::Lease(_) | Holder::Foreign { .. }), _) => {
-            "Somebody else holds the lock".into()
+            "Another caller holds the lock".into()
         }
-        (Some(Holder::Shared(_)), None) => "Others share the lock".into(),
+        (Some(Holder::Shared(_)), None) => "Other callers share the lock".into(),
         (Some(Holder::Shared(holders)), Some(Sharing { limit, .. })) => {
             let count = holders.count;
             if count >= u64::from(limit.get()) {
                 format!("{count} share the lock, and the limit is {limit}").into()
             } else {
-                "Somebody waits for the lock, and comes first".into()
+                "An earlier waiter comes first".into()
             }
         }
     };
@@ -167,16 +170,19 @@ impl From<Loss> for Problem {
     fn from(loss: Loss) -> Self {
         let (detail, held) = match loss {
             Loss::HeldByAnother => (
-                "This token does not hold the lock; somebody else does.",
+                "This token does not hold the lock; another caller does.",
                 true,
             ),
-            Loss::Free => ("This token does not hold the lock; nobody does.", false),
+            Loss::Free => (
+                "This token does not hold the lock; the lock is free.",
+                false,
+            ),
             Loss::Broken { held: true } => (
-                "The lease of this token was broken by an operator; somebody else holds the lock.",
+                "The lease of this token was broken by an operator; another caller holds the lock.",
                 true,
             ),
             Loss::Broken { held: false } => (
-                "The lease of this token was broken by an operator; nobody holds the lock.",
+                "The lease of this token was broken by an operator; the lock is free.",
                 false,
             ),
         };
@@ -190,7 +196,8 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(reason) => unavailable(reason),
             StoreError::Indeterminate(_) => Self::new(
                 Code::OutcomeUnknown,
-                "The store was asked and gave no answer: it may have happened, or may yet happen.",
+                "The store did not answer: the command may have taken effect, or may yet take \
+                 effect.",
             ),
             StoreError::ForeignData { key, found } => Self::new(
                 Code::ForeignData,
@@ -218,7 +225,7 @@ fn unavailable(reason: &Unavailability) -> Problem {
              Nothing happened."
         }
         Unavailability::NotRead(_) => {
-            "The store was asked and gave no answer. Nothing happened: it was only to be read."
+            "The store did not answer. Nothing happened: the request only reads."
         }
         Unavailability::Refused(_) => "The store refuses for now. Nothing happened.",
         Unavailability::OutOfMemory => {
@@ -240,11 +247,12 @@ fn unavailable(reason: &Unavailability) -> Problem {
             "Too few nodes of the store answer, or may vote yet. Nothing happened."
         }
         Unavailability::TooFewReplicas { .. } => {
-            "Not enough replicas had the lease in time, and it was taken back. Nothing happened."
+            "Not enough replicas had the lease in time, and the gateway released it. Nothing \
+             happened."
         }
         Unavailability::RanOut => {
-            "The time of the lock was over before enough replicas were known to have it. Nothing \
-             happened. Ask for a longer ttl_ms."
+            "The lease ended before enough replicas were known to have it. Nothing happened. Ask \
+             for a longer ttl_ms."
         }
         Unavailability::Withdrawn => "The attempt was withdrawn. Nothing happened.",
         Unavailability::Overloaded => {
@@ -278,8 +286,9 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgat
 const INVALID: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"latchgate\", error=\"invalid_token\"");
 
-/// After how long to ask again for a stream or a position that may become free at any moment.
-const SOON: Duration = Duration::from_secs(2);
+/// After how long a request that was refused for too many streams or waiters should be sent again: room may
+/// become free at any moment.
+const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 // === impl Problem ===
 
@@ -296,21 +305,23 @@ impl Problem {
         Self::new(Code::Forbidden, detail)
     }
 
-    /// The problem of a failed release, for a caller without an API key. It does not say whether another
-    /// caller holds the lock.
+    /// The problem of a failed release, for a caller without an API key. The problem does not say whether
+    /// another caller holds the lock, unless the lease was broken.
     pub(in crate::http) fn for_unauthenticated(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => Self::new(
                 Code::LeaseLost,
                 format!("This token does not hold the lock.{MAY_BE_REPEATED}"),
             ),
-            // The token was that of a lease once, so its caller may know whether the lock is held.
+            // The token belonged to a lease that was broken, so its caller may know whether the lock is
+            // held.
             ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
             ReleaseError::Store(error) => error.into(),
         }
     }
 
-    /// The problem of a failed acquire. Without `sees_holder` it hides the details of the holder.
+    /// The problem of a failed acquire. If `sees_holder` is false, the problem hides the owner and the
+    /// metadata of the holder.
     pub(in crate::http) fn for_acquire(mut error: AcquireError, sees_holder: bool) -> Self {
         if let (AcquireError::Held { contention, .. }, false) = (&mut error, sees_holder)
             && let Some(holder) = &mut contention.holder
@@ -323,8 +334,8 @@ impl Problem {
         error.into()
     }
 
-    /// The problem of a failed acquire of several locks: it names the lock that is in the way. `sees_holder`
-    /// says whether the caller may know the holder of that lock.
+    /// The problem of a failed acquire of several locks: the problem names the lock that could not be
+    /// acquired. `sees_holder` says whether the caller may know the holder of that lock.
     pub(in crate::http) fn for_group(
         GroupAcquireError { name, error }: GroupAcquireError,
         sees_holder: impl FnOnce(&LockName) -> bool,
@@ -414,16 +425,17 @@ impl From<Excess> for Problem {
             Excess::Streams => (
                 Code::RateLimited,
                 "The API key has as many streams at this gateway as it may. Nothing happened.",
-                SOON,
+                CAPACITY_RETRY_AFTER,
             ),
             Excess::Waiters => (
                 Code::TooManyWaiters,
-                "As many requests with the API key wait at this gateway as may. Nothing happened.",
-                SOON,
+                "As many requests with the API key wait at this gateway as it allows. Nothing \
+                 happened.",
+                CAPACITY_RETRY_AFTER,
             ),
             Excess::Leases { retry_after } => (
                 Code::TooManyLeases,
-                "The API key has as many leases from this gateway as it may, or is asking for them. \
+                "The API key has as many leases and waiting requests at this gateway as it may. \
                  Nothing happened.",
                 retry_after,
             ),

@@ -101,7 +101,7 @@ impl Problem {
         self
     }
 
-    /// The problem as the outcome for one of several leases.
+    /// Turns the problem into the outcome for one lease, in the answer about several leases.
     pub(in crate::http) fn of_part(&self, name: &LockName) -> PartResult {
         let held = match self.extra {
             Extra::Lost { held } => Some(held),
@@ -227,15 +227,17 @@ impl PartResult {
     }
 }
 
-/// The longest time after which to ask again: a holder may release the lock long before its TTL is over.
-const LONGEST: Duration = Duration::from_secs(5);
-/// After how long to ask again while the lock is passing to a waiter: by then the new holder is known.
+/// The longest time after which a request for a held lock is told to ask again: a holder may release the lock
+/// long before its TTL is over.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// After how long a request is told to ask again while its lock is passing to a waiter: by then the new
+/// holder is known.
 const PASSING_ON: Duration = Duration::from_secs(1);
 
-/// The holders of a lock, and when to ask again.
+/// Details of a refusal because the lock is held: its holders, its waiters, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
-    /// The lock that is held, if several were requested.
+    /// The lock that is held, if several locks were requested.
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
@@ -247,8 +249,8 @@ pub(in crate::http) struct Locked {
 // === impl Locked ===
 
 impl Locked {
-    /// Fields of a refusal. `sharing` is how the caller wanted to share the lock. `jitter` varies the time
-    /// after which to ask again; any number will do.
+    /// Makes the details of a refusal because the lock is held. `sharing` is how the caller wanted to share
+    /// the lock. `jitter` varies the time after which to ask again; any number will do.
     pub(super) fn by(
         contention: Contention,
         sharing: Option<Sharing>,
@@ -260,12 +262,12 @@ impl Locked {
         let holders = contention
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
-        let left = left.clamp(Ttl::MIN.duration(), LONGEST);
-        // For a lease that ends soon, the time is after its end, so that the next request can succeed. For a
-        // long lease, it is within the last fifth of the longest time.
+        let left = left.clamp(Ttl::MIN.duration(), MAX_RETRY_AFTER);
+        // If the lease ends soon, the caller is told to ask again after its end, so that the next request can
+        // succeed. For a long lease, the time is within the last fifth of `MAX_RETRY_AFTER`.
         let spread = left / 5 * (jitter % 1000) / 1000;
-        let retry_after = if left + spread > LONGEST {
-            LONGEST.saturating_sub(spread)
+        let retry_after = if left + spread > MAX_RETRY_AFTER {
+            MAX_RETRY_AFTER.saturating_sub(spread)
         } else {
             left + spread
         };
@@ -287,17 +289,17 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
     match holder {
         None => PASSING_ON,
         Some(Holder::Lease(lease)) => left(lease),
-        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(LONGEST),
+        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(MAX_RETRY_AFTER),
         Some(Holder::Shared(holders)) => {
             let limit = sharing.map_or(1, |sharing| u64::from(sharing.limit.get()));
             let too_many = (holders.count + 1).saturating_sub(limit);
-            // If no lease is too many, the queue keeps the caller out, and any change of the lock may move
-            // the queue.
+            // If the limit leaves room beside the current leases, earlier waiters keep the caller out, and
+            // any change of the lock may move their queue.
             let last = usize::try_from(too_many.saturating_sub(1)).unwrap_or(usize::MAX);
             let mut ends: Vec<_> = holders.leases.iter().map(left).collect();
             ends.sort_unstable();
-            // Leases that are not listed end later than the listed leases.
-            ends.get(last).copied().unwrap_or(LONGEST)
+            // The store lists the leases that end first, so leases that are not listed end later.
+            ends.get(last).copied().unwrap_or(MAX_RETRY_AFTER)
         }
     }
 }
@@ -374,7 +376,7 @@ mod tests {
             as_of: Instant::now() + Duration::from_hours(1),
         };
         Holder::Shared(SharedHolders {
-            // The order is not that of the ends, as after renewals.
+            // The leases are not in the order of their ends, as can happen after renewals.
             leases: [2, 1, 4].map(lease).into(),
             count: 3 + more,
         })
@@ -389,7 +391,7 @@ mod tests {
             })
         };
         for (more, wanted, seconds) in [
-            // There is room, but another waiter comes first.
+            // The limit leaves room for the request, but another waiter comes first.
             (0, limit(4), 1),
             (0, limit(3), 1),
             (0, limit(2), 2),

@@ -12,12 +12,12 @@ use utoipa::openapi::{
 
 use super::ProblemCode;
 
-/// Headers of responses with some of the codes.
+/// Headers of problem responses: the code of the problem, the header's name, and its description.
 const HEADERS: [(ProblemCode, &str, &str); 5] = [
     (
         ProblemCode::Locked,
         "Preference-Applied",
-        "`wait=N`, if that was preferred.",
+        "`wait=N`, if the request preferred it.",
     ),
     (
         ProblemCode::RateLimited,
@@ -27,12 +27,12 @@ const HEADERS: [(ProblemCode, &str, &str); 5] = [
     (
         ProblemCode::RateLimited,
         "RateLimit",
-        "How much of it is left.",
+        "How many requests of the rate are left.",
     ),
     (
         ProblemCode::Unauthorized,
         "WWW-Authenticate",
-        "That the key is sent as `Bearer`, and whether it is the key that is wrong.",
+        "The scheme `Bearer`, and an error if the key is wrong.",
     ),
     (
         ProblemCode::MethodNotAllowed,
@@ -93,7 +93,7 @@ fn shared_response(codes: &BTreeSet<ProblemCode>) -> Response {
     let mut response = ResponseBuilder::new()
         .description(lines.join("\n\n"))
         .content("application/problem+json", content);
-    // One code for each status whose responses say after how long to ask again.
+    // One problem code for each HTTP status whose responses say after how long to ask again.
     let retried = [
         ProblemCode::Locked,
         ProblemCode::RateLimited,
@@ -116,6 +116,6 @@ fn retry_after() -> Header {
         .minimum(Some(1))
         .maximum(Some(60));
     let mut header = Header::new(seconds);
-    header.description = Some("After how many seconds to ask again.".to_owned());
+    header.description = Some("Seconds after which to ask again.".to_owned());
     header
 }

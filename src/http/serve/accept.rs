@@ -35,14 +35,14 @@ struct Server {
     refusing: Arc<Protocol>,
     lifecycle: Lifecycle,
     connections: Arc<Semaphore>,
-    /// Room for connections beyond the limit while they are answered 503.
+    /// Bounds how many connections beyond the limit are answered 503 at the same time.
     refusals: Arc<Semaphore>,
     refused: RefusalCount,
 }
 
 /// How long the loop rests when the process has no file descriptor left. If it accepted again at once, it
 /// would take the CPU time that open connections need to end.
-const REST: Duration = Duration::from_millis(100);
+const DESCRIPTOR_SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many connections are still accepted from the queue of the kernel after the lifecycle has closed. If
 /// they were dropped with the listener they would be reset, and clients that have sent a request could not
@@ -54,7 +54,8 @@ const BACKLOG: usize = 1024;
 const REFUSALS: usize = 64;
 /// How long a connection beyond the limit may take for its request and its answer.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
-/// How long a connection beyond the limit may be idle, and how long the head of its request may take.
+/// How long a connection beyond the limit may be idle before its request, and how long the head of the request
+/// may take.
 const REFUSED_IDLE: Millis = Millis(500);
 
 /// Serves connections until the lifecycle closes.
@@ -83,7 +84,7 @@ pub async fn serve(
         ..config.clone()
     };
     let protocol = |config, handler| {
-        let long_requests = LongRequests::of(most);
+        let long_requests = LongRequests::new(most);
         let certificates = certificates.clone();
         Arc::new(Protocol::new(
             config,
@@ -117,11 +118,12 @@ pub async fn serve(
             }
             Err(error) => {
                 warn!(%error, "cannot accept connections");
-                sleep(REST).await;
+                sleep(DESCRIPTOR_SHORTAGE_PAUSE).await;
             }
         }
     }
-    // The kernel is asked directly: the runtime may not know yet of connections in its queue.
+    // The kernel is asked for connections directly, because the runtime may not know yet of all connections in
+    // the kernel's queue.
     let Ok(listener) = listener.into_std() else {
         return;
     };
@@ -166,7 +168,8 @@ impl Server {
             let protocol = Arc::clone(&self.refusing);
             self.lifecycle.spawn(async move {
                 if let Ok(stream) = into_tokio(stream) {
-                    // A client that takes longer gets no answer.
+                    // A client that takes longer than `REFUSED_WITHIN` to send its request and read the
+                    // refusal gets no answer.
                     drop(timeout(REFUSED_WITHIN, protocol.serve(stream)).await);
                 }
                 drop(permit);
@@ -196,13 +199,13 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 
 /// File descriptors that are not for callers: the store's connections and files, the logs, the runtime, and
 /// connections that are just being closed.
-const OTHERS: usize = 384;
+const RESERVED_DESCRIPTORS: usize = 384;
 
 /// How many of the wanted connections the process can have. Raises the limit of open files as far as needed
 /// and allowed.
 fn possible_connections(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let needed = u64::try_from(wanted + OTHERS).unwrap_or(u64::MAX);
+    let needed = u64::try_from(wanted + RESERVED_DESCRIPTORS).unwrap_or(u64::MAX);
     let Some(current) = limit.current.filter(|&current| current < needed) else {
         return wanted;
     };
@@ -233,7 +236,9 @@ fn possible_connections(wanted: usize) -> usize {
 
 /// How many of the descriptors are for connections of callers. If there are few descriptors, half of them.
 fn possible(descriptors: usize, wanted: usize) -> usize {
-    let left = descriptors.saturating_sub(OTHERS).max(descriptors / 2);
+    let left = descriptors
+        .saturating_sub(RESERVED_DESCRIPTORS)
+        .max(descriptors / 2);
     left.clamp(1, wanted.max(1))
 }
 

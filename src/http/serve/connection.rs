@@ -29,10 +29,11 @@ pub(super) struct ConnectionState {
     /// gone already.
     pub(super) peer: Option<SocketAddr>,
     pub(super) opened: Instant,
-    /// For how long data may stay unacknowledged unless a request sets another limit.
+    /// How long data that was sent may stay unacknowledged before the kernel closes the connection, unless a
+    /// request sets another limit.
     default_user_timeout: Duration,
-    /// For how long data may stay unacknowledged now, in milliseconds. The socket applies a change with its
-    /// next write.
+    /// How long data that was sent may stay unacknowledged before the kernel closes the connection, in
+    /// milliseconds. The socket applies a change with its next write.
     user_timeout_ms: AtomicU32,
     long_requests: LongRequests,
     lifecycle: Lifecycle,
@@ -47,22 +48,23 @@ pub(super) struct ConnectionState {
     /// Whether bytes that arrive between requests begin the head of a request, as over HTTP/1.1.
     reads_heads: AtomicBool,
     has_begun_head: AtomicBool,
-    /// When the connection became idle or the head began, in milliseconds after `opened`.
+    /// When the connection became idle, or the head of a request began to arrive, in milliseconds after
+    /// `opened`.
     since_ms: AtomicU64,
-    /// How often the connection was polled.
+    /// How often the task of the connection has polled it.
     poll_count: AtomicU64,
     /// Whether hyper waits for bytes, and so would notice the end of the connection.
     awaits_bytes: AtomicBool,
-    /// Whether the socket should check with its next flush whether the other end has hung up.
+    /// Whether the socket should check, with its next flush, whether the client has hung up.
     is_look_due: AtomicBool,
 }
 
-/// How long a client may keep a connection waiting.
+/// How long a client may leave a connection idle, or a request incomplete.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     /// Longest idle time between two requests.
     pub(super) idle: Duration,
-    /// Longest time from the first byte of a request to the end of its head.
+    /// Longest time from the first byte of a request to the end of the request's head.
     pub(super) head: Duration,
 }
 
@@ -93,14 +95,16 @@ pub(super) struct LongRequests {
 #[derive(Debug)]
 pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
-/// One in this many connections is kept for requests that are answered at once: one connection serves hundreds
-/// of renewals a second.
-const KEPT: usize = 8;
-/// One in this many connections is kept even from long requests that continue a lease. These requests come all
-/// together when another gateway drains, and must find room; a holder that finds none can still renew.
-const KEPT_FROM_ALL: usize = 16;
+/// One in this many of the gateway's connections is kept for requests that are answered at once: one
+/// connection serves hundreds of renewals a second.
+const RESERVE_DIVISOR: usize = 8;
+/// One in this many of the gateway's connections is kept even from long requests that continue a lease. These
+/// requests come all together when another gateway drains, and must find room; a holder that finds none can
+/// still renew.
+const LEASE_RESERVE_DIVISOR: usize = 16;
 
-/// After how long to ask again, in milliseconds. Waits end all the time, so a connection is soon free.
+/// After how many milliseconds a refused long request should be sent again. Waits end all the time, so a
+/// connection is soon free.
 const RETRY_AFTER_MS: u64 = 2_000;
 
 /// The address of the caller, or of the last proxy on its way. `None` for a request that came through no
@@ -145,7 +149,7 @@ impl ConnectionState {
     #[cfg(test)]
     pub(super) fn of_test() -> Arc<Self> {
         let idle = Duration::from_secs(75);
-        let (long_requests, looks) = (LongRequests::of(16), LookBudget::new());
+        let (long_requests, looks) = (LongRequests::new(16), LookBudget::new());
         let state = Self::new(None, idle, long_requests, looks, &Lifecycle::new());
         Arc::new(state)
     }
@@ -167,12 +171,14 @@ impl ConnectionState {
         self.requests.load(Ordering::Relaxed) > 0 && !self.awaits_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes the socket check for its end with the next flush, which is part of every poll of HTTP/1.1.
+    /// Makes the socket check, with the next flush, whether the client has hung up. Every poll of an HTTP/1.1
+    /// connection flushes.
     pub(super) fn look_for_end(&self) {
         self.is_look_due.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the socket should check for its end now. A check that is due is reported once.
+    /// Whether the socket should check now whether the client has hung up. A check that is due is reported
+    /// once.
     pub(super) fn take_due_look(&self) -> bool {
         // Only the task that polls the connection writes this flag, so load and store need not be one step.
         let is_due = self.is_look_due.load(Ordering::Relaxed);
@@ -182,7 +188,7 @@ impl ConnectionState {
         is_due
     }
 
-    /// Records that bytes have arrived.
+    /// Records that bytes have arrived from the client, which may begin the head of a request.
     pub(super) fn on_bytes_received(&self) {
         self.grants.on_bytes_received();
         // Bytes that arrive while a request is still being answered begin no head and count as idle time:
@@ -209,7 +215,7 @@ impl ConnectionState {
 
     /// Begins a request whose head has arrived.
     pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
-        // Over HTTP/2 a new request does not show that earlier answers were read.
+        // Only over HTTP/1.1 does a new request show that its caller has read the earlier answers.
         if self.reads_heads.load(Ordering::Relaxed) {
             self.grants.on_next_request();
         }
@@ -226,12 +232,12 @@ impl ConnectionState {
         (count < most).then_some(release)
     }
 
-    /// Whether any request has arrived on this connection.
+    /// Whether at least one request has arrived on this connection.
     pub(super) fn has_received_request(&self) -> bool {
         self.has_received_request.load(Ordering::Relaxed)
     }
 
-    /// Whether a part of a head has arrived.
+    /// Whether a part of a request's head has arrived, and not yet the whole head.
     pub(super) fn has_begun_head(&self) -> bool {
         self.has_begun_head.load(Ordering::Relaxed)
     }
@@ -258,7 +264,8 @@ impl ConnectionState {
         Some(self.opened + since + timeout)
     }
 
-    /// For how long data may stay unacknowledged, in milliseconds.
+    /// How long data that was sent may stay unacknowledged before the kernel closes the connection, in
+    /// milliseconds.
     pub(super) fn user_timeout_ms(&self) -> u32 {
         self.user_timeout_ms.load(Ordering::Relaxed)
     }
@@ -271,7 +278,7 @@ impl ConnectionState {
         self.poll_count.store(next, Ordering::Relaxed);
     }
 
-    /// How often the connection was polled.
+    /// How often the task of the connection has polled it.
     pub(super) fn poll_count(&self) -> u64 {
         self.poll_count.load(Ordering::Relaxed)
     }
@@ -290,7 +297,7 @@ fn in_ms(limit: Duration) -> u32 {
 // === impl OpenRequest ===
 
 impl OpenRequest {
-    /// Adds the connection to the extensions of a request, for its handlers.
+    /// Adds the connection to the extensions of the request, where the request's handler finds it.
     pub(super) fn attach_to<B>(&self, request: &mut http::Request<B>) {
         request.extensions_mut().insert(Arc::clone(&self.0));
     }
@@ -310,8 +317,8 @@ impl Drop for DetachedRelease {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        // The time is stored before the count, so that an idle connection is never seen with an outdated
-        // time.
+        // The time at which the request ends is stored before the count of requests goes down, so that an idle
+        // connection is never seen with an outdated time.
         self.0.mark_time();
         self.0.requests.fetch_sub(1, Ordering::Release);
     }
@@ -320,8 +327,8 @@ impl Drop for OpenRequest {
 // === impl Connection ===
 
 impl Connection {
-    /// The connection of a request.
-    pub(in crate::http) fn of(extensions: &Extensions) -> Self {
+    /// The connection on which a request came.
+    pub(in crate::http) fn from_extensions(extensions: &Extensions) -> Self {
         Self(extensions.get().cloned())
     }
 
@@ -339,7 +346,7 @@ impl Connection {
     /// default of every answer.
     ///
     /// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out
-    /// of any other answer. It has no effect over HTTP/2, where requests share the connection and pings
+    /// of any other answer. The limit has no effect over HTTP/2, where requests share the connection and pings
     /// detect such a machine.
     pub(in crate::http) fn set_user_timeout(&self, limit: Option<Duration>) {
         if let Some(connection) = &self.0
@@ -366,31 +373,36 @@ impl<S: Sync> FromRequestParts<S> for Connection {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.extensions))
+        Ok(Self::from_extensions(&parts.extensions))
     }
 }
 
 // === impl LongRequests ===
 
 impl LongRequests {
-    /// Bound for a gateway with `most` connections.
-    pub(super) fn of(most: usize) -> Self {
+    /// Makes the bound for the long requests of a gateway that takes at most `most` connections.
+    pub(super) fn new(most: usize) -> Self {
         let taken = Arc::default();
         Self { most, taken }
     }
 
     fn take(&self, has_lease: bool) -> Result<LongRequestPermit, Problem> {
-        let kept = if has_lease { KEPT_FROM_ALL } else { KEPT };
+        let kept = if has_lease {
+            LEASE_RESERVE_DIVISOR
+        } else {
+            RESERVE_DIVISOR
+        };
         let most = self.most - self.most.div_ceil(kept);
-        // The check and the count are one atomic step: of two requests that come together for the last place
-        // one must get it.
+        // The check and the count are one atomic step: if two long requests come together and one connection
+        // is left, exactly one request must get it.
         let one_more = |taken| (taken < most).then_some(taken + 1);
         let relaxed = Ordering::Relaxed;
         if self.taken.fetch_update(relaxed, relaxed, one_more).is_ok() {
             return Ok(LongRequestPermit(Arc::clone(&self.taken)));
         }
-        let detail = "As many requests wait or listen at this gateway as leave connections to those \
-             that are answered at once. Nothing happened.";
+        let detail = "Waiting requests and streams use all the connections that this gateway has \
+                      for them; the others are kept for requests that are answered at once. \
+                      Nothing happened.";
         let problem = Problem::new(ProblemCode::Overloaded, detail);
         Err(problem.with(Extra::RetryAfter(RETRY_AFTER_MS)))
     }
@@ -437,7 +449,7 @@ mod tests {
         advance(Duration::from_secs(500)).await;
         drop(request);
         assert_eq!(left(), Some(TIMEOUTS.idle));
-        // The answer leaves in pieces.
+        // A piece of the answer leaves after a long pause, which restarts the idle time.
         advance(Duration::from_secs(70)).await;
         connection.on_bytes_written(1, true);
         assert_eq!(left(), Some(TIMEOUTS.idle));
@@ -448,7 +460,7 @@ mod tests {
         let connection = connection();
         let mut request = http::Request::new(());
         connection.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         assert_eq!(connection.user_timeout_ms(), 75_000);
         handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         assert_eq!(connection.user_timeout_ms(), 1_500);
@@ -456,14 +468,14 @@ mod tests {
         assert_eq!(connection.user_timeout_ms(), 75_000);
         let shared = ConnectionState::of_test();
         shared.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         handlers.set_user_timeout(Some(Duration::from_secs(1)));
         assert_eq!(shared.user_timeout_ms(), 75_000);
     }
 
     #[test]
     fn requests_that_last_leave_connections_to_others_and_some_to_those_with_a_lease() {
-        let long_requests = LongRequests::of(32);
+        let long_requests = LongRequests::new(32);
         let take = |count, has_lease| {
             let taken = (0..count).map(|_| long_requests.take(has_lease).unwrap());
             taken.collect::<Vec<_>>()
@@ -478,7 +490,7 @@ mod tests {
 
     #[test]
     fn of_two_requests_that_come_together_for_the_last_place_one_gets_it() {
-        let (long_requests, meeting) = (LongRequests::of(2), Barrier::new(2));
+        let (long_requests, meeting) = (LongRequests::new(2), Barrier::new(2));
         let try_often = || {
             let tries = (0..1_000).map(|_| {
                 meeting.wait();

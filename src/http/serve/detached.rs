@@ -33,7 +33,7 @@ pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
     pub(in crate::http) token: TokenHash,
     pub(in crate::http) names: Vec<LockName>,
-    /// When the request for the releases came.
+    /// When the request for these releases came.
     pub(in crate::http) since: Instant,
 }
 
@@ -42,9 +42,9 @@ pub(in crate::http) struct UnansweredReleases {
 pub(super) struct DetachedReleases(Arc<DetachedInner>);
 
 struct DetachedInner {
-    /// Room for releases that are being carried out.
+    /// Bounds the releases without callers that are being carried out.
     working: Arc<Semaphore>,
-    /// Room for releases that have not begun.
+    /// Bounds the releases without callers that wait to be carried out.
     waiting: Arc<Semaphore>,
     metrics: Metrics,
     lifecycle: Lifecycle,
@@ -53,10 +53,10 @@ struct DetachedInner {
 /// The answer to a release. If it is dropped before it is complete, the release goes on in a task of its own,
 /// if there is room.
 pub(super) struct Detachable<F: Future + Send + 'static> {
-    /// `None` once the answer is complete.
+    /// The future of the answer; `None` once the answer is complete.
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
-    /// Receives the answer if the caller has hung up.
+    /// Called with the complete answer if the caller has hung up.
     unheard: fn(F::Output),
     room: DetachedReleases,
     connection: Arc<ConnectionState>,
@@ -64,9 +64,9 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
 
 /// Releases without callers take at most one in this many of the places for releases; the rest is for connected
 /// callers.
-const KEPT: usize = 2;
-/// How many releases without callers may wait for room. Each costs no more than the head of its request.
-/// After a pause of the gateway, all callers that hung up during the pause are found together.
+const DETACHED_RELEASE_DIVISOR: usize = 2;
+/// How many releases without callers may wait for room. Each waiting release costs no more memory than the head
+/// of its request. After a pause of the gateway, all callers that hung up during the pause are found together.
 const MOST_WAITING: usize = 1_024;
 /// How many releases without callers may go on for one connection: an HTTP/2 connection carries many
 /// requests, and a client that resets them one after the other must leave room to other clients.
@@ -99,10 +99,11 @@ impl UnansweredReleases {
 // === impl DetachedReleases ===
 
 impl DetachedReleases {
-    /// Room for releases without callers: as `KEPT` says, a part of the `reserved` places for releases.
+    /// Room for releases without callers: the part of the `reserved` places for releases that
+    /// `DETACHED_RELEASE_DIVISOR` allows.
     pub(super) fn new(reserved: usize, metrics: Metrics, lifecycle: &Lifecycle) -> Self {
         Self(Arc::new(DetachedInner {
-            working: Arc::new(Semaphore::new((reserved / KEPT).max(1))),
+            working: Arc::new(Semaphore::new((reserved / DETACHED_RELEASE_DIVISOR).max(1))),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             metrics,
             lifecycle: lifecycle.clone(),
@@ -128,10 +129,10 @@ impl DetachedReleases {
         let has_room = permit.is_some() || place.is_some();
         room.metrics.release_abandoned(has_room);
         if !has_room {
-            debug!("the caller of a release has hung up, and there is no room to carry it out");
+            debug!("the caller has hung up, and there is no room to carry out the release");
             return;
         }
-        debug!("the caller of a release has hung up; it is carried out all the same");
+        debug!("the caller has hung up; the release is carried out all the same");
         let working = Arc::clone(&room.working);
         room.lifecycle.spawn(async move {
             let _permit = match permit {
@@ -181,7 +182,7 @@ where
 
 impl<F: Future + Send + 'static> Drop for Detachable<F> {
     fn drop(&mut self) {
-        // A release that panicked does not go on.
+        // A release whose future panicked is not carried on in a task.
         if let Some(answer) = self.answer.take()
             && !thread::panicking()
         {
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(rig.in_flight.load(Ordering::Relaxed), 4);
         assert_eq!(rig.end().await, 4 + MOST_WAITING);
         assert_eq!(rig.counted("dropped"), 10);
-        // There is room again.
+        // All earlier releases have ended, so there is room for another.
         rig.room.run_detached(rig.release(), true, true);
         assert_eq!(rig.end().await, 4 + MOST_WAITING + 1);
     }

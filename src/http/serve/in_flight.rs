@@ -10,11 +10,11 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-/// For how long no request may have been under way before the gateway assumes that none will come: a client
-/// that still sends requests here has not noticed yet that the gateway drains.
+/// How long a stopping gateway must have had no request under way before it assumes that none will come: a
+/// client that still sends requests here has not noticed yet that the gateway drains.
 const QUIET: Duration = Duration::from_secs(1);
-/// How often a stopping gateway polls for changes. Requests do not notify it, because they would all share a
-/// lock.
+/// How often a stopping gateway polls the counter of requests. Requests do not notify the gateway of their
+/// end, because all requests would then share a lock.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
 /// Counter of the requests under way on all connections, except requests that only read. A request counts

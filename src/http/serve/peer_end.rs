@@ -14,9 +14,9 @@ use tokio::{
 
 /// Budget of checks with the kernel whether the caller of a grant is still there. Cheap to clone.
 ///
-/// Each check costs a system call. So a gateway that grants many thousands of leases in a second relies for
-/// most of them on what its event loops have reported: an event loop asks for all connections at once, in
-/// each of its turns.
+/// Each check costs a system call. So a gateway that grants many thousands of leases in a second relies for most
+/// grants on what its event loops have reported: an event loop asks for all connections at once, in each of its
+/// turns.
 #[derive(Debug, Clone)]
 pub(super) struct LookBudget(Arc<LookWindow>);
 
@@ -30,7 +30,7 @@ struct LookWindow {
 
 /// Length of one window. With `MAX_LOOKS` in each, the kernel is asked at most 3,000 times in a second.
 const WINDOW_MS: u128 = 8;
-/// The number of grants in a window for which the kernel is asked.
+/// For how many grants in one window of time the kernel is asked whether the caller is still there.
 const MAX_LOOKS: u64 = 24;
 
 /// Whether the other end has hung up: it has closed its side, or reset the connection. Bytes that it sent
@@ -45,16 +45,16 @@ pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
     known.is_some_and(|known| known.map_or(true, is_end)) || may_ask && kernel::has_hung_up(stream)
 }
 
-/// Whether the other end has hung up, by the kernel alone and without a budget: for checks that are rare.
+/// Asks the kernel whether the client has hung up, without a budget: for checks that are rare.
 pub(super) use kernel::has_hung_up as has_hung_up_by_kernel;
 
-/// How many bytes have left; `None` if the kernel does not tell, or if no byte has left.
+/// How many bytes the kernel has sent on a connection; `None` if the kernel does not tell, or if no byte was sent.
 pub(super) fn sent(stream: &TcpStream) -> Option<u64> {
     kernel::transmission(stream).map(|it| it.sent)
 }
 
-/// How many bytes have left a connection that broke, and so will send no more. `None` if the kernel may still
-/// send bytes, or does not tell.
+/// How many bytes the kernel has sent on a connection that broke, and so will send no more. `None` if the kernel
+/// may still send bytes, or does not tell.
 pub(super) fn sent_before_break(stream: &TcpStream) -> Option<u64> {
     let transmission = kernel::transmission(stream)?;
     transmission.is_over.then_some(transmission.sent)
@@ -103,7 +103,7 @@ mod kernel {
         GetStruct<Info>
     );
 
-    // Offsets of the fields in `struct tcp_info`. The layout is part of the interface of the kernel.
+    // Offsets of fields in the kernel's `struct tcp_info`. The layout is part of the interface of the kernel.
     const STATE: usize = 0;
     const BYTES_SENT: usize = 200;
     const BYTES_RETRANS: usize = 208;
@@ -112,14 +112,14 @@ mod kernel {
     const TCP_CLOSE: u8 = 7;
 
     /// The first kernel version that tells how many bytes were sent.
-    const FIRST: (u32, u32) = (4, 19);
+    const MIN_KERNEL_VERSION: (u32, u32) = (4, 19);
 
     static TELLS: LazyLock<bool> = LazyLock::new(|| {
         let name = uname();
         let release = name.release().to_string_lossy();
-        let tells = version(&release).is_some_and(|version| version >= FIRST);
+        let tells = version(&release).is_some_and(|version| version >= MIN_KERNEL_VERSION);
         if !tells {
-            debug!(%release, "this kernel does not tell what of an answer was sent");
+            debug!(%release, "this kernel does not tell how much of an answer was sent");
         }
         tells
     });
@@ -146,13 +146,13 @@ mod kernel {
     }
 
     impl Transmission {
-        /// `None` if nothing was sent. gVisor calls itself 4.19 and counts nothing, nor does a kernel whose
-        /// connections go through a sockmap: with a count of 0 a lease would be released although its caller
-        /// was answered.
+        /// Decodes a `struct tcp_info`; `None` if it counts no sent bytes. gVisor calls itself 4.19 and counts
+        /// nothing, nor does a kernel whose connections go through a sockmap: with a count of 0 a lease would be
+        /// released although its caller was answered.
         pub(super) fn read(info: &Info) -> Option<Self> {
             let number = |at: usize| {
                 let bytes = info[at..].first_chunk();
-                u64::from_ne_bytes(*bytes.expect("the fields are within what was asked for"))
+                u64::from_ne_bytes(*bytes.expect("the fields are within the requested length"))
             };
             let sent = number(BYTES_SENT).saturating_sub(number(BYTES_RETRANS));
             (sent > 0).then_some(Self {
@@ -163,8 +163,8 @@ mod kernel {
     }
 }
 
-/// On other systems only the event loop reports the end of a connection, and bytes that were written count as
-/// sent.
+/// On systems other than Linux, only the event loop reports the end of a connection, and bytes that were written
+/// count as sent.
 #[cfg(not(target_os = "linux"))]
 mod kernel {
     use tokio::net::TcpStream;
@@ -190,7 +190,7 @@ impl LookBudget {
         }))
     }
 
-    /// Counts a grant. Returns whether the kernel may be asked about its caller.
+    /// Counts a grant. Returns whether the budget lets the kernel be asked about the grant's caller.
     fn take(&self) -> bool {
         let window = self.0.started.elapsed().as_millis() / WINDOW_MS;
         self.0.take_in(u32::try_from(window).unwrap_or(u32::MAX))
@@ -201,7 +201,7 @@ impl LookBudget {
 
 impl LookWindow {
     fn take_in(&self, window: u32) -> bool {
-        // Another worker may already have begun a later window, whose count then applies.
+        // Another worker may already have begun a later window of time, whose count of grants then applies.
         let in_window = |counts: u64| counts.max(u64::from(window) << 32);
         let one_more = |counts| Some(in_window(counts) + 1);
         let updated = self
@@ -266,7 +266,8 @@ mod tests_of_the_kernel {
         let (client, server) = pair().await;
         assert!(!kernel::has_hung_up(&server));
         assert!(!has_hung_up(&server, &LookBudget::new()));
-        // The event loop runs on the thread of this test, and has no turn in between.
+        // The event loop runs on the thread of this test and has no turn in between, so only the kernel can tell
+        // that the client has hung up.
         drop(client);
         assert!(has_hung_up(&server, &LookBudget::new()));
     }
@@ -279,7 +280,7 @@ mod tests_of_the_kernel {
         assert_eq!(sent(&server), Some(WRITTEN));
         assert_eq!(sent_before_break(&server), None, "more may be sent");
         client.read_exact(&mut [0; 300]).await.unwrap();
-        // Writes until all buffers are full.
+        // The server writes until all buffers of the sockets are full.
         let mut written = WRITTEN;
         let piece = vec![0; 65_536];
         while let Some(more) = server.write(&piece).now_or_never() {

@@ -60,18 +60,18 @@ struct Tls {
 #[derive(Clone)]
 struct Tasks(Lifecycle);
 
-/// The largest head that HTTP/1.1 buffers, unless the configured limits need more. It is well above the
-/// limits beyond which a head is answered with a problem document.
+/// The largest head that HTTP/1.1 buffers, unless the configured limits need more. This size is well above
+/// the limits beyond which a head is answered with a problem document.
 const HEAD_BUFFER: usize = 128 * 1024;
 /// Time within which a client that has just connected sends its request. A gateway that closes waits for that
 /// request: without the wait, the client could not tell whether the request was received.
 const FRESH: Duration = Duration::from_millis(250);
 
-/// How long a head may take, from its first byte, when the gateway closes.
+/// How long the head of a request may take, from its first byte, when the gateway closes.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// How often the kernel is asked whether the caller of an HTTP/1.1 request is still there, while hyper would
-/// not notice.
+/// How often the kernel is asked whether the caller of an HTTP/1.1 request has hung up, while hyper would not
+/// notice.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Time between two pings to an HTTP/2 client. With `PING_TIMEOUT` it takes ten seconds until it is known
@@ -150,7 +150,7 @@ impl Protocol {
     /// Serves one connection until it ends, or until the lifecycle closes and the requests under way have
     /// been answered.
     pub(super) async fn serve(&self, stream: TcpStream) {
-        // An answer is one small write. Without this, the kernel may hold it back.
+        // An answer is one small write. Without `TCP_NODELAY`, the kernel may delay the answer.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "cannot set TCP_NODELAY");
         }
@@ -200,7 +200,8 @@ impl Protocol {
         if !matches!(ended.await, Some(Err(error)) if error.is_parse()) {
             return;
         }
-        // hyper itself answers a request that is not HTTP/1.1, except the preface of HTTP/2.
+        // Only the preface of HTTP/2 is answered here: hyper itself refuses any other request that is not
+        // HTTP/1.1.
         let parts = connection.into_parts();
         if parts.read_buf.starts_with(HTTP_2_PREFACE) {
             refuse(parts.io.into_inner(), NO_HTTP_2).await;
@@ -247,8 +248,8 @@ impl Protocol {
                 if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                     return Poll::Ready(Some(ended));
                 }
-                // These futures are polled once for each waker, and not in every turn: each poll takes a
-                // lock. Their outcome is read from the lifecycle below.
+                // The futures of the lifecycle's steps are polled once for each waker, and not in every turn,
+                // because each poll takes a lock. Their outcome is read from the lifecycle below.
                 if !woken_by.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
                     let _ = closed.as_mut().poll(cx);
                     if leaves_when_withdrawn {
@@ -300,7 +301,7 @@ impl Protocol {
                     return Poll::Pending;
                 }
                 is_leaving = true;
-                // Closing may take as long as a head.
+                // From now on the idle connection has as much time to close as a request's head may take.
                 timeouts.idle = timeouts.head;
                 if lifecycle.is_closing() {
                     timeouts.head = timeouts.head.min(CLOSING);
@@ -333,11 +334,14 @@ impl Tls {
         match timeout(self.timeout, self.begin(stream, state)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                info!(?peer, %error, "a connection did not come to TLS");
+                info!(?peer, %error, "a connection did not complete its TLS handshake");
                 None
             }
             Err(_elapsed) => {
-                info!(?peer, "a connection did not come to TLS in time");
+                info!(
+                    ?peer,
+                    "a connection did not complete its TLS handshake in time"
+                );
                 None
             }
         }
@@ -364,9 +368,9 @@ impl Tls {
         match accepted.await {
             Ok(stream) => Ok(Some(stream)),
             Err((error, mut socket)) => {
-                // Closed with unread bytes, the connection would be reset and the alert lost. The alert tells
-                // a client of TLS 1.3, which may have written a request already, that the gateway has not
-                // read it.
+                // Without this wait, the client's unread bytes would make the kernel reset the connection,
+                // and the TLS alert would be lost. The alert tells a client of TLS 1.3, which may have
+                // written a request already, that the gateway has not read the request.
                 close(&mut socket).await;
                 Err(error)
             }

@@ -60,7 +60,8 @@ const MAX_REFUSED_BODY: usize = 64 * 1024;
 // === impl RequestHandler ===
 
 impl RequestHandler {
-    /// `most` is the number of requests that may be open over HTTP/2 at the same time.
+    /// Makes the handler of all connections. `most` is the number of requests that may be open over HTTP/2 at the
+    /// same time.
     pub(super) fn new(
         edge: EdgeService,
         in_flight: InFlightRequests,
@@ -115,7 +116,8 @@ impl RequestHandler {
             // The edge is called inside this future: a release that waits for its turn without a caller must
             // neither hold the room of a request nor count that time as work.
             if refuses {
-                // Only the answer matters here, whether or not the body arrives.
+                // The body of a refused request is read only so that the client receives the answer; the body
+                // itself does not matter.
                 drop(
                     Limited::new(request.body_mut(), MAX_REFUSED_BODY)
                         .collect()

@@ -28,11 +28,11 @@ use super::{
 pub(super) struct Socket {
     stream: TcpStream,
     state: Arc<ConnectionState>,
-    /// The user timeout that the kernel was told last, in milliseconds.
+    /// The limit for unacknowledged data (`TCP_USER_TIMEOUT`) that the kernel was told last, in milliseconds.
     applied_ms: u32,
 }
 
-/// How long the refusal of a connection may take.
+/// How long sending the refusal of a connection may take.
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Sends one answer to a client and closes the connection.
@@ -110,8 +110,8 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// Settles the grants before the descriptor is closed, because afterwards the kernel tells nothing about
-    /// the connection.
+    /// Settles the grants before the descriptor is closed, because after that the kernel does not tell how
+    /// many bytes of the connection were sent.
     fn drop(&mut self) {
         self.state.grants.on_end(|| sent_before_break(&self.stream));
     }
@@ -124,7 +124,7 @@ fn set_user_timeout(stream: &TcpStream, ms: u32) {
     }
 }
 
-/// On other systems only the operating system's own limit ends a connection with a silent peer.
+/// On systems other than Linux, only the operating system's own limit ends a connection with a silent peer.
 #[cfg(not(target_os = "linux"))]
 fn set_user_timeout(_: &TcpStream, _: u32) {}
 
@@ -191,7 +191,7 @@ impl AsyncWrite for Socket {
 pub(super) struct TrailingEnd<S> {
     stream: S,
     state: Arc<ConnectionState>,
-    /// The number of the poll in which the end was read.
+    /// The number of the poll in which the end of the stream was read; `None` before the end.
     ended_in: Option<u64>,
 }
 
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(user_timeout(&socket), 75_000);
         let mut request = http::Request::new(());
         state.begin_request().attach_to(&mut request);
-        let handlers = Connection::of(request.extensions());
+        let handlers = Connection::from_extensions(request.extensions());
         handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         socket.write_all(b"b").await.unwrap();
         assert_eq!(user_timeout(&socket), 1_500);

@@ -18,22 +18,22 @@ pub(super) trait Deliverable {
     fn delivered(self);
 }
 
-/// The grants of one connection whose answers were handed to hyper. A grant that is dropped with the
-/// connection never left.
+/// The grants of one connection whose answers were handed to hyper. If a grant is dropped with its
+/// connection, its answer was never sent.
 #[derive(Debug)]
 pub(super) struct UnsettledGrants<G = Delivery> {
     grants: Mutex<Vec<UnsettledGrant<G>>>,
-    /// Number of grants, so that a connection without grants takes no lock to find none.
+    /// Number of grants in `grants`, so that a connection without grants need not take the lock.
     count: AtomicUsize,
-    /// How many bytes the kernel has taken.
+    /// How many bytes the kernel has taken for sending on this connection.
     written: AtomicU64,
-    /// Whether bytes have arrived since the kernel last took some.
+    /// Whether bytes have arrived from the client since the kernel last took bytes for sending.
     has_read_since_write: AtomicBool,
     /// Whether the request that is being answered arrived after the answers before it had been written.
     is_answered_alone: AtomicBool,
-    /// Whether the first bytes of a grant have yet to be written.
+    /// Whether the first bytes of an answer with a grant have yet to be written.
     is_write_due: AtomicBool,
-    /// Whether the connection is over. Written under the lock of `grants`.
+    /// Whether the connection has ended. This flag is written under the lock of `grants`.
     is_over: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ struct UnsettledGrant<G> {
     /// How many bytes had been written when the grant was handed to hyper: the answer begins there, or behind
     /// other bytes that hyper or TLS had not written yet.
     begins_at: u64,
-    /// Whether the next request on the connection shows that the answer was read.
+    /// Whether the next request on the connection shows that its caller has read the answer with this grant.
     next_request_settles: bool,
 }
 
@@ -52,7 +52,7 @@ struct UnsettledGrant<G> {
 const ASKED_FROM: usize = 16;
 /// The largest number of grants that are kept. Beyond it the oldest grant counts as delivered, so its lease
 /// is left to its TTL.
-const MOST: usize = 64;
+const MAX_UNSETTLED_GRANTS: usize = 64;
 
 // === impl Deliverable ===
 
@@ -69,13 +69,13 @@ impl<G: Deliverable> UnsettledGrants<G> {
     pub(super) fn add(&self, grant: G) {
         let mut grants = self.grants.lock();
         if self.is_over.load(Ordering::Relaxed) {
-            // No caller can receive the grant any more. The drop that releases the lease comes after the lock
-            // is free.
+            // No caller can receive the grant any more. The grant is dropped, which releases its lease, only
+            // after the lock is free.
             drop(grants);
             return;
         }
         if grants.is_empty() {
-            // Most connections never have a second grant.
+            // Room for one grant is reserved, because most connections never have a second one.
             grants.reserve_exact(1);
         }
         grants.push(UnsettledGrant {
@@ -83,7 +83,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
             begins_at: self.written.load(Ordering::Acquire),
             next_request_settles: self.is_answered_alone.load(Ordering::Relaxed),
         });
-        let excess = (grants.len() > MOST).then(|| grants.remove(0));
+        let excess = (grants.len() > MAX_UNSETTLED_GRANTS).then(|| grants.remove(0));
         self.count.store(grants.len(), Ordering::Release);
         drop(grants);
         self.is_write_due.store(true, Ordering::Release);
@@ -92,12 +92,13 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// Records that bytes have arrived.
+    /// Records that bytes have arrived from the client.
     pub(super) fn on_bytes_received(&self) {
         self.has_read_since_write.store(true, Ordering::Relaxed);
     }
 
-    /// Records how many bytes the kernel has taken, and whether these are all that it was offered.
+    /// Records how many bytes the kernel has taken for sending, and whether these are all that it was
+    /// offered.
     pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
         // Only the task of the connection writes this counter, so load and store need not be one step.
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -111,10 +112,10 @@ impl<G: Deliverable> UnsettledGrants<G> {
 
     /// Records the head of a request, on a connection that carries one request after the other.
     ///
-    /// A caller that sends its next request after an answer was written has read that answer, unless it does
-    /// not wait for answers. Such a caller shows in the request of the grant: that request arrived before the
-    /// answers ahead of it were written. If it does not show, because the caller reads nothing and yet sends
-    /// its requests one by one, the TTL ends the lease.
+    /// A caller that sends its next request after an answer was written has read that answer, unless the
+    /// caller does not wait for answers. Such a caller shows in the request of the grant: that request
+    /// arrived before the answers ahead of it were written. If such a caller does not show, because it reads
+    /// nothing and yet sends its requests one by one, the TTL ends the lease.
     pub(super) fn on_next_request(&self) {
         let is_new = self.has_read_since_write.load(Ordering::Relaxed);
         self.is_answered_alone.store(is_new, Ordering::Relaxed);
@@ -123,7 +124,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
     }
 
-    /// Whether the first bytes of a grant are written next.
+    /// Whether the next bytes to be written are the first bytes of an answer with a grant.
     pub(super) fn is_write_due(&self) -> bool {
         self.is_write_due.load(Ordering::Acquire)
     }
@@ -170,7 +171,8 @@ impl<G: Deliverable> UnsettledGrants<G> {
             };
             let grant = grants.remove(at).grant;
             self.count.store(grants.len(), Ordering::Release);
-            // The engine is told without the lock, so that no other task waits for it.
+            // The lock is released before the engine is told of the deliveries, so that no other task waits
+            // for the lock.
             drop(grants);
             grant.delivered();
         }
@@ -201,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Records whether a grant was delivered or released.
+    /// A grant of a test, which records whether it was delivered or released.
     struct Witness(u32, Arc<Mutex<Outcomes>>);
 
     #[derive(Debug, Default, PartialEq, Eq)]
@@ -257,7 +259,7 @@ mod tests {
         let rig = Rig::default();
         rig.request(true);
         rig.grant(1);
-        // The answer stands behind other bytes, which fill the room in the kernel.
+        // The kernel had room for other bytes only, which were written before the answer with the grant.
         rig.grants.on_bytes_written(200, false);
         assert!(rig.grants.is_write_due());
         rig.grants.on_bytes_written(300, true);
@@ -274,13 +276,13 @@ mod tests {
         let rig = Rig::default();
         rig.request(true);
         rig.grants.on_bytes_written(100_000, true);
-        // Both requests arrived together with the first request.
+        // This request arrived together with the first request, so it does not show that an answer was read.
         rig.request(false);
         rig.grant(1);
         rig.grants.on_bytes_written(300, true);
         rig.request(false);
         rig.grants.on_bytes_written(100, true);
-        // This request arrived later, but its sender does not wait for answers.
+        // The next request arrived later, but its sender has shown that it does not wait for answers.
         rig.request(true);
         rig.check(&[], &[]);
         rig.grants.on_end(|| Some(64_000));
@@ -325,7 +327,8 @@ mod tests {
         rig.request(false);
         rig.grant(2);
         rig.grants.on_end(|| None);
-        // The second answer was never written.
+        // The second answer was never written, so its grant is released. The first was written, and may yet
+        // leave.
         rig.check(&[1], &[2]);
     }
 
@@ -340,7 +343,7 @@ mod tests {
     #[test]
     fn keeps_no_more_than_so_many() {
         let rig = Rig::default();
-        let most = u32::try_from(MOST).unwrap();
+        let most = u32::try_from(MAX_UNSETTLED_GRANTS).unwrap();
         for number in 1..=most + 2 {
             rig.grant(number);
             rig.grants.on_bytes_written(300, true);

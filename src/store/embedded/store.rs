@@ -342,7 +342,7 @@ impl EmbeddedStore {
         let directory = Directory::take(directory)?;
         let files = directory
             .files()
-            .map_err(|error| OpenError::of(directory.path(), error))?;
+            .map_err(|error| OpenError::from_io(directory.path(), error))?;
         Self::start(directory, Box::new(files), clock)
     }
 
@@ -356,9 +356,10 @@ impl EmbeddedStore {
         let (contents, end) = read.unwrap_or_else(|| (Contents::none(&*clock), LogEnd::default()));
         if end.is_torn {
             warn!(
-                "the last transaction in the data directory is incomplete or damaged and is rolled back; \
-                 that is in order after a loss of power while it was written, before anybody had its answer; \
-                 if the disk has damaged it, what was granted, renewed or released last is forgotten"
+                "the last transaction in the data directory is incomplete or damaged and is rolled \
+                 back; this is normal after a loss of power during the write: no caller had an \
+                 answer yet; if the disk has damaged the transaction, the last grants, renewals or \
+                 releases are lost"
             );
         }
         let now = Moment::now(&*clock);
@@ -385,10 +386,10 @@ impl EmbeddedStore {
         // The reserve is checked before a log file begins: a start that fails here has changed nothing.
         volume
             .reserved()
-            .map_err(|error| OpenError::of(&directory.path().join(RESERVE), error))?;
+            .map_err(|error| OpenError::from_io(&directory.path().join(RESERVE), error))?;
         // The first write of a log file shows at once whether the directory can be written.
         let mut log = Log::begin(volume, end, &meta, &state)
-            .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
+            .map_err(|failure| OpenError::from_io(directory.path(), failure.error))?;
 
         let live_bytes = state.live_bytes();
         log.keep_space(live_bytes);
@@ -399,7 +400,7 @@ impl EmbeddedStore {
         let closed = Arc::new(AtomicBool::new(false));
         let open_files = directory
             .open_files(log.generation())
-            .map_err(|error| OpenError::of(directory.path(), error))?;
+            .map_err(|error| OpenError::from_io(directory.path(), error))?;
         let path = directory.path().to_owned();
         let writer = Writer {
             commands: received,

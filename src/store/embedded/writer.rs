@@ -342,8 +342,8 @@ impl Writer {
         }
         let why = shortage.map(|kind| {
             format!(
-                "the disk of the data directory is full ({kind}): locks are renewed and released, and none is \
-                 acquired until it has room"
+                "the disk of the data directory is full ({kind}): locks are renewed and released, \
+                 and no lock is acquired until the disk has room"
             )
         });
         if let Some(why) = &why {
@@ -508,7 +508,8 @@ impl Writer {
         if self.writable
             && let Err(error) = self.log.close()
         {
-            warn!(%error, "cannot mark the end of the log; that is as after a crash");
+            warn!(%error, "cannot mark the end of the log; the next start recovers as after a \
+                           crash");
         }
         drop(self.directory);
         if let Some(closed) = closed {

@@ -36,7 +36,7 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// The channels of a database, by its number.
-    pub(crate) fn of(database: u16) -> Self {
+    pub(crate) fn for_database(database: u16) -> Self {
         let of_it = match database {
             0 => String::new(),
             number => format!(":{number}"),
@@ -62,7 +62,7 @@ pub(crate) struct NewsWanted {
 }
 
 /// Longest time of a request, whatever a message says. A gateway repeats its request.
-const LONGEST: Duration = Duration::from_mins(1);
+const MAX_REQUEST_DURATION: Duration = Duration::from_mins(1);
 
 // === impl NewsWanted ===
 
@@ -75,7 +75,7 @@ impl NewsWanted {
         if let (Some(id), Some(Ok(ms))) = (id, lasts)
             && id != me.as_str()
         {
-            *self.lasts.lock() = Some(Duration::from_millis(ms).min(LONGEST));
+            *self.lasts.lock() = Some(Duration::from_millis(ms).min(MAX_REQUEST_DURATION));
             self.asked.notify_one();
         }
     }
@@ -89,7 +89,7 @@ impl NewsWanted {
 
     /// Records that this gateway requests news of all others for so long.
     pub(crate) fn ask(&self, lasts: Duration) {
-        let until = Instant::now() + lasts.min(LONGEST);
+        let until = Instant::now() + lasts.min(MAX_REQUEST_DURATION);
         *self.ours.lock() = Some(until);
     }
 
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(wanted.next().await, Duration::from_secs(5));
         assert_eq!(wanted.next().now_or_never(), None);
         wanted.note_request(&format!("another {}", u64::MAX), &me);
-        assert_eq!(wanted.next().await, LONGEST);
+        assert_eq!(wanted.next().await, MAX_REQUEST_DURATION);
     }
 
     #[tokio::test(start_paused = true)]
@@ -264,12 +264,12 @@ mod tests {
 
     #[test]
     fn each_database_has_its_own() {
-        let (first, second) = (Channels::of(0), Channels::of(1));
+        let (first, second) = (Channels::for_database(0), Channels::for_database(1));
         assert_eq!((&*first.all, &*first.news), ("lg:gw:all", "lg:events"));
         assert_eq!(
             (&*second.all, &*second.news),
             ("lg:gw:all:1", "lg:events:1")
         );
-        assert_ne!(Channels::of(1), Channels::of(11));
+        assert_ne!(Channels::for_database(1), Channels::for_database(11));
     }
 }

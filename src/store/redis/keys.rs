@@ -32,13 +32,13 @@ impl Keys {
     /// A key of a slot, and of no lock: the kinds `probe` and `marker` are [`Keys::PROBE`] and [`Keys::MARKER`] for the
     /// server of a cluster that has this slot.
     pub(super) fn in_slot(slot: Slot, tags: &SlotTags, kind: &str) -> String {
-        format!("lg:{{{}}}:{kind}", tags.of(slot))
+        format!("lg:{{{}}}:{kind}", tags.for_slot(slot))
     }
 
-    pub(super) fn of(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
+    pub(super) fn for_lock(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
         let tag = name.as_str();
         let slot = Slot::of_name(name);
-        let slot_tag = tags.of(slot);
+        let slot_tag = tags.for_slot(slot);
         let parts = [
             (tag, "}:lock"),
             (slot_tag, "}:fence"),
@@ -163,11 +163,11 @@ mod tests {
     fn are_the_ones_that_foreign_clients_know() {
         let tags = SlotTags::compute();
         let gateway = GatewayId::random();
-        let keys = Keys::of(&LockName::new("deploy:eu").unwrap(), &tags, &gateway);
+        let keys = Keys::for_lock(&LockName::new("deploy:eu").unwrap(), &tags, &gateway);
         assert_eq!(keys.lock(), "lg:{deploy:eu}:lock");
-        let tag = tags.of(Slot::of(b"deploy:eu"));
+        let tag = tags.for_slot(Slot::of_tag(b"deploy:eu"));
         assert_eq!(keys.fence(), format!("lg:{{{tag}}}:fence"));
-        assert_eq!(Slot::of(tag.as_bytes()), keys.slot());
+        assert_eq!(Slot::of_tag(tag.as_bytes()), keys.slot());
         assert_eq!(keys.wait(), "lg:{deploy:eu}:wait");
         let token = TokenHash::from_bytes([0xa1; 32]);
         let of_attempt = format!("lg:{{deploy:eu}}:of:2{}", "a1".repeat(32));

@@ -18,7 +18,7 @@ pub struct Slot(u16);
 /// The tag of every slot.
 #[derive(Debug)]
 pub struct SlotTags {
-    tags: Box<[[u8; SlotTags::LONGEST]]>,
+    tags: Box<[[u8; SlotTags::MAX_TAG_LEN]]>,
 }
 
 // === impl Slot ===
@@ -28,13 +28,13 @@ impl Slot {
     pub const COUNT: usize = 16_384;
 
     /// The slot of a hash tag, or of a whole key without a hash tag.
-    pub fn of(tag: &[u8]) -> Self {
+    pub fn of_tag(tag: &[u8]) -> Self {
         Self(tag.iter().fold(0, |crc, &byte| crc16(crc, byte)) & 0x3fff)
     }
 
     /// The slot of a lock.
     pub(super) fn of_name(name: &LockName) -> Self {
-        Self::of(name.as_str().as_bytes())
+        Self::of_tag(name.as_str().as_bytes())
     }
 
     /// The slot with this number; `None` if the number is too large.
@@ -54,14 +54,14 @@ impl Slot {
 impl SlotTags {
     const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     /// Length of the longest tag. A test finds a tag of at most this length for every slot.
-    const LONGEST: usize = 4;
+    const MAX_TAG_LEN: usize = 4;
 
     /// Finds the tags of all slots by trying strings in the order of the rule, which takes a few milliseconds.
     pub fn compute() -> Self {
-        let mut tags = vec![[0; Self::LONGEST]; Slot::COUNT].into_boxed_slice();
+        let mut tags = vec![[0; Self::MAX_TAG_LEN]; Slot::COUNT].into_boxed_slice();
         let mut missing = Slot::COUNT;
-        let mut prefixes = vec![([0; Self::LONGEST], 0)];
-        for at in 0..Self::LONGEST {
+        let mut prefixes = vec![([0; Self::MAX_TAG_LEN], 0)];
+        for at in 0..Self::MAX_TAG_LEN {
             let mut longer = Vec::new();
             for (prefix, crc) in prefixes {
                 for &byte in Self::ALPHABET {
@@ -75,7 +75,7 @@ impl SlotTags {
                     if missing == 0 {
                         return Self { tags };
                     }
-                    if at + 1 < Self::LONGEST {
+                    if at + 1 < Self::MAX_TAG_LEN {
                         longer.push((tag, crc));
                     }
                 }
@@ -86,7 +86,7 @@ impl SlotTags {
     }
 
     /// The tag of a slot.
-    pub fn of(&self, slot: Slot) -> &str {
+    pub fn for_slot(&self, slot: Slot) -> &str {
         let tag = &self.tags[slot.index()];
         let len = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
         std::str::from_utf8(&tag[..len]).expect("tags are made of ASCII letters and digits")
@@ -138,7 +138,7 @@ impl Floors {
     }
 
     /// The highest fence seen in this slot, or zero.
-    pub(crate) fn of(&self, slot: Slot) -> u64 {
+    pub(crate) fn for_slot(&self, slot: Slot) -> u64 {
         self.seen[slot.index()].load(Ordering::Relaxed)
     }
 
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn hashes_as_redis_cluster_does() {
         // CLUSTER KEYSLOT of redis-server 7.0.15.
-        assert_eq!(Slot::of(b"123456789").index(), 12_739);
-        assert_eq!(Slot::of(b"foo").index(), 12_182);
-        assert_eq!(Slot::of(b"").index(), 0);
+        assert_eq!(Slot::of_tag(b"123456789").index(), 12_739);
+        assert_eq!(Slot::of_tag(b"foo").index(), 12_182);
+        assert_eq!(Slot::of_tag(b"").index(), 0);
     }
 
     #[test]
@@ -178,9 +178,9 @@ mod tests {
         let tags = SlotTags::compute();
         for index in 0..Slot::COUNT {
             let slot = Slot(u16::try_from(index).unwrap());
-            let tag = tags.of(slot);
+            let tag = tags.for_slot(slot);
             assert!(!tag.is_empty(), "slot {index} has no tag");
-            assert_eq!(Slot::of(tag.as_bytes()), slot);
+            assert_eq!(Slot::of_tag(tag.as_bytes()), slot);
         }
     }
 
@@ -188,9 +188,9 @@ mod tests {
     fn takes_the_shortest_and_then_the_first() {
         let tags = SlotTags::compute();
         for c in SlotTags::ALPHABET {
-            assert_eq!(tags.of(Slot::of(&[*c])).as_bytes(), [*c]);
+            assert_eq!(tags.for_slot(Slot::of_tag(&[*c])).as_bytes(), [*c]);
         }
-        let tag = tags.of(Slot::of(b"123456789")).as_bytes();
+        let tag = tags.for_slot(Slot::of_tag(b"123456789")).as_bytes();
         let earlier = (0..36_u32.pow(u32::try_from(tag.len()).unwrap()))
             .map(|mut number| {
                 let mut text = vec![0; tag.len()];
@@ -200,17 +200,20 @@ mod tests {
                 }
                 text
             })
-            .find(|text| Slot::of(text) == Slot::of(b"123456789"));
+            .find(|text| Slot::of_tag(text) == Slot::of_tag(b"123456789"));
         assert_eq!(earlier.unwrap(), tag);
     }
 
     #[test]
     fn rise_and_never_fall_each_in_its_slot() {
         let floors = Floors::new();
-        let [a, b] = [b"a", b"b"].map(|tag| Slot::of(tag));
+        let [a, b] = [b"a", b"b"].map(|tag| Slot::of_tag(tag));
         for fence in [7, 9, 8] {
             floors.raise(a, FencingToken::new(fence).unwrap());
         }
-        assert_eq!((floors.of(a), floors.of(b), floors.highest()), (9, 0, 9));
+        assert_eq!(
+            (floors.for_slot(a), floors.for_slot(b), floors.highest()),
+            (9, 0, 9)
+        );
     }
 }

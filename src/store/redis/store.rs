@@ -76,7 +76,7 @@ impl RedisStore {
         };
         let topology = Topology::new(url, config, &clock, lifecycle.workers());
         let dispatch = Arc::new(Dispatch::new(topology, config, typed_keys));
-        let channels = Channels::of(url.login().database);
+        let channels = Channels::for_database(url.login().database);
         let scripts = Scripts::new(&channels);
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());

@@ -38,7 +38,7 @@ struct Buckets {
 }
 
 /// The bounds of a short histogram, in microseconds.
-const SHORT: [u64; 16] = [
+const SHORT_BOUNDS_US: [u64; 16] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
@@ -48,7 +48,7 @@ pub(super) const LONG: [u64; 15] = [
     7_200_000, 86_400_000,
 ];
 /// The bounds of a long histogram in microseconds.
-const LONG_US: [u64; LONG.len()] = {
+const LONG_BOUNDS_US: [u64; LONG.len()] = {
     let mut bounds = LONG;
     let mut at = 0;
     while at < bounds.len() {
@@ -62,7 +62,11 @@ const LONG_US: [u64; LONG.len()] = {
 
 impl<const IS_LONG: bool> Default for Histogram<IS_LONG> {
     fn default() -> Self {
-        let bounds: &[u64] = if IS_LONG { &LONG_US } else { &SHORT };
+        let bounds: &[u64] = if IS_LONG {
+            &LONG_BOUNDS_US
+        } else {
+            &SHORT_BOUNDS_US
+        };
         Self(Arc::new(Buckets {
             bounds,
             counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),

@@ -138,11 +138,14 @@ impl Exporter {
         let Err(failure) = self.post(&work.batch).await else {
             work.batch.clear();
             if std::mem::take(&mut work.is_failing) {
-                info!("the collector is told of traces again");
+                info!("traces are sent to the collector again");
             }
             if self.lost.load(Ordering::Relaxed) > 0 && work.may_notice() {
                 let lost = self.lost.swap(0, Ordering::Relaxed);
-                warn!(lost, "more was traced than the collector could be told of");
+                warn!(
+                    lost,
+                    "more spans were recorded than could be sent to the collector"
+                );
             }
             return Ok(());
         };
@@ -156,7 +159,7 @@ impl Exporter {
             let lost = self.lost.swap(0, Ordering::Relaxed);
             warn!(
                 error = failure.reason,
-                lost, "the collector cannot be told of traces"
+                lost, "traces cannot be sent to the collector"
             );
         }
         Err(())
@@ -249,7 +252,7 @@ fn read_files(
 /// The text of an error and of its causes.
 fn cause(error: &reqwest::Error) -> String {
     if let Some(why) = distrust(error, "trace.ca_file") {
-        return format!("its certificate is not believed: {why}");
+        return format!("its certificate is not trusted: {why}");
     }
     let causes = successors(Some(error as &dyn Error), |&error| error.source());
     causes

@@ -76,7 +76,7 @@ I4:    2 fenced writes 6 2 2
 
 #[test]
 fn what_the_unfenced_resource_loses_is_counted() {
-    let story = Story::of("0 unfenced writes 8 0 0; 1 unfenced writes 7 0 1");
+    let story = Story::parse("0 unfenced writes 8 0 0; 1 unfenced writes 7 0 1");
     let told = story.told(&TERMS);
     assert_eq!(told.lost_updates, 1);
     assert!(told.violations.is_empty());

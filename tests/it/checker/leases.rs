@@ -27,7 +27,7 @@ right: 0 a hold; 1 a hears 7; 5000 a keeps 10000; 14000-14001 b acquire -> 8; 13
 fn what_a_store_may_forget_is_counted_and_not_held_against_it() {
     let story = "0-1 a acquire -> 7; 2-3 redis suffers flush forgets; 4-5 b acquire -> 8";
     check_stories(&format!("right: {story}"));
-    let told = Story::of(story).told(&TERMS);
+    let told = Story::parse(story).told(&TERMS);
     assert_eq!(told.overlaps, (1, 9_995 * 1_000_000));
 }
 
@@ -94,7 +94,7 @@ fn answers_in_whatever_order_that_there_is_are_right() {
          60-70 b release 8; 80 a hears 9",
     ] {
         check_stories(&format!("right: {story}"));
-        assert_eq!(Story::of(story).told(&TERMS).windows, (1, 5));
+        assert_eq!(Story::parse(story).told(&TERMS).windows, (1, 5));
     }
 }
 

@@ -51,7 +51,7 @@ fn what_a_store_may_forget_of_those_who_share_is_counted() {
     let story = "0-1 r1 share/1 -> 7#0; 2-3 redis suffers flush forgets; 4-5 r2 share/1 -> 8#0";
     check_stories(&format!("right: {story}"));
     // The limit is exceeded, and the slot is taken twice.
-    assert_eq!(Story::of(story).told(&TERMS).overlaps.0, 2);
+    assert_eq!(Story::parse(story).told(&TERMS).overlaps.0, 2);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn those_who_share_a_lock_have_one_order_too() {
              61 r2 hears 8#0; 62 r1 hears released; 70-71 somebody sees 8~r2#0"
         );
         check_stories(&format!("right: {story}"));
-        assert_eq!(Story::of(&story).told(&TERMS).windows, (1, 5), "{seen}");
+        assert_eq!(Story::parse(&story).told(&TERMS).windows, (1, 5), "{seen}");
     }
     check_stories(
         "

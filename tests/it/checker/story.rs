@@ -69,7 +69,7 @@ pub(super) fn check_stories(table: &str) {
     }
     assert!(!rows.is_empty(), "the table is empty");
     for (expected, story, property) in rows {
-        let found = Story::of(&story).breaks();
+        let found = Story::parse(&story).breaks();
         let is_as_expected = match expected.strip_suffix('+') {
             Some(one) => found.split(' ').any(|it| it == one),
             None => match expected.strip_prefix("not ") {
@@ -87,7 +87,7 @@ pub(super) fn check_stories(table: &str) {
 // === impl Story ===
 
 impl Story {
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let mut story = Self::default();
         for statement in text.split([';', '\n']).map(str::trim) {
             if !statement.is_empty() {

@@ -6,7 +6,7 @@ use crate::history::Terms;
 
 /// Why a run of this story shows nothing.
 fn invalid(story: &str, terms: &Terms) -> Vec<String> {
-    Story::of(story).told(terms).invalid
+    Story::parse(story).told(terms).invalid
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_fault_that_nobody_saw_shows_nothing_but_one_of_many_of_a_kind_may_miss() {
     let faults = |count: u64| {
         let faults = (1..count).map(|at| format!("; {at}-{at} redis suffers flush forgets"));
         let unseen = "0-1 a acquire -> 7; 0-0 redis suffers flush forgets unseen";
-        Story::of(&faults.fold(unseen.to_owned(), |story, fault| story + &fault)).told(&TERMS)
+        Story::parse(&faults.fold(unseen.to_owned(), |story, fault| story + &fault)).told(&TERMS)
     };
     assert_eq!(faults(10).invalid, [""; 0]);
     assert_eq!(faults(9).invalid.len(), 1);
@@ -54,7 +54,7 @@ fn a_run_in_which_nobody_shares_a_lock_shows_nothing_of_that() {
     let alone = "0-1 r1 share/2 -> 7#0";
     assert_eq!(invalid(alone, &terms), ["nobody shared a lock"]);
     let shared = format!("{alone}; 2-3 r2 share/2 -> 8#1; 4-5 somebody sees 7~r1#0 8~r2#1");
-    let told = Story::of(&shared).told(&terms);
+    let told = Story::parse(&shared).told(&terms);
     assert_eq!(told.invalid, [""; 0]);
     assert_eq!(told.shared, (2, 2, 2));
 }

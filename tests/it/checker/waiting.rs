@@ -140,7 +140,7 @@ fn where_only_those_at_one_gateway_are_in_order_others_may_pass() {
              12 second acquire wait:60000 at:{gateway}; 20-21 holder release 5; 22 second hears 6
              23-24 second release 6; 25 first hears 7; {elsewhere}"
         );
-        let violations = Story::of(&story).told(&terms).violations;
+        let violations = Story::parse(&story).told(&terms).violations;
         assert_eq!(violations.len(), found, "{gateway} {elsewhere}");
     }
 }

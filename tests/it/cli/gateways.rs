@@ -57,12 +57,7 @@ async fn a_restart_of_redis_is_logged_once_and_a_start_of_the_gateway_is_not() {
     let mut server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
     let setup = on(server.port()).with("LATCHGATE_LOG_LEVEL", "debug");
     let gateway = Gateway::start_with(setup);
-    let said = || {
-        gateway
-            .log()
-            .matches("everybody who waits asks again")
-            .count()
-    };
+    let said = || gateway.log().matches("all waiters ask again").count();
     eventually("the server is known", async || {
         gateway.log().contains("is known now").then_some(())
     })

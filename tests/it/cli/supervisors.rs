@@ -170,7 +170,7 @@ fn a_gateway_whose_manager_is_gone_serves_all_the_same_and_says_so() {
     for name in ["/nowhere/notify", "@nobody", "vsock:2:1", "@"] {
         let gateway = Gateway::start_with(Setup::default().with("NOTIFY_SOCKET", name));
         gateway.typed("inspect deploy").ends(0);
-        gateway.logged("the service manager cannot be told");
+        gateway.logged("cannot report its state to the service manager");
     }
 }
 
@@ -187,7 +187,8 @@ fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
     assert!(begin.elapsed() < Duration::from_mins(1));
     let log = gateway.log();
     assert_eq!(
-        log.matches("the service manager was not told").count(),
+        log.matches("could not report its state to the service manager")
+            .count(),
         2,
         "{log}"
     );

@@ -98,9 +98,9 @@ fn an_origin_that_cannot_be_listed_is_refused_with_the_reason() {
     };
     assert_eq!(
         listed("null"),
-        "http.allowed_origins is [\"https://a\", \"null\"] (line 2 of lg.toml); allowed is \
-         origins by their names: `null` is what a browser says for every page that has none, such \
-         as a frame that anybody can put into any page"
+        "http.allowed_origins is [\"https://a\", \"null\"] (line 2 of lg.toml); allowed is origins \
+         by their names: a browser sends `null` for every page without an origin, such as a frame \
+         that anybody can put into any page"
     );
     let message = listed("*");
     assert!(

@@ -40,7 +40,7 @@ pub(super) fn under(key: IdempotencyHash, attempt: Attempt) -> Attempt {
     let ttl = Some(attempt.ttl);
     let idempotency = Idempotency {
         hash: key,
-        fingerprint: Fingerprint::of(ttl, None, attempt.sharing, None, &attempt.metadata),
+        fingerprint: Fingerprint::compute(ttl, None, attempt.sharing, None, &attempt.metadata),
         salt: Salt::random(),
     };
     with(attempt, |it| it.idempotency = Some(idempotency))

@@ -33,7 +33,7 @@ struct Held {
 
 impl Model {
     /// One of a store in which nothing has happened yet.
-    pub(super) fn of(withdraws_what_was_released: bool) -> Self {
+    pub(super) fn new(withdraws_what_was_released: bool) -> Self {
         Self {
             withdraws_what_was_released,
             ..Self::default()

@@ -9,7 +9,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 pub(super) async fn sequences_behave_like_the_model(fixture: &dyn Fixture) {
     let mut random = Random::seeded();
-    let mut model = Model::of(fixture.withdraws_what_was_released());
+    let mut model = Model::new(fixture.withdraws_what_was_released());
     let mut keys: Vec<IdempotencyHash> = (0..3).map(|_| key()).collect();
     let mut attempts = vec![attempt("a", LONG)];
     let mut history = Vec::new();

@@ -66,7 +66,7 @@ impl Site {
 
     /// The first gateway, and somebody who listens there.
     pub(super) async fn heard(&self) -> (&Service, Reader) {
-        (self.gateway(), Reader::of(self.gateway()).await)
+        (self.gateway(), Reader::all(self.gateway()).await)
     }
 
     /// Somebody who listens at the first gateway, when all the others have heard of it.
@@ -77,7 +77,7 @@ impl Site {
     /// Somebody who listens at the first gateway, when the ends of leases are heard there: from then on it is
     /// told that a lease has expired.
     pub(super) async fn reader_of_expiries(&self) -> Reader {
-        let mut reader = Reader::of(self.gateway()).await;
+        let mut reader = Reader::all(self.gateway()).await;
         self.expires(&mut reader).await;
         reader
     }
@@ -96,7 +96,7 @@ impl Site {
 
     /// The same at any gateway.
     pub(super) async fn reader_at(&self, index: usize) -> Reader {
-        let mut reader = Reader::of(&self.gateways[index]).await;
+        let mut reader = Reader::all(&self.gateways[index]).await;
         for (other, gateway) in self.gateways.iter().enumerate() {
             let name = format!("heard{other}at{index}");
             let is_it = |heard: &ReceivedEvent| heard.data["name"] == name.as_str();
@@ -137,7 +137,7 @@ pub(super) async fn post(gateway: &Service, target: &str, body: &Value) -> ApiRe
 
 /// Renews a lease, which must hold its lock.
 pub(super) async fn renew(gateway: &Service, lease: &Value) {
-    let (target, token) = of(lease);
+    let (target, token) = target_and_token(lease);
     let header = [("lock-token", token.as_str())];
     let target = format!("{target}/renew");
     let renew = gateway.call(&format!("PUT {target}"), &header).await;
@@ -146,7 +146,7 @@ pub(super) async fn renew(gateway: &Service, lease: &Value) {
 
 /// Releases a lease, which must hold its lock.
 pub(super) async fn release(gateway: &Service, lease: &Value) {
-    let (target, token) = of(lease);
+    let (target, token) = target_and_token(lease);
     let header = [("lock-token", token.as_str())];
     let release = gateway.call(&format!("DELETE {target}"), &header).await;
     assert_eq!(release.status, 204, "{}", release.body);
@@ -164,7 +164,7 @@ pub(super) async fn hold(gateway: &Service, lock: &str, body: &Value) -> Body {
     gateway.stream(&line, JSON, body.to_string()).await
 }
 
-fn of(lease: &Value) -> (String, String) {
+fn target_and_token(lease: &Value) -> (String, String) {
     let text = |field: &str| lease[field].as_str().unwrap().to_owned();
     (format!("/locks/{}", text("name")), text("token"))
 }
@@ -206,7 +206,7 @@ impl ReceivedEvent {
 
 impl Reader {
     /// Listens to everything.
-    pub(super) async fn of(service: &Service) -> Self {
+    pub(super) async fn all(service: &Service) -> Self {
         Self::with(service, "", None).await
     }
 

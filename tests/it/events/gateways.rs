@@ -270,7 +270,7 @@ async fn what_ended_where_nobody_could_be_asked_is_not_said_to_have_expired() {
     let mut rules = vec!["ACL", "SETUSER", "default", "resetchannels"];
     rules.extend(["&lg:events", "&lg:gw:????????????????"]);
     server.run(&rules).await;
-    let mut reader = Reader::of(site.gateway()).await;
+    let mut reader = Reader::all(site.gateway()).await;
     let lease = acquire(site.gateway(), "a", &json!({"ttl_ms": 600})).await;
     reader.expect("acquired").await;
     release(&site.gateways[1], &lease).await;
@@ -290,8 +290,8 @@ async fn what_happens_in_one_database_is_not_told_in_another() {
     site.join_database(1);
     site.join_database(1);
     // Somebody listens in both.
-    let mut first = Reader::of(site.gateway()).await;
-    let mut second = Reader::of(&site.gateways[1]).await;
+    let mut first = Reader::all(site.gateway()).await;
+    let mut second = Reader::all(&site.gateways[1]).await;
     let there = [&site.gateways[1], &site.gateways[2]];
     let deadline = Instant::now() + SOON;
     let heard_there = loop {
@@ -342,7 +342,7 @@ async fn messages_to_all_gateways_stay_in_their_database() {
     heard.subscribe(&channels).await.unwrap();
     let mut heard = heard.into_on_message();
     let there = &site.gateways[1];
-    let _reader = Reader::of(there).await;
+    let _reader = Reader::all(there).await;
     // Its end is told to all, by a script: nobody waits through a gateway that lives.
     let lease = acquire(there, "secret-name", &json!({"ttl_ms": 60_000})).await;
     let broken = post(

@@ -16,7 +16,7 @@ async fn it_is_a_stream_that_nobody_on_the_way_may_keep() {
     ] {
         assert_eq!(answer.header(name), value);
     }
-    let reader = Reader::of(&service).await;
+    let reader = Reader::all(&service).await;
     let id = &reader.last_id;
     let greeting = format!(":\nretry: 2000\nid: {id}\n\n");
     assert_eq!(reader.raw, greeting, "so that proxies pass on the head");
@@ -26,7 +26,7 @@ async fn it_is_a_stream_that_nobody_on_the_way_may_keep() {
 #[tokio::test]
 async fn an_event_is_written_like_this() {
     let service = Service::start();
-    let mut reader = Reader::of(&service).await;
+    let mut reader = Reader::all(&service).await;
     service.acquire("{}").await;
     let mut event = reader.expect("acquired").await;
     assert_eq!(event["at"].take().as_str().unwrap().len(), 24);
@@ -75,18 +75,18 @@ async fn a_query_that_is_not_understood_is_refused() {
 #[tokio::test]
 async fn one_too_many_is_refused_until_another_one_leaves() {
     let service = Service::configured(|it| it.limits.max_event_streams = 2);
-    let (_one, two) = (Reader::of(&service).await, Reader::of(&service).await);
+    let (_one, two) = (Reader::all(&service).await, Reader::all(&service).await);
     let refused: ApiResponse = service.get("/events").await;
     assert_eq!(refused.problem(), (503, "overloaded"));
     assert_eq!(refused.header("retry-after"), "5");
     drop(two);
-    Reader::of(&service).await;
+    Reader::all(&service).await;
 }
 
 #[tokio::test]
 async fn a_gateway_that_drains_ends_it_after_what_was_told() {
     let service = Service::start();
-    let mut reader = Reader::of(&service).await;
+    let mut reader = Reader::all(&service).await;
     service.acquire("{}").await;
     reader.expect("acquired").await;
     service.lifecycle.drain();
@@ -122,7 +122,7 @@ async fn something_comes_every_ten_seconds_and_says_where_to_read_on() {
 #[tokio::test]
 async fn whoever_listens_takes_no_room_from_those_who_ask() {
     let service = Service::configured(|it| it.http.max_concurrent_requests = 1);
-    let mut reader = Reader::of(&service).await;
+    let mut reader = Reader::all(&service).await;
     assert_eq!(service.get("/openapi.json").await.status, 200);
     assert_eq!(service.acquire("{}").await.status, 201);
     reader.expect("acquired").await;
@@ -166,7 +166,7 @@ async fn what_happened_meanwhile_is_read_exactly_once() {
 async fn an_id_that_this_gateway_did_not_give_is_answered_with_a_gap() {
     let site = Site::embedded();
     let gateway = site.gateway();
-    let reader = Reader::of(gateway).await;
+    let reader = Reader::all(gateway).await;
     let ours = reader.last_id.rsplit_once('-').unwrap().0;
     let future = format!("{ours}-7");
     let last = format!("{ours}-{}", u64::MAX);
@@ -193,7 +193,7 @@ async fn behind_a_gap_it_goes_on_and_the_gap_is_not_told_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_kept_any_more_is_a_gap_and_the_rest_is_read() {
     let service = Service::start();
-    let mut reader = Reader::of(&service).await;
+    let mut reader = Reader::all(&service).await;
     let begin = reader.last_id.clone();
     for n in 0..8_193 {
         acquire(&service, &format!("lock-{n}"), &json!({})).await;
@@ -211,7 +211,7 @@ async fn what_is_not_kept_any_more_is_a_gap_and_the_rest_is_read() {
 #[tokio::test(start_paused = true)]
 async fn events_are_kept_for_a_minute_after_the_last_has_left_and_no_longer() {
     let service = Service::start();
-    let reader = Reader::of(&service).await;
+    let reader = Reader::all(&service).await;
     let id = reader.last_id.clone();
     drop(reader);
     sleep(Duration::from_secs(50)).await;
@@ -272,7 +272,7 @@ async fn one_who_reads_next_to_nothing_keeps_nobody_up_and_is_told_in_the_end() 
     let request = "GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     deaf.write_all(request.as_bytes()).await.unwrap();
     deaf.readable().await.unwrap();
-    let mut reader = Reader::of(&service).await;
+    let mut reader = Reader::all(&service).await;
     // However long this takes: who takes in nothing at all for half a minute is cut off.
     let mut came = Vec::new();
     tokio::select! {
@@ -297,7 +297,7 @@ async fn one_who_reads_next_to_nothing_keeps_nobody_up_and_is_told_in_the_end() 
 async fn one_who_was_too_slow_is_told_so_and_may_come_back() {
     let service = Service::start();
     let mut slow = service.stream("GET /events", &[], "").await;
-    let mut reader = Reader::of(&service).await;
+    let mut reader = Reader::all(&service).await;
     happen(&service, &mut reader).await;
     let mut came = String::new();
     while let Some(frame) = BodyExt::frame(&mut slow).await {

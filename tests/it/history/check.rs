@@ -27,7 +27,7 @@ const ALL: [Check; 16] = [
 
 /// Holds a history against every promise.
 pub(crate) fn check(history: &History, terms: &Terms) -> Report {
-    let mut report = Report::of(history);
+    let mut report = Report::new(history);
     for invariant in ALL {
         invariant(history, terms, &mut report);
     }

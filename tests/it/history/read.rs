@@ -81,7 +81,7 @@ impl History {
     }
 
     /// The requests for one lock, in order.
-    pub(super) fn of<'a>(&'a self, lock: &'a Lock) -> impl Iterator<Item = &'a Op> {
+    pub(super) fn of_lock<'a>(&'a self, lock: &'a Lock) -> impl Iterator<Item = &'a Op> {
         lock.ops.iter().map(|place| &self.ops[*place])
     }
 

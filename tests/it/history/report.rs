@@ -123,7 +123,7 @@ fn shared(history: &History) -> (usize, usize, usize) {
 // === impl Report ===
 
 impl Report {
-    pub(super) fn of(history: &History) -> Self {
+    pub(super) fn new(history: &History) -> Self {
         let mut faults = BTreeMap::new();
         for fault in history.faults.all.values() {
             *faults.entry(fault.kind.clone()).or_default() += fault.seen;

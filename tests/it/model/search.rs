@@ -99,7 +99,7 @@ pub(super) fn search<M: Model>(model: &M, most: usize) -> SearchOutcome<M::Step>
     }
     match circle(known.states.len(), &calm) {
         Some(at) => known.found(steps, at, NEVER_ENDS),
-        None => SearchOutcome::of(known.states.len(), steps, None),
+        None => SearchOutcome::new(known.states.len(), steps, None),
     }
 }
 
@@ -125,12 +125,12 @@ pub(super) fn walk<M: Model>(
             state = to;
             if let Some(what) = model.wrong(&state) {
                 let state = format!("{state:?}, {}", random.how_to_repeat());
-                return SearchOutcome::of(steps, steps, Some(Violation { what, way, state }));
+                return SearchOutcome::new(steps, steps, Some(Violation { what, way, state }));
             }
             steps += 1;
         }
     }
-    SearchOutcome::of(steps, steps, None)
+    SearchOutcome::new(steps, steps, None)
 }
 
 /// A state from which steps lead back to it, if there is one: such states remain when states to which no step leads are
@@ -188,7 +188,7 @@ impl<M: Model> VisitedStates<M> {
             at = before;
         }
         way.reverse();
-        SearchOutcome::of(
+        SearchOutcome::new(
             self.states.len(),
             steps,
             Some(Violation { what, way, state }),
@@ -199,7 +199,7 @@ impl<M: Model> VisitedStates<M> {
 // === impl SearchOutcome ===
 
 impl<Step: Debug> SearchOutcome<Step> {
-    fn of(states: usize, steps: usize, wrong: Option<Violation<Step>>) -> Self {
+    fn new(states: usize, steps: usize, wrong: Option<Violation<Step>>) -> Self {
         Self {
             states,
             steps,

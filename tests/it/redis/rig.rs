@@ -24,14 +24,14 @@ impl Rig {
 
     /// A rig whose store has time-outs of its own.
     pub(crate) async fn with(config: &RedisConfig) -> Self {
-        Self::of(RedisServer::start().await, config)
+        Self::with_config(RedisServer::start().await, config)
     }
 
     pub(crate) fn on(server: RedisServer) -> Self {
-        Self::of(server, &quick())
+        Self::with_config(server, &quick())
     }
 
-    pub(crate) fn of(server: RedisServer, config: &RedisConfig) -> Self {
+    pub(crate) fn with_config(server: RedisServer, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
         let store = open_in(&server.url(), config, &lifecycle);
         Self {
@@ -198,7 +198,7 @@ pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
     attempt.token = token.hash();
     attempt.idempotency = Some(Idempotency {
         hash: key.hash(&CallerId::ANONYMOUS, &attempt.name),
-        fingerprint: Fingerprint::of(Some(attempt.ttl), None, None, None, &attempt.metadata),
+        fingerprint: Fingerprint::compute(Some(attempt.ttl), None, None, None, &attempt.metadata),
         salt,
     });
     attempt
@@ -232,7 +232,7 @@ pub(crate) fn fence_key(lock: &LockName) -> String {
     let tags = SlotTags::compute();
     format!(
         "lg:{{{}}}:fence",
-        tags.of(Slot::of(lock.as_str().as_bytes()))
+        tags.for_slot(Slot::of_tag(lock.as_str().as_bytes()))
     )
 }
 

@@ -72,7 +72,7 @@ async fn every_node_is_encrypted_and_believed_by_its_certificate() {
     }
     let lifecycle = Lifecycle::new();
     let mut redis = RedisConfig::default();
-    // Whoever is not believed has no vote, and it is said why.
+    // Whoever is not trusted has no vote, and it is said why.
     let store = open_tls(&ports, &redis, &lifecycle);
     assert_unavailable(store.acquire(&attempt("lock")).await);
 

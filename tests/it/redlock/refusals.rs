@@ -40,7 +40,7 @@ impl RefusalCause {
 // === impl Operator ===
 
 impl<'a> Operator<'a> {
-    async fn of(server: &'a RedisServer) -> Self {
+    async fn connect(server: &'a RedisServer) -> Self {
         let connection = server.connection().await;
         Self { server, connection }
     }
@@ -108,8 +108,8 @@ impl<'a> Operator<'a> {
 }
 
 async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
-    let first = Operator::of(rig.server(0)).await;
-    let last = Operator::of(rig.server(2)).await;
+    let first = Operator::connect(rig.server(0)).await;
+    let last = Operator::connect(rig.server(2)).await;
     let (held, lease) = rig.grant_everywhere("held").await;
     let mut fence = rig.turn("lock").await;
 

@@ -188,6 +188,8 @@ pub(crate) async fn all_struck(proxies: &[Proxy], times: usize) {
 
 /// The counter of a lock.
 pub(crate) fn fence_key(lock: &str) -> String {
-    let tag = SlotTags::compute().of(Slot::of(lock.as_bytes())).to_owned();
+    let tag = SlotTags::compute()
+        .for_slot(Slot::of_tag(lock.as_bytes()))
+        .to_owned();
     format!("lg:{{{tag}}}:fence")
 }

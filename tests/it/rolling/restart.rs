@@ -87,7 +87,7 @@ async fn a_rolling_restart_costs_nobody_a_lock_and_no_client_more_than_a_clean_r
     assert!(left(&gateways.redis).await.is_empty());
     // Otherwise this was no load, and no restart.
     let all = u64::try_from(STREAMS).unwrap();
-    let adoptions = load.tally.of("adoptions by streams");
+    let adoptions = load.tally.total("adoptions by streams");
     assert!(adoptions >= 7 * all / 2, "{adoptions} adoptions");
     let logs = gateways.logs();
     assert!(!logs.contains(" ERROR "), "{logs}");
@@ -101,9 +101,10 @@ async fn goes_on(tally: &Tally) {
         ("renewals", RENEWERS as u64),
         ("renewals by streams", STREAMS as u64 / 2),
     ];
-    let before = PROGRESS.map(|(what, _)| tally.of(what));
+    let before = PROGRESS.map(|(what, _)| tally.total(what));
     eventually("all go on", async || {
-        let is_there = |(before, (what, more)): (u64, (&str, u64))| tally.of(what) >= before + more;
+        let is_there =
+            |(before, (what, more)): (u64, (&str, u64))| tally.total(what) >= before + more;
         let all = before.into_iter().zip(PROGRESS).all(is_there);
         all.then_some(())
     })

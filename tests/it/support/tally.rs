@@ -30,7 +30,7 @@ impl Tally {
     }
 
     /// How many there were.
-    pub(crate) fn of(&self, what: &str) -> u64 {
+    pub(crate) fn total(&self, what: &str) -> u64 {
         let counts = self.counts.lock().unwrap();
         counts.get(what).copied().unwrap_or_default()
     }

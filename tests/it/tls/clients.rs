@@ -26,7 +26,7 @@ fn a_gateway_that_nobody_vouches_for_is_not_believed() {
     let url = certified.named_url();
     for ca in [String::new(), format!("--ca-file {}", other.file())] {
         let refused = typed(&format!("list --url {url} {ca}")).ends(103);
-        refused.says("its certificate is not believed: ");
+        refused.says("its certificate is not trusted: ");
         refused.says("--ca-file");
     }
 }
@@ -35,10 +35,10 @@ fn a_gateway_that_nobody_vouches_for_is_not_believed() {
 fn a_certificate_for_another_host_is_not_believed() {
     let authority = Authority::new();
     let files = authority.files("other", &["locks.example.com"]);
-    let certified = Certified::of(authority, files, Setup::default());
+    let certified = Certified::start_with_files(authority, files, Setup::default());
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let refused = typed(&format!("list --url {url} --ca-file {ca}")).ends(103);
-    refused.says("is not believed: certificate not valid for name \"127.0.0.1\"");
+    refused.says("is not trusted: certificate not valid for name \"127.0.0.1\"");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn gateway(extensions: &[&str]) -> Certified {
         .output()
         .expect("this test needs openssl: apt-get install openssl");
     assert!(made.status.success(), "{made:?}");
-    Certified::of(authority, files, Setup::default())
+    Certified::start_with_files(authority, files, Setup::default())
 }
 
 #[test]
@@ -134,7 +134,9 @@ fn a_certificate_that_is_required_must_be_shown_and_be_of_the_authority() {
         assert_ne!(refused.code, Some(0), "{refused:?}");
         assert_eq!((refused.status, refused.body.as_str()), (0, ""));
     }
-    certified.gateway.logged("a connection did not come to TLS");
+    certified
+        .gateway
+        .logged("a connection did not complete its TLS handshake");
 }
 
 #[test]
@@ -189,7 +191,8 @@ async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened
     let backup = directory.path().join("backup");
     let tries = || {
         let log = certified.gateway.log();
-        log.matches("a connection did not come to TLS").count()
+        log.matches("a connection did not complete its TLS handshake")
+            .count()
     };
     for (command, arguments) in [
         ("acquire", &["deploy"][..]),

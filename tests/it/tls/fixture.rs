@@ -42,7 +42,7 @@ impl Certified {
         let authority = Authority::new();
         let files = authority.of_this_machine();
         let setup = setup(&authority);
-        Self::of(authority, files, setup)
+        Self::start_with_files(authority, files, setup)
     }
 
     /// Starts one with further variables that need no authority.
@@ -62,7 +62,7 @@ impl Certified {
     }
 
     /// Starts one with these files.
-    pub(crate) fn of(authority: Authority, files: Files, setup: Setup) -> Self {
+    pub(crate) fn start_with_files(authority: Authority, files: Files, setup: Setup) -> Self {
         let setup = setup
             .with("LATCHGATE_HTTP_TLS_CERT_FILE", &files.certificate())
             .with("LATCHGATE_HTTP_TLS_KEY_FILE", &files.key());

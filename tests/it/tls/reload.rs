@@ -93,7 +93,7 @@ async fn a_link_that_is_exchanged_as_kubernetes_does_is_followed() {
         certificate: at("tls.crt"),
         key: at("tls.key"),
     };
-    let certified = Certified::of(authority, files, Setup::default());
+    let certified = Certified::start_with_files(authority, files, Setup::default());
     let old = shown(&certified).await;
     put(&certified.authority, directory.path(), "..2");
     fs::remove_dir_all(at("..1")).unwrap();
@@ -130,7 +130,7 @@ async fn is_warned_of_at_the_start_and_when_another_one_is_read_and_shows_in_the
     let soon = SystemClock.wall() + 5 * DAY;
     let files = authority.of_this_machine();
     files.write(&authority.sign_until(soon));
-    let certified = Certified::of(authority, files, Setup::default());
+    let certified = Certified::start_with_files(authority, files, Setup::default());
     assert_eq!(scraped(&certified), seconds(soon));
     warned(&certified, 1).await;
     let log = certified.gateway.log();
@@ -151,7 +151,7 @@ async fn one_that_has_expired_is_warned_of_and_serves_those_who_do_not_mind() {
     let authority = Authority::new();
     let files = authority.of_this_machine();
     files.write(&authority.sign_until(SystemClock.wall() - DAY));
-    let certified = Certified::of(authority, files, Setup::default());
+    let certified = Certified::start_with_files(authority, files, Setup::default());
     certified.gateway.logged("the certificate has expired");
     assert_eq!(certified.curl(&["--insecure"], "/healthz").status, 200);
 }

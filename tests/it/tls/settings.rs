@@ -169,7 +169,7 @@ async fn a_server_that_is_not_believed_or_does_not_believe_us_is_told_of() {
     let url = format!("rediss://localhost:{port}");
     let plain = format!("rediss://localhost:{}", redis.port());
     for (url, ca, shows, said) in [
-        (&url, other.file(), true, "is not believed"),
+        (&url, other.file(), true, "is not trusted"),
         (&url, authority.file(), false, "certificate"),
         (&plain, authority.file(), true, "TLS"),
     ] {

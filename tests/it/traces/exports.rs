@@ -130,7 +130,7 @@ fn one_that_is_not_believed_is_sent_nothing_and_the_log_says_why() {
         .with("LATCHGATE_TRACE_CA_FILE", &other.file());
     let gateway = Gateway::start_with(setup);
     inspect(&gateway);
-    let said = "its certificate is not believed: ";
+    let said = "its certificate is not trusted: ";
     until(said, || gateway.log().contains(said));
     assert_eq!(collector.asked(), 0);
 }
@@ -166,7 +166,12 @@ fn one_that_is_not_there_is_a_warning_and_the_gateway_ends_in_time() {
     drop(gone);
     let setup = Setup::default().with("LATCHGATE_TRACE_ENDPOINT", &endpoint);
     let mut gateway = Gateway::start_with(setup);
-    let warned = || gateway.log().matches("cannot be told of traces").count();
+    let warned = || {
+        gateway
+            .log()
+            .matches("traces cannot be sent to the collector")
+            .count()
+    };
     inspect(&gateway);
     until("the warning", || warned() == 1);
     // Tried again after a second, and not said again.

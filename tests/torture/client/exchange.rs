@@ -32,7 +32,7 @@ const NOTHING: [&str; 9] = [
 
 impl Exchange {
     /// A request, or what is asked for several locks as one.
-    pub(super) fn of(parts: &[Request]) -> Self {
+    pub(super) fn from_requests(parts: &[Request]) -> Self {
         let [request] = parts else {
             return group_exchange::exchange(parts);
         };

@@ -329,7 +329,7 @@ pub(super) async fn send(wire: &mut Wire, parts: &[Request]) -> io::Result<()> {
         line,
         headers,
         body,
-    } = Exchange::of(parts);
+    } = Exchange::from_requests(parts);
     wire.send(&line, &headers, &body).await
 }
 

@@ -37,7 +37,7 @@ const COOL_DOWN: Duration = Duration::from_secs(5);
 
 impl Plan {
     /// A plan in which each fault comes once before one comes twice.
-    pub(crate) fn of(
+    pub(crate) fn draw(
         faults: &[Fault],
         lasts: Duration,
         calm: Option<Duration>,

@@ -41,7 +41,7 @@ def _seconds(duration: Duration, what: str) -> float:
         return float(int(match[1])) * _SECONDS[match[2]]
     if isinstance(duration, (int, float)) and not isinstance(duration, bool):
         return duration / 1000
-    raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
+    raise TypeError(f"{what} must be a text like '30s', a timedelta or milliseconds, not {duration!r}")
 
 
 def finite_ms(duration: Duration | None, what: str) -> int | None:

@@ -44,7 +44,7 @@ class LeaseOptions(RequestOptions, total=False):
 def check_callback(callback: object) -> None:
     """Raises at once if the callback cannot be called, instead of failing when it is needed."""
     if callback is not None and not callable(callback):
-        raise TypeError(f"on_release_requested is to be called, and {callback!r} cannot be")
+        raise TypeError(f"on_release_requested must be callable, not {callback!r}")
 
 
 def check_known(options: Iterable[str], known: Iterable[str]) -> None:

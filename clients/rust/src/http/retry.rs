@@ -150,9 +150,9 @@ impl Retry {
 // Pauses between the copies of a request.
 
 /// The upper bound of the first pause. The bound doubles with every copy of the request.
-const BASE: Duration = Duration::from_millis(200);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The largest upper bound of a pause.
-const MOST: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest pause that a gateway may request. A longer pause is cut to this.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -165,7 +165,7 @@ pub(crate) fn pause(copy: u32) -> Duration {
 
 fn longest(copy: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(copy.saturating_sub(1));
-    BASE.saturating_mul(doubled).min(MOST)
+    FIRST_PAUSE.saturating_mul(doubled).min(MAX_PAUSE)
 }
 
 // === Retryable failure ===
@@ -443,7 +443,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
 fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
     let of_gateway = distrust(error, "--ca-file");
     of_gateway
-        .map(|why| format!("its certificate is not believed: {why}"))
+        .map(|why| format!("its certificate is not trusted: {why}"))
         .or_else(|| refused_by_server(error, "--client-cert-file"))
 }
 
@@ -474,7 +474,7 @@ mod tests {
             .map(|pause| pause.as_millis())
             .into();
         assert_eq!(longest, [200, 400, 800, 2_000]);
-        assert!((0..100).all(|_| pause(1) <= BASE));
+        assert!((0..100).all(|_| pause(1) <= FIRST_PAUSE));
     }
 
     #[tokio::test]
@@ -497,8 +497,9 @@ mod tests {
         assert_eq!(
             error.unwrap_err().to_string(),
             format!(
-                "{url} gave an answer that is none of a gateway's: status 308, a redirect to \
-                 https://locks.example/locks/team@prod, which is not followed: name that address if it is the gateway's"
+                "{url} gave an answer that no gateway gives: status 308, a redirect to \
+                 https://locks.example/locks/team@prod, which is not followed: name that address \
+                 if it is the gateway's"
             )
         );
     }

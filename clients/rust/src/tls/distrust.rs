@@ -91,7 +91,7 @@ impl Validity {
     ///
     /// The certificate need not be trusted. The period comes from the verifier's errors: asked about times at which no
     /// certificate is valid, the verifier checks the dates first, and its errors contain them.
-    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+    pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = ParsedCertificate::try_from(certificate).ok()?;
         let at = |seconds| {
             let time = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
@@ -172,9 +172,12 @@ mod tests {
             params.not_after = date_time_ymd(to, 1, 1);
             let key = KeyPair::generate().unwrap();
             let certificate = params.self_signed(&key).unwrap();
-            let validity = Validity::of(certificate.der());
+            let validity = Validity::from_certificate(certificate.der());
             assert_eq!(validity, Some(Validity { begins, ends }));
         }
-        assert_eq!(Validity::of(&CertificateDer::from(vec![1, 2, 3])), None);
+        assert_eq!(
+            Validity::from_certificate(&CertificateDer::from(vec![1, 2, 3])),
+            None
+        );
     }
 }

@@ -46,13 +46,14 @@ impl Directory {
             },
         })?;
         let lock_path = path.join(LOCK);
-        let lock = open_private(&lock_path).map_err(|source| OpenError::of(&lock_path, source))?;
+        let lock =
+            open_private(&lock_path).map_err(|source| OpenError::from_io(&lock_path, source))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(OpenError::of(&lock_path, source)),
+            Err(TryLockError::Error(source)) => return Err(OpenError::from_io(&lock_path, source)),
         }
-        let handle = File::open(path).map_err(|source| OpenError::of(path, source))?;
+        let handle = File::open(path).map_err(|source| OpenError::from_io(path, source))?;
         if let Err(TryLockError::WouldBlock) = handle.try_lock() {
             return Err(OpenError::InUse(path.to_owned()));
         }
@@ -320,11 +321,12 @@ pub(crate) struct OpenFiles {
 /// Device and inode, which identify a file independently of its name.
 type FileId = (u64, u64);
 
-const REMOVED: &str = "was removed while the gateway was running; if it was moved, move it back; if \
-    it was deleted, start the gateway again once the longest TTL in use is over: it then begins empty \
-    and does not know who holds a lock";
-const REPLACED: &str = "was replaced while the gateway was running; put the old one back, or start the \
-    gateway again once the longest TTL in use is over: it then knows only what the new one holds";
+const REMOVED: &str = "was removed while the gateway was running; if it was moved, move it back; \
+                       if it was deleted, start the gateway again once the longest TTL in use is \
+                       over: the gateway then begins empty and knows no holder";
+const REPLACED: &str = "was replaced while the gateway was running; put the old directory back, or \
+                        start the gateway again once the longest TTL in use is over: the gateway \
+                        then knows only the leases in the new directory";
 
 // === impl OpenFiles ===
 
@@ -407,7 +409,8 @@ pub enum OpenError {
     },
     /// Another process has the directory open.
     #[error(
-        "the data directory {0:?} is in use by another process; stop that one, or choose another directory with --store embedded:DIR"
+        "the data directory {0:?} is in use by another process; stop that process, or choose \
+         another directory with --store embedded:DIR"
     )]
     InUse(PathBuf),
     /// The file was not written by latchgate, or is damaged.
@@ -422,7 +425,8 @@ pub enum OpenError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "the file {path:?} has the layout version {found}, this program knows {known}; start the version of latchgate that wrote it, or a newer one"
+        "the file {path:?} has the layout version {found}, this program knows {known}; start the \
+         version of latchgate that wrote it, or a newer version"
     )]
     NewerLayout {
         /// The file.
@@ -462,7 +466,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// Classifies an error of the operating system about a file or directory.
-    pub(crate) fn of(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -477,7 +481,7 @@ impl OpenError {
     pub(crate) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
         let path = directory.log_file(unreadable.generation);
         match unreadable.error {
-            LogError::Io(error) => Self::of(&path, error),
+            LogError::Io(error) => Self::from_io(&path, error),
             LogError::Layout(found) if found > LAYOUT => Self::NewerLayout {
                 path,
                 found,

@@ -29,7 +29,7 @@ impl Contents {
         let mut rows = HashMap::new();
         let mut last = None;
         for record in &log.records {
-            let mut fields = Fields::of(&record[RECORD_HEADER..]);
+            let mut fields = Fields::new(&record[RECORD_HEADER..]);
             // The checksum of the record is valid, so a record that cannot be decoded was not written by this
             // program.
             let meta = take_rows(&mut fields, &mut rows).map_err(|error| LogError::Row {
@@ -82,7 +82,7 @@ impl Contents {
             return Ok(());
         }
         let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;
-        let mut fields = Fields::of(value);
+        let mut fields = Fields::new(value);
         let until = Moment::from_micros(fields.i64()?);
         fields.end()?;
         self.tombstones.push((tombstone, until));
@@ -114,7 +114,7 @@ pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
         records::encode(&lease, &mut again);
         assert_eq!(records::decode(&again), Ok(lease), "another lease");
     });
-    let meta = Meta::read(&mut Fields::of(bytes)).map(|meta| {
+    let meta = Meta::read(&mut Fields::new(bytes)).map(|meta| {
         let mut again = Vec::new();
         meta.encode(&mut again);
         assert!(bytes.starts_with(&again), "another start");

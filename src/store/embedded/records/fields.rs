@@ -30,7 +30,7 @@ pub(super) const REMOVED: u32 = u32::MAX;
 
 impl<'row> Fields<'row> {
     /// Starts at the first field of a row.
-    pub(crate) fn of(row: &'row [u8]) -> Self {
+    pub(crate) fn new(row: &'row [u8]) -> Self {
         Self(row)
     }
 

@@ -7,7 +7,7 @@ use crate::lock::{FencingToken, IdempotencyHash, LockName, TokenHash};
 use super::fields::RowError;
 
 /// Length of the longest key: a kind, a hash and a name.
-const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
+const MAX_KEY_LEN: usize = 1 + 32 + LockName::MAX_LEN;
 
 /// A key of a row, built on the stack for a look-up.
 ///
@@ -16,7 +16,7 @@ const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
 /// an attempt that was given back; `b` the token of a broken lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowKey {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_KEY_LEN],
     len: usize,
 }
 
@@ -89,7 +89,7 @@ impl RowKey {
     }
 
     fn build(kind: u8, hash: &[u8], name: &str) -> Self {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_KEY_LEN];
         let mut len = 0;
         for part in [&[kind], hash, name.as_bytes()] {
             bytes[len..len + part.len()].copy_from_slice(part);

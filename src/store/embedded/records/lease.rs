@@ -106,7 +106,7 @@ pub(crate) fn len_of_tombstone(tombstone: &Tombstone) -> u64 {
 
 /// Decodes the row of a lease.
 pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
-    let mut fields = Fields::of(row);
+    let mut fields = Fields::new(row);
     let version = fields.byte()?;
     if version != VERSION {
         return Err(RowError::Version(version));

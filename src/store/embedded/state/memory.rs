@@ -159,7 +159,10 @@ impl State {
         let unchanged = held
             .flat_map(move |held| held.living(now))
             .filter(move |lease| !is_changed || !self.undo.has_changed(name, lease));
-        let before = self.undo.of(name).filter(move |lease| lease.lives(now));
+        let before = self
+            .undo
+            .leases_before(name)
+            .filter(move |lease| lease.lives(now));
         before.chain(unchanged)
     }
 
@@ -174,7 +177,11 @@ impl State {
         let unchanged = held.and_then(|held| held.of_token(token));
         unchanged
             .filter(|lease| !self.undo.has_changed(name, lease))
-            .or_else(|| self.undo.of(name).find(|lease| lease.token == *token))
+            .or_else(|| {
+                self.undo
+                    .leases_before(name)
+                    .find(|lease| lease.token == *token)
+            })
             .filter(|lease| lease.lives(now))
     }
 
@@ -210,7 +217,7 @@ impl State {
         let mut last = None;
         let awaited = first.find(|((moment, _fence), name)| {
             last = Some(*moment);
-            self.queues.of(name).is_some()
+            self.queues.get(name).is_some()
         });
         awaited.map_or(last, |((moment, _fence), _name)| Some(*moment))
     }
@@ -539,7 +546,7 @@ impl State {
     /// Sends these attempts their positions in the queue of a lock. Walks the queue once, however many attempts
     /// there are.
     pub(crate) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
-        let Some(queue) = self.queues.of(name) else {
+        let Some(queue) = self.queues.get(name) else {
             return;
         };
         let watched: HashSet<_> = watched.into_iter().collect();
@@ -558,7 +565,7 @@ impl State {
 
 impl Undo {
     /// The earlier values of the changed leases of a lock.
-    fn of(&self, name: &LockName) -> impl Iterator<Item = &Lease> {
+    fn leases_before(&self, name: &LockName) -> impl Iterator<Item = &Lease> {
         self.rows(name).filter_map(|(_, before)| before.as_ref())
     }
 

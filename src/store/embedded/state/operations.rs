@@ -67,7 +67,7 @@ impl State {
         }
         // A free lock never has a queue.
         let is_granted =
-            may_share.is_none_or(|may_share| may_share && self.queues.of(name).is_none());
+            may_share.is_none_or(|may_share| may_share && self.queues.get(name).is_none());
         if !is_granted {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
@@ -180,7 +180,7 @@ impl State {
     }
 
     fn position_of(&self, attempt: &Attempt) -> Option<(u64, Queued)> {
-        let queue = self.queues.of(&attempt.name)?;
+        let queue = self.queues.get(&attempt.name)?;
         let (order, queued) = match &attempt.idempotency {
             Some(idempotency) => queue.under_key(&idempotency.hash),
             None => queue.of_token(&attempt.token),
@@ -189,7 +189,7 @@ impl State {
     }
 
     fn queue_position(&self, name: &LockName, order: u64, now: Moment) -> QueuePosition {
-        let queue = self.queues.of(name);
+        let queue = self.queues.get(name);
         let ahead = queue.map_or(0, |queue| queue.ahead_of(order));
         let queued = queue.and_then(|queue| queue.at(order));
         QueuePosition {
@@ -220,7 +220,7 @@ impl State {
                 Leaving::Granted(lease.held(now))
             };
         }
-        let queue = self.queues.of(name);
+        let queue = self.queues.get(name);
         let position = queue.and_then(|queue| queue.of_token(token));
         if let Some((order, queued)) = position {
             if queued.attempt.token != *token {
@@ -274,7 +274,8 @@ impl State {
             }
             self.end(name, fence, false, now);
             given_back = GiveBack::GivenBack;
-        } else if let Some((order, queued)) = self.queues.of(name).and_then(|it| it.of_token(token))
+        } else if let Some((order, queued)) =
+            self.queues.get(name).and_then(|it| it.of_token(token))
             && queued.attempt.token == *token
         {
             self.queues.put(name, order, None);
@@ -424,7 +425,7 @@ impl State {
             if held.is_some_and(|held| held.sharers().is_none()) {
                 return;
             }
-            let Some((order, first)) = self.queues.of(name).and_then(Queue::head) else {
+            let Some((order, first)) = self.queues.get(name).and_then(Queue::head) else {
                 return;
             };
             let is_over = first.until <= now;

@@ -169,7 +169,7 @@ pub(crate) struct Queues {
 
 impl Queues {
     /// The queue of a lock, if it has waiters.
-    pub(crate) fn of(&self, name: &LockName) -> Option<&Queue> {
+    pub(crate) fn get(&self, name: &LockName) -> Option<&Queue> {
         self.by_name.get(name)
     }
 
@@ -181,7 +181,7 @@ impl Queues {
     /// How many waiters a lock has. A waiter whose time is over counts until it is cleared away, within a
     /// second.
     pub(crate) fn len(&self, name: &LockName) -> u64 {
-        count(self.of(name).map_or(0, Queue::len))
+        count(self.get(name).map_or(0, Queue::len))
     }
 
     /// Takes the number of a new position at the end of a queue.
@@ -212,7 +212,7 @@ impl Queues {
 
     /// The first waiters of a queue and its length, without the changes that are not durable yet.
     pub(crate) fn durable_head(&self, name: &LockName, now: Moment) -> (Vec<Waiter>, u64) {
-        let queue = self.of(name);
+        let queue = self.get(name);
         let unchanged = queue.into_iter().flat_map(Queue::iter);
         let mut line: BTreeMap<_, _> = unchanged
             .filter(|(order, _)| !self.undo.contains_key(&(name.clone(), *order)))

@@ -306,7 +306,7 @@ pub(super) fn keyed(lock: &str, ms: u64, hash: IdempotencyHash) -> Attempt {
     let plain = attempt(lock, ms);
     let idempotency = Idempotency {
         hash,
-        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata),
+        fingerprint: Fingerprint::compute(Some(plain.ttl), None, None, None, &plain.metadata),
         salt: Salt::random(),
     };
     Attempt {

@@ -73,9 +73,9 @@ fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
 fn what_a_transaction_says_of_the_store_comes_back_as_it_was() {
     let mut bytes = Vec::new();
     meta().encode(&mut bytes);
-    assert_eq!(Meta::read(&mut Fields::of(&bytes)), Ok(meta()));
+    assert_eq!(Meta::read(&mut Fields::new(&bytes)), Ok(meta()));
     for len in 0..bytes.len() {
-        assert!(Meta::read(&mut Fields::of(&bytes[..len])).is_err());
+        assert!(Meta::read(&mut Fields::new(&bytes[..len])).is_err());
     }
 }
 
@@ -95,7 +95,7 @@ fn rows_of_a_record_come_back_in_their_order() {
     rows.lease(&lock, None, None);
     rows.tombstone(&tombstone, None);
     assert_eq!(rows.len(), 4);
-    let mut fields = Fields::of(rows.as_bytes());
+    let mut fields = Fields::new(rows.as_bytes());
     let found: Vec<_> = (0..4).map(|_| fields.row().unwrap()).collect();
     let lock = RowKey::lease(&lock, None);
     let until = 7_i64.to_le_bytes();

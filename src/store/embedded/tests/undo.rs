@@ -258,7 +258,7 @@ fn holds_together(state: &State, now: Moment) {
 
 fn seen(state: &State, now: Moment) -> Seen {
     let all = all_rows(state);
-    let mut fields = Fields::of(all.as_bytes());
+    let mut fields = Fields::new(all.as_bytes());
     let mut rows: Vec<_> = (0..all.len())
         .map(|_| fields.row().unwrap())
         .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))

@@ -200,7 +200,7 @@ impl Drop for ConnectionInner {
 
 /// Converts an error reply of the server to a failure of the command.
 pub(crate) fn answered(error: &ServerError) -> Failure {
-    Failure::of(error.code(), error.details().unwrap_or_default())
+    Failure::classify(error.code(), error.details().unwrap_or_default())
 }
 
 // === impl ConnectionShared ===
@@ -300,7 +300,8 @@ impl RedisConnectionState {
     /// Hands a reply to the caller of the oldest pending command. Returns the caller's waker, if the caller waits.
     fn answer(&mut self, value: Value) -> io::Result<Option<Waker>> {
         let pending = self.order.pop_front();
-        let pending = pending.ok_or_else(|| io::Error::other("it answers what nobody asked"))?;
+        let pending = pending
+            .ok_or_else(|| io::Error::other("the server sends a reply without a command"))?;
         Ok(self.resolve(pending.slot, Ok(value)))
     }
 
@@ -417,7 +418,7 @@ pub(crate) struct Driver<S> {
 /// Free space of the input buffer before each read, in bytes.
 const READ: usize = 16 * 1_024;
 /// Maximum capacity that an empty buffer keeps, in bytes. Only a full script or a page of a list needs more.
-const KEPT: usize = 64 * 1_024;
+const MAX_KEPT_BUFFER_BYTES: usize = 64 * 1_024;
 
 /// Error text of a connection that the gateway itself closed.
 const CLOSED: &str = "the server is not used any more";
@@ -471,7 +472,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
             self.input.reserve(READ);
-            if self.input.is_empty() && self.input.capacity() > KEPT {
+            if self.input.is_empty() && self.input.capacity() > MAX_KEPT_BUFFER_BYTES {
                 self.input = BytesMut::with_capacity(READ);
             }
             let read = pin!(self.stream.read_buf(&mut self.input)).poll(context);
@@ -482,11 +483,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 return Err(io::Error::other("the server closed the connection"));
             }
             let mut state = self.shared.state();
-            while let Some(reply) = self
-                .replies
-                .next(&mut self.input)
-                .map_err(|_| io::Error::other("it answers what no Redis would"))?
-            {
+            while let Some(reply) = self.replies.next(&mut self.input).map_err(|_| {
+                io::Error::other("the server gives an answer that no Redis server gives")
+            })? {
                 self.woken.extend(state.answer(reply)?);
             }
             drop(state);
@@ -507,7 +506,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 self.is_flushed = false;
             }
             self.output.clear();
-            self.output.shrink_to(KEPT);
+            self.output.shrink_to(MAX_KEPT_BUFFER_BYTES);
             self.sent = 0;
             let mut state = self.shared.state();
             std::mem::swap(&mut self.output, &mut state.unsent);

@@ -153,7 +153,7 @@ impl Credentials {
                 Ok(loaded)
             }
             (Err(error), Some((_, before))) => {
-                warn!(%error, "what was read before goes on");
+                warn!(%error, "the credentials that were read before stay in use");
                 Ok(before.clone())
             }
             (Err(error), None) => Err(error),
@@ -164,7 +164,7 @@ impl Credentials {
         let of_tls = self.tls.iter().flat_map(ClientFiles::all);
         let password = self.password_file.iter().map(|(_, path)| path.as_path());
         let all = password.chain(of_tls.map(PemFile::path));
-        all.map(FileStamp::of).collect()
+        all.map(FileStamp::read).collect()
     }
 
     fn read_files(&self) -> Result<LoadedCredentials, CredentialsError> {

@@ -158,10 +158,12 @@ impl Endpoint {
                     self.close_connections();
                     let node = &self.node;
                     if moved {
-                        warn!(%node, "the address leads to another server than before: all connections are \
-                                      made again, and what was locked at the one before is forgotten");
+                        warn!(%node, "the address leads to another server than before: all \
+                                      connections are made again, and this server knows no \
+                                      lock of the previous one");
                     } else {
-                        info!(%node, "the server was started again, or its address leads to another one");
+                        info!(%node, "the server was started again, or its address leads to \
+                                      another server");
                     }
                 }
             }
@@ -382,7 +384,7 @@ fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
         format!("the user may not choose database {database}; give it +select, or use database 0")
     } else {
         // Only the code of the error is used, because its text may repeat the password.
-        match Failure::of(error.code(), "") {
+        match Failure::classify(error.code(), "") {
             Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
                 format!("the server refuses the login: {}", error.code())
             }
@@ -411,7 +413,7 @@ fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
 fn no_tls(error: &io::Error) -> Unavailability {
     if let Some(why) = distrust(error, "redis.tls.ca_file") {
         return Unavailability::Misconfigured(format!(
-            "the certificate of the server is not believed: {why}"
+            "the certificate of the server is not trusted: {why}"
         ));
     }
     let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
@@ -429,7 +431,7 @@ fn no_tls(error: &io::Error) -> Unavailability {
 /// The reason why a subscription failed.
 fn refused(error: &RedisError) -> Unavailability {
     let code = error.code().unwrap_or_default();
-    match Failure::of(code, error.detail().unwrap_or_default()) {
+    match Failure::classify(code, error.detail().unwrap_or_default()) {
         Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
             Unavailability::Connect("the connection was lost".to_owned())
         }

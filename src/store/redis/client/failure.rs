@@ -54,7 +54,7 @@ const LONGEST_TEXT: usize = 200;
 
 impl Failure {
     /// Looks up what an error of Redis means, by its code and its text.
-    pub(crate) fn of(code: &str, text: &str) -> Self {
+    pub(crate) fn classify(code: &str, text: &str) -> Self {
         let text = shorten(text);
         let refused = |what: &str| Unavailability::Refused(format!("{code}: {what}"));
         match code {
@@ -252,7 +252,7 @@ pub(crate) fn passes_too_fast() -> StoreError {
 
 /// Adds the ACL line that the user needs to a text about a missing permission.
 pub(crate) fn explain(missing: &str, acl_line: &str) -> String {
-    format!("{missing}; give the user what it needs: {acl_line}")
+    format!("{missing}; give the user these permissions: {acl_line}")
 }
 
 #[cfg(test)]
@@ -281,7 +281,7 @@ mod tests {
             ("Unknown", "ERR", "user_script:7: attempt to index"),
         ] {
             for code in codes.split(' ') {
-                let failure = format!("{:?}", Failure::of(code, text));
+                let failure = format!("{:?}", Failure::classify(code, text));
                 assert!(failure.starts_with(class), "{code}: {failure}");
             }
         }
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn memory_credentials_and_permissions_are_not_tried_again() {
-        let oom = Failure::of("OOM", "command not allowed when used memory > 'maxmemory'.");
+        let oom = Failure::classify("OOM", "command not allowed when used memory > 'maxmemory'.");
         assert_eq!(oom, Failure::Refused(Unavailability::OutOfMemory));
         for line in [
             "NOAUTH Authentication required.",
@@ -303,7 +303,7 @@ mod tests {
             "ERR unknown command 'EVALSHA', with args beginning with: 's3cret' ",
         ] {
             let (code, text) = line.split_once(' ').unwrap();
-            match Failure::of(code, text) {
+            match Failure::classify(code, text) {
                 Failure::Refused(Unavailability::Misconfigured(what)) => {
                     assert!(!what.contains("s3cret"), "{what}");
                 }
@@ -326,7 +326,7 @@ mod tests {
             ),
         ] {
             let unexpected = Uncertainty::UnexpectedReply(format!("ERR {shown}"));
-            assert_eq!(Failure::of("ERR", text), Failure::Unknown(unexpected));
+            assert_eq!(Failure::classify("ERR", text), Failure::Unknown(unexpected));
         }
     }
 

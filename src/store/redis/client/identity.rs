@@ -195,13 +195,15 @@ impl Identity {
         let state = self.state.lock();
         if state.moved.is_some_and(|at| at.elapsed() < TOLD_FOR) {
             return Some(
-                "its address has moved to another server in the last ten minutes, which knows no lock of the \
-                 one before; if gateways still use that one, a lock may be granted twice",
+                "the address of the server has moved to another server in the last ten minutes, \
+                 which knows no lock of the previous server; if gateways still use the previous \
+                 server, a lock may be granted twice",
             );
         }
         matches!(state.leads, Leads::To(None)).then_some(
-            "the server does not say its run_id (INFO server), so nobody notices if its address moves to \
-             another server, and what ended lately is not ended again at a server that takes over",
+            "the server does not say its run_id (INFO server), so no gateway notices if its \
+             address moves to another server, and leases that ended lately are not ended again at \
+             a server that takes over",
         )
     }
 }

@@ -253,8 +253,8 @@ impl MarkerConnection {
         limit: Instant,
     ) -> Result<Self, Unavailability> {
         let Some(run) = connection.run().cloned() else {
-            let why = "the server does not say its run_id (INFO server), without which nobody knows \
-                       whose replicas have a grant";
+            let why = "the server does not say its run_id (INFO server), without which the gateway \
+                       cannot tell whose replicas have a grant";
             return Err(Unavailability::Misconfigured(why.to_owned()));
         };
         let waited = connection

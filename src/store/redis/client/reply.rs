@@ -267,7 +267,7 @@ pub(crate) fn fuzzed(bytes: &[u8], readers: &[fn(&mut Reply, &Keys) -> String]) 
 
     static KEYS: std::sync::LazyLock<Keys> = std::sync::LazyLock::new(|| {
         let name = LockName::new("a").expect("it is one letter");
-        Keys::of(&name, &SlotTags::compute(), &GatewayId::random())
+        Keys::for_lock(&name, &SlotTags::compute(), &GatewayId::random())
     });
     /// The echo that every reply must repeat.
     const ECHO: &str = "e";

@@ -123,8 +123,8 @@ fn short(run: &str) -> u32 {
 
 /// Bounds of the keys that one step looks at. While no lock was found, at least as many as are worth a round trip;
 /// never more than keep the server busy for a fraction of a millisecond.
-const FEWEST: usize = 16;
-const MOST: usize = 512;
+const MIN_KEYS_PER_STEP: usize = 16;
+const MAX_KEYS_PER_STEP: usize = 512;
 /// A step looks at 1/16 fewer keys than are expected to be needed: locks may lie close together, and if a step finds
 /// too many, part of the keys is looked at again.
 const CAUTION: usize = 16;
@@ -137,8 +137,8 @@ pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
     } else {
         wanted.saturating_mul(looked_at) / found.max(1)
     };
-    let least = if found == 0 { FEWEST } else { 1 };
-    (expected - expected / CAUTION).clamp(least, MOST)
+    let least = if found == 0 { MIN_KEYS_PER_STEP } else { 1 };
+    (expected - expected / CAUTION).clamp(least, MAX_KEYS_PER_STEP)
 }
 
 /// How many keys to look at instead of `count`, which showed `found` locks and so more than `wanted`.
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn looks_at_as_many_keys_as_it_takes_and_no_more_than_may_be() {
         assert_eq!(count(100, 0, 0), 94);
-        assert_eq!(count(1, 0, 0), FEWEST);
+        assert_eq!(count(1, 0, 0), MIN_KEYS_PER_STEP);
         assert_eq!(count(50, 50, 100), 94);
         assert_eq!(count(1, 99, 200), 2);
         assert_eq!(count(1, 100, 100), 1);
-        assert_eq!(count(100, 0, 100), MOST);
-        assert_eq!(count(1_000, 0, 0), MOST);
+        assert_eq!(count(100, 0, 100), MAX_KEYS_PER_STEP);
+        assert_eq!(count(1_000, 0, 0), MAX_KEYS_PER_STEP);
     }
 
     #[test]

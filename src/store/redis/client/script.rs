@@ -61,16 +61,16 @@ impl Script {
             !text.contains(EVERYBODY),
             "a script that publishes is made for its channels"
         );
-        Self::of(text, keys)
+        Self::from_text(text, keys)
     }
 
     /// A script that publishes messages to the gateways of its database, on the channel `everybody`.
     pub(crate) fn publishing(text: &str, keys: usize, parts: &Parts, everybody: &str) -> Self {
         let everybody = format!("'{everybody}'");
-        Self::of(compose(text, parts).replace(EVERYBODY, &everybody), keys)
+        Self::from_text(compose(text, parts).replace(EVERYBODY, &everybody), keys)
     }
 
-    fn of(text: String, keys: usize) -> Self {
+    fn from_text(text: String, keys: usize) -> Self {
         let hash = hex(&Sha1::digest(&text));
         Self {
             text,
@@ -167,7 +167,7 @@ struct ArgumentWriter<'a> {
 impl Command {
     /// A command without arguments yet.
     pub(crate) fn new(verb: &str) -> Self {
-        Self::with_capacity(SHORT).with(verb)
+        Self::with_capacity(INITIAL_COMMAND_BYTES).with(verb)
     }
 
     fn with_capacity(bytes: usize) -> Self {
@@ -223,7 +223,7 @@ impl RedisWrite for Command {
 }
 
 /// Initial size of a command, in bytes: enough for one that calls no script.
-const SHORT: usize = 128;
+const INITIAL_COMMAND_BYTES: usize = 128;
 /// Maximum size of a line that states a length: a sign, 20 digits, and the line break.
 const LENGTH_LINE: usize = 23;
 

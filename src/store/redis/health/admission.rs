@@ -77,7 +77,7 @@ impl Admission {
         }
         let admitted = timeout_at(limit, self.admit(shard, examiner)).await;
         admitted.unwrap_or_else(|_elapsed| {
-            let why = "it was not found out in time whether locks are safe there";
+            let why = "the server was not examined in time";
             Err(Unavailability::Connect(why.to_owned()))
         })
     }
@@ -187,11 +187,11 @@ fn log_change(check: &Check, node: Option<&str>, was_away: bool) {
         Health::Passing if name == "connection" && was_away => {
             info!(node, "the store's server is available again");
         }
-        Health::Passing => info!(check = name, node, "the store is as it should be"),
+        Health::Passing => info!(check = name, node, "a check of the store passes"),
         Health::Warning(finding) | Health::Outage(finding) | Health::Misconfigured(finding) => {
             warn!(
                 check = name,
-                node, finding, "the store is not as it should be"
+                node, finding, "a check of the store does not pass"
             );
         }
     }

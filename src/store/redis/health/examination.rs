@@ -200,7 +200,7 @@ fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
             None => Health::Passing,
         },
         Some(Unavailability::OutOfMemory) => {
-            let finding = "the server is out of memory: no lock is granted until it has some";
+            let finding = "the server is out of memory: no lock is granted until memory is free";
             Health::Warning(finding.to_owned())
         }
         Some(why) => Health::Outage(why.to_string()),
@@ -248,7 +248,7 @@ impl Examiner {
     /// The readiness finding on the replicas of a server; nothing if grants do not wait for replicas.
     async fn check_replicas(&self, shard: &Arc<Shard>) -> Option<Check> {
         let slot = self.dispatch.topology.some_slot(shard);
-        let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
+        let slot = slot.unwrap_or_else(|| Slot::of_tag(Keys::MARKER.as_bytes()));
         let limit = Instant::now() + shard.replicas.longest();
         let markers = match shard.marker_connection(slot, &self.tags, limit).await {
             Ok(None) => return None,
@@ -289,8 +289,8 @@ impl Examiner {
             return Health::Passing;
         }
         Health::Warning(format!(
-            "the master has no more replicas than redis.wait_replicas asks for ({wanted}): after a failover no lock \
-             is granted until there is another; add a replica"
+            "the master has no more replicas than redis.wait_replicas asks for ({wanted}): after a \
+             failover no lock is granted until there is another replica; add a replica"
         ))
     }
 }

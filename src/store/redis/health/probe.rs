@@ -111,7 +111,7 @@ fn read(mut reply: Reply) -> Option<Probed> {
 fn failure_in(error: &str) -> Option<Failure> {
     let error = error.trim_start_matches('-');
     let (code, text) = error.split_once(' ').unwrap_or((error, ""));
-    (!error.is_empty()).then(|| Failure::of(code, text))
+    (!error.is_empty()).then(|| Failure::classify(code, text))
 }
 
 /// Why the server takes no writes, if the failure says that it takes none.

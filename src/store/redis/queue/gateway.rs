@@ -166,7 +166,7 @@ impl RedisGateway {
             (Some("granted"), Some(token), Some(Ok(name))) => {
                 let fence = words.next().and_then(|digits| digits.parse().ok());
                 let Some(fence) = fence.and_then(|number| FencingToken::new(number).ok()) else {
-                    return debug!("a message that is none of ours");
+                    return debug!("a message in an unknown format");
                 };
                 self.deliver_grant(&name, token, fence, News::GrantedProvisionally);
             }
@@ -174,7 +174,7 @@ impl RedisGateway {
                 self.breaks.publish(BrokenLease { name, token });
             }
             (Some("superseded"), Some(token), Some(Ok(name))) => self.supersede(&name, &token),
-            _ => debug!("a message that is none of ours"),
+            _ => debug!("a message in an unknown format"),
         }
     }
 
@@ -294,7 +294,7 @@ impl RedisGateway {
             kind: OrphanKind::Grant(fence),
         };
         if let Err(error) = self.orphans.try_send(orphan) {
-            warn!(%error, "a grant that nobody waits for is left to its TTL");
+            warn!(%error, "a grant without a waiter is left to its TTL");
         }
     }
 }

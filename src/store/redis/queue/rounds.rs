@@ -304,11 +304,9 @@ impl Rounds {
         let another = before.is_none() || before != self.run_id;
         // At the first call the gateway has just started, so that nothing is logged as a restart of the server.
         if another && before.is_some() {
-            info!(
-                "the server was started again, or is another one: everybody who waits asks again"
-            );
+            info!("the server was started again, or is another server: all waiters ask again");
         } else if another {
-            debug!("the server is known now by its run");
+            debug!("the gateway now knows the run of the server");
         }
         Ok(another)
     }
@@ -521,7 +519,8 @@ impl TimerActions for RedisContext {
                 Ok(true) => self.gateway.timers.set(&name, Duration::ZERO),
                 Ok(false) => {}
                 Err(error) => {
-                    debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
+                    debug!(%name, %error, "a position without an attempt stays in the queue until \
+                                           its turn");
                 }
             }
         })
@@ -539,11 +538,11 @@ impl TimerActions for RedisContext {
             match self.lock(self.keys(name)).give_back(token, known).await {
                 Ok(_) => None,
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Indeterminate(_))) => {
-                    debug!(%name, %error, "a grant that nobody waits for could not be given back yet");
+                    debug!(%name, %error, "a grant without a waiter could not be released yet");
                     Some(orphan)
                 }
                 Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
-                    warn!(%name, %error, "a grant that nobody waits for is left to its TTL");
+                    warn!(%name, %error, "a grant without a waiter is left to its TTL");
                     None
                 }
             }

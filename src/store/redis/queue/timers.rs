@@ -203,7 +203,7 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
             Some(failed) = giving_back.next(), if !giving_back.is_empty() => match failed {
                 None => {}
                 Some((OrphanedAttempt { name, .. }, _)) if pausing.len() >= BACKLOG => {
-                    warn!(%name, "a grant that nobody waits for is left to its TTL");
+                    warn!(%name, "a grant without a waiter is left to its TTL");
                 }
                 Some((orphan, pause)) => pausing.push(async move {
                     sleep(pause).await;

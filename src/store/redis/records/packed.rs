@@ -77,7 +77,7 @@ pub(super) mod tests {
         let metadata = Metadata::new(metadata.into()).unwrap();
         let key = keyed.then(|| Idempotency {
             hash: IdempotencyKey::random().hash(&CallerId::ANONYMOUS, &name),
-            fingerprint: Fingerprint::of(None, None, None, None, &metadata),
+            fingerprint: Fingerprint::compute(None, None, None, None, &metadata),
             salt: Salt::from_bytes([7; 16]),
         });
         Attempt {

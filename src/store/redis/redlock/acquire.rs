@@ -136,7 +136,7 @@ impl Shared {
             },
         );
         let votes = votes.await;
-        let outcome = match VoteVerdict::of(&votes, majority) {
+        let outcome = match VoteVerdict::from_votes(&votes, majority) {
             VoteVerdict::Reserved(fence) => {
                 let fence = FencingToken::new(fence).map_err(|_| StoreError::FenceExhausted)?;
                 let granted =
@@ -370,7 +370,7 @@ impl Shared {
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
         // Pending withdrawals are read after the nodes have answered: a lease that is withdrawn from now on was granted
         // to no other caller.
-        let sure = view.of(token);
+        let sure = view.nodes_holding(token);
         let sure = sure.filter(|(node, _)| {
             !doomed.contains(node) && !pending_withdrawals.contains(*node, name, token)
         });
@@ -401,7 +401,7 @@ impl Shared {
             lease,
         };
         let majority = self.quorum.majority();
-        let local_queue = self.local_queues.of(keys.name());
+        let local_queue = self.local_queues.get_or_create(keys.name());
         let adopting = local_queue.adopting.lock().await;
         let began = Instant::now();
         let answers = self.quorum.ask(

@@ -41,12 +41,12 @@ impl Shared {
             let answers = self.quorum.ask(
                 |node| node.break_lock(&keys, &nonce, &node_target),
                 |answers| {
-                    let strokes = BreakTally::of(answers);
+                    let strokes = BreakTally::from_replies(answers);
                     strokes.own >= majority || strokes.own + strokes.silent < majority
                 },
             );
             let answers = answers.await;
-            let strokes = BreakTally::of(&answers);
+            let strokes = BreakTally::from_replies(&answers);
             if strokes.own > 0 {
                 self.hand_off(name).await;
             }
@@ -153,7 +153,7 @@ struct BreakTally {
 // === impl BreakTally ===
 
 impl BreakTally {
-    fn of(answers: &NodeReplies<Result<NodeBreak, StoreError>>) -> Self {
+    fn from_replies(answers: &NodeReplies<Result<NodeBreak, StoreError>>) -> Self {
         let count = |word: NodeBreak| answers.count(|answer| *answer == Ok(word));
         Self {
             own: count(NodeBreak::Broken),

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// How long a node may take to answer a check, so that one slow node does not delay the checks of all.
-const SOON: Duration = Duration::from_millis(500);
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
 // === impl Shared ===
 
@@ -27,7 +27,11 @@ impl Shared {
         let nodes = self.quorum.nodes();
         let (found, refusals) = tokio::join!(
             join_all(nodes.iter().map(checked)),
-            join_all(nodes.iter().map(|node| timeout(SOON, node.vote_refusal())))
+            join_all(
+                nodes
+                    .iter()
+                    .map(|node| timeout(CHECK_TIMEOUT, node.vote_refusal()))
+            )
         );
         let mut checks = Vec::new();
         for name in ["connection", "permissions", "eviction", "clock"] {
@@ -113,14 +117,14 @@ impl Shared {
 /// Results of the checks of one node.
 async fn checked(node: &Node) -> Vec<Check> {
     match timeout(
-        SOON,
+        CHECK_TIMEOUT,
         node.shard.admission.check(&node.shard, &node.examiner),
     )
     .await
     {
         Ok(checks) => checks,
         Err(_elapsed) => {
-            let why = format!("no answer within {} ms", SOON.as_millis());
+            let why = format!("no answer within {} ms", CHECK_TIMEOUT.as_millis());
             vec![Check::new("connection", Health::Outage(why))]
         }
     }
@@ -162,7 +166,7 @@ fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usi
         Health::Misconfigured(all)
     } else if unfit == missing {
         let of = nodes.len();
-        Health::Outage(format!("{missing} of {of} nodes do not say"))
+        Health::Outage(format!("{missing} of {of} nodes do not report this"))
     } else {
         Health::Outage(all)
     };

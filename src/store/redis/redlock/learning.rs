@@ -61,7 +61,10 @@ impl Shared {
             let missing = match self.learn(node).await {
                 Ok(learnt @ (LearnOutcome::Before | LearnOutcome::Now(_))) => {
                     if let LearnOutcome::Now(top) = learnt {
-                        info!(top, "the node has a vote: it has learnt what was granted");
+                        info!(
+                            top,
+                            "the node has a vote: it has learnt the grants of the other nodes"
+                        );
                     }
                     *node.learning.missing.lock() = None;
                     pauses = Pauses::new();
@@ -73,7 +76,7 @@ impl Shared {
                 }
                 Ok(LearnOutcome::Missing(what)) => Some(what),
                 Err(error) => {
-                    debug!(%error, "whether the node has a vote is looked at again");
+                    debug!(%error, "the vote of the node is checked again");
                     None
                 }
             };
@@ -82,7 +85,7 @@ impl Shared {
                 if last.as_ref() != Some(&what) {
                     warn!(
                         what,
-                        "the node has no vote: it has to learn what was granted"
+                        "the node has no vote: it has to learn the grants of the other nodes"
                     );
                     *last = Some(what);
                 }
@@ -155,7 +158,7 @@ impl Shared {
         if same.count() == lives.len() {
             return Ok(());
         }
-        let why = "others have begun to learn, or have learnt, meanwhile".to_owned();
+        let why = "other nodes have begun to learn, or have learnt, meanwhile".to_owned();
         Err(Unavailability::Refused(why).into())
     }
 

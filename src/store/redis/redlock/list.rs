@@ -218,7 +218,7 @@ impl Shared {
             let holding = view.likely_holder().ok().flatten();
             if let Some(NodeHolder::Lease(token, _)) = &holding
                 && view
-                    .of(token)
+                    .nodes_holding(token)
                     .any(|(at, lease)| at < before && walk.is_younger_than(lease))
             {
                 return Ok(None);

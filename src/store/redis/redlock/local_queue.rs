@@ -283,18 +283,18 @@ struct QueueTable {
 }
 
 /// With fewer queues than this, unused ones are not searched for.
-const FEW: usize = 1_024;
+const MIN_QUEUES_TO_SWEEP: usize = 1_024;
 
 // === impl LocalQueues ===
 
 impl LocalQueues {
     /// The queue of a lock, which exists as long as a caller has it.
-    pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
+    pub(super) fn get_or_create(&self, name: &LockName) -> Arc<LocalQueue> {
         let mut table = self.table.lock();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
             return local_queue;
         }
-        if table.by_name.len() >= table.most.max(FEW) {
+        if table.by_name.len() >= table.most.max(MIN_QUEUES_TO_SWEEP) {
             table
                 .by_name
                 .retain(|_, local_queue| local_queue.strong_count() > 0);
@@ -371,12 +371,12 @@ mod tests {
     fn are_kept_as_long_as_somebody_is_about_the_lock() {
         let local_queues = LocalQueues::default();
         let name = |n: usize| LockName::new(&format!("lock:{n}")).unwrap();
-        let kept = local_queues.of(&name(0));
-        for n in 0..3 * FEW {
-            assert!(Arc::ptr_eq(&local_queues.of(&name(0)), &kept));
-            drop(local_queues.of(&name(n)));
+        let kept = local_queues.get_or_create(&name(0));
+        for n in 0..3 * MIN_QUEUES_TO_SWEEP {
+            assert!(Arc::ptr_eq(&local_queues.get_or_create(&name(0)), &kept));
+            drop(local_queues.get_or_create(&name(n)));
         }
-        assert!(local_queues.table.lock().by_name.len() <= FEW);
+        assert!(local_queues.table.lock().by_name.len() <= MIN_QUEUES_TO_SWEEP);
         drop(kept);
         assert!(local_queues.existing(&name(0)).is_none());
     }

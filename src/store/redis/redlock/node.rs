@@ -192,9 +192,8 @@ pub(super) fn delayed(left: Option<Duration>) -> String {
             let seconds = left.as_secs() + 1;
             format!("it votes in {seconds} s, because it was started")
         }
-        None => {
-            "it does not say for how long it has run (INFO server), and does not vote".to_owned()
-        }
+        None => "the node does not say for how long it has run (INFO server), and does not vote"
+            .to_owned(),
     }
 }
 
@@ -203,7 +202,7 @@ pub(super) fn delayed(left: Option<Duration>) -> String {
 impl Learning {
     /// Says that a node has to learn, and what is missing for that.
     pub(super) fn to_learn(&self) -> String {
-        let to_learn = "it has no vote until it has learnt what the others have granted";
+        let to_learn = "the node has no vote until it has learnt the grants of the other nodes";
         match &*self.missing.lock() {
             Some(what) => format!("{to_learn}: {what}"),
             None => to_learn.to_owned(),

@@ -208,8 +208,9 @@ pub(super) struct Backoff {
 }
 
 /// Longest first pause: a few round trips to nodes that are near.
-const FIRST: Duration = Duration::from_millis(4);
-const LONGEST: Duration = Duration::from_millis(128);
+const MAX_FIRST_PAUSE: Duration = Duration::from_millis(4);
+/// Longest pause between nodes that are near; where nodes are far away, `DOUBLINGS` allows longer pauses.
+const MAX_PAUSE_NEARBY: Duration = Duration::from_millis(128);
 /// How many tries fit into the longest pause where the nodes are far away: enough that two gateways seldom meet.
 const DOUBLINGS: u32 = 4;
 
@@ -217,7 +218,9 @@ const DOUBLINGS: u32 = 4;
 
 impl Backoff {
     pub(super) fn new() -> Self {
-        Self { longest: FIRST }
+        Self {
+            longest: MAX_FIRST_PAUSE,
+        }
     }
 
     /// The pause after a try that took this long.
@@ -228,7 +231,7 @@ impl Backoff {
     /// Longest pause after a try. If it were shorter than a try, it would not keep two gateways apart.
     fn range(&mut self, took: Duration) -> Duration {
         let range = self.longest.max(took);
-        self.longest = (2 * range).min(LONGEST.max(DOUBLINGS * took));
+        self.longest = (2 * range).min(MAX_PAUSE_NEARBY.max(DOUBLINGS * took));
         range
     }
 }

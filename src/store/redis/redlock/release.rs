@@ -39,10 +39,10 @@ impl Shared {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
             |node| node.release(&keys, keeper, token),
-            |answers| ReleaseTally::of(answers).is_decided(majority),
+            |answers| ReleaseTally::from_replies(answers).is_decided(majority),
         );
         let answers = answers.await;
-        let release_tally = ReleaseTally::of(&answers);
+        let release_tally = ReleaseTally::from_replies(&answers);
         let outcome = release_tally.final_outcome(majority);
         if release_tally.released > 0 && outcome != Some(Release::Adopted) {
             // Parts of the lease may be at other nodes, and a copy of its acquire may still be on its way.
@@ -81,7 +81,7 @@ pub(super) struct ReleaseTally {
 // === impl ReleaseTally ===
 
 impl ReleaseTally {
-    pub(super) fn of(answers: &NodeReplies<Result<NodeRelease, StoreError>>) -> Self {
+    pub(super) fn from_replies(answers: &NodeReplies<Result<NodeRelease, StoreError>>) -> Self {
         let mut release_tally = Self {
             nodes: answers.nodes(),
             ..Self::default()
@@ -153,7 +153,7 @@ impl Shared {
     ) -> Result<GiveBack, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
-        let local_queue = self.local_queues.of(name);
+        let local_queue = self.local_queues.get_or_create(name);
         local_queue.leave(token, None, Instant::now(), true);
         // Waits for the turn, so that no try for the attempt is under way any more.
         let turn = self.turn(&local_queue).await?;
@@ -225,7 +225,7 @@ impl Shared {
             let mut outcomes = swept.into_iter();
             sweeps.retain(|sweep| match outcomes.next() {
                 Some(Err(error)) if sweep.until > now => {
-                    debug!(name = %sweep.name, %error, "to be swept again");
+                    debug!(name = %sweep.name, %error, "the sweep is repeated later");
                     true
                 }
                 _ => false,
@@ -264,7 +264,7 @@ mod tests {
     const BROKEN: NodeRelease = NodeRelease::Broken { held: false };
 
     fn release_tally<const N: usize>(said: [Option<NodeRelease>; N]) -> ReleaseTally {
-        ReleaseTally::of(&replies(said.map(|it| it.map(Ok))))
+        ReleaseTally::from_replies(&replies(said.map(|it| it.map(Ok))))
     }
 
     fn outcome<const N: usize>(said: [Option<NodeRelease>; N]) -> Option<Release> {

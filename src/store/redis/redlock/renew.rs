@@ -32,7 +32,7 @@ struct RenewalTally<'a> {
 // === impl RenewalTally ===
 
 impl<'a> RenewalTally<'a> {
-    fn of(answers: &'a NodeReplies<Result<Renewal, StoreError>>) -> Self {
+    fn from_replies(answers: &'a NodeReplies<Result<Renewal, StoreError>>) -> Self {
         let mut tally = Self {
             kept: Vec::new(),
             margins: Vec::new(),
@@ -73,7 +73,7 @@ impl Shared {
     ) -> Result<Renewal, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
-        let local_queue = self.local_queues.of(name);
+        let local_queue = self.local_queues.get_or_create(name);
         let _adopting = match renewer {
             Renewer::Adopter(_) => Some(local_queue.adopting.lock().await),
             Renewer::Bearer | Renewer::Keeper(_) => None,
@@ -82,14 +82,14 @@ impl Shared {
         let answers = self.quorum.ask(
             |node| node.renew(&keys, renewer, token, ttl),
             |answers| {
-                let tally = RenewalTally::of(answers);
+                let tally = RenewalTally::from_replies(answers);
                 (tally.kept.len() >= majority && !tally.is_disputed(majority))
                     || is_decided(&tally.losses, majority, answers.nodes())
                     || tally.adopted >= majority
             },
         );
         let answers = answers.await;
-        let tally = RenewalTally::of(&answers);
+        let tally = RenewalTally::from_replies(&answers);
         if let Some(lease) = renewed(&tally.kept, majority, began, Instant::now()) {
             let margin = majority_validity(tally.margins, majority);
             return Ok(Renewal::Renewed(lease, margin));
@@ -192,7 +192,7 @@ mod tests {
         for (node, fence) in kept_by.iter().enumerate() {
             answers.put(node, Ok(kept(*fence)));
         }
-        RenewalTally::of(&answers).is_disputed(nodes / 2 + 1)
+        RenewalTally::from_replies(&answers).is_disputed(nodes / 2 + 1)
     }
 
     #[test]
@@ -220,8 +220,8 @@ mod tests {
         let mut answers = NodeReplies::none(3);
         answers.put(0, Ok(kept(7)));
         answers.put(1, Ok(Renewal::Lost(Loss::Free)));
-        assert!(!RenewalTally::of(&answers).is_disputed(2));
+        assert!(!RenewalTally::from_replies(&answers).is_disputed(2));
         answers.put(2, Ok(kept(9)));
-        assert!(RenewalTally::of(&answers).is_disputed(2));
+        assert!(RenewalTally::from_replies(&answers).is_disputed(2));
     }
 }

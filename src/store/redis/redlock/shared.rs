@@ -58,7 +58,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(name, &self.tags, &self.id)
+        Keys::for_lock(name, &self.tags, &self.id)
     }
 
     /// Waits for the turn to try for a lock at this gateway.
@@ -94,7 +94,7 @@ impl Shared {
                     self.breaks.publish(BrokenLease { name, token });
                 }
             }
-            _ => debug!("a message that is none of ours"),
+            _ => debug!("a message in an unknown format"),
         }
     }
 

@@ -87,7 +87,7 @@ impl RedlockStore {
         clock: Arc<dyn Clock>,
         lifecycle: &Lifecycle,
     ) -> Self {
-        let channels = Channels::of(url.login().database);
+        let channels = Channels::for_database(url.login().database);
         let tags = Arc::new(SlotTags::compute());
         let maker = NodeMaker {
             redis: RedisConfig {

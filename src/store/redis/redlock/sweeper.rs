@@ -80,7 +80,7 @@ impl Sweeper {
             _pending_withdrawal: self.pending_withdrawals.begin(node, name, token),
         };
         if let Err(error) = self.nodes[node].try_send(sweep) {
-            warn!(%error, "what is left of a lock at a node is left to its TTL");
+            warn!(%error, "the remains of a lock at a node are left to their TTL");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) enum VoteVerdict {
 // === impl VoteVerdict ===
 
 impl VoteVerdict {
-    pub(super) fn of(votes: &NodeReplies<Vote>, majority: usize) -> Self {
+    pub(super) fn from_votes(votes: &NodeReplies<Vote>, majority: usize) -> Self {
         let agree = |so: &dyn Fn(&Vote) -> bool| votes.count(so) >= majority;
         let any = |so: &dyn Fn(&Vote) -> bool| votes.count(so) > 0;
         if any(&|vote| *vote == Vote::Withdrawn) {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> VoteVerdict {
-        VoteVerdict::of(&replies(votes), N / 2 + 1)
+        VoteVerdict::from_votes(&replies(votes), N / 2 + 1)
     }
 
     fn silent() -> Option<Vote> {

@@ -102,7 +102,10 @@ impl QuorumView {
     }
 
     /// The nodes that report the lease of this token as the holder of the lock.
-    pub(super) fn of(&self, token: &TokenHash) -> impl Iterator<Item = (usize, &HeldLease)> {
+    pub(super) fn nodes_holding(
+        &self,
+        token: &TokenHash,
+    ) -> impl Iterator<Item = (usize, &HeldLease)> {
         let answers = self.answers.by_node();
         answers.filter_map(move |(node, answer)| match answer {
             Some(Ok(Some(NodeHolder::Lease(of, lease)))) if of == token => Some((node, lease)),

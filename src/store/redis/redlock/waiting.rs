@@ -34,7 +34,7 @@ impl Shared {
         self: &Arc<Self>,
         attempt: &Attempt,
     ) -> Result<Acquisition, StoreError> {
-        let local_queue = self.local_queues.of(&attempt.name);
+        let local_queue = self.local_queues.get_or_create(&attempt.name);
         // If the lock has waiters it is not taken, and an attempt that only asks needs no turn.
         let turn = match (local_queue.len(Instant::now()), local_queue.turn.try_lock()) {
             (0, Ok(turn)) => Some(turn),
@@ -121,7 +121,7 @@ impl Shared {
         token: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        let (keys, local_queue) = (self.keys(name), self.local_queues.of(name));
+        let (keys, local_queue) = (self.keys(name), self.local_queues.get_or_create(name));
         let mut left = local_queue.leave(token, keep_for, Instant::now(), false);
         if matches!(left, LeaveOutcome::BeingTried | LeaveOutcome::NotQueued) {
             // The attempt may be granted the lock at this moment. The outcome is known when its try is over.
@@ -228,7 +228,7 @@ impl Shared {
                 }
                 Ok(Pause::None) => None,
                 Err(error) => {
-                    debug!(%name, %error, "to be tried again for those who wait");
+                    debug!(%name, %error, "the acquire is tried again for the waiters");
                     Some(up_to(AWAY))
                 }
             };

@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn the_types_of_keys_of_one_slot_are_asked_for() {
         let name = LockName::new("moved").unwrap();
-        let keys = Keys::of(&name, &SlotTags::compute(), &GatewayId::random());
+        let keys = Keys::for_lock(&name, &SlotTags::compute(), &GatewayId::random());
         let slot = |key: &str| {
             let tag = key.strip_prefix("lg:{")?.split('}').next()?;
-            (!tag.is_empty()).then(|| Slot::of(tag.as_bytes()))
+            (!tag.is_empty()).then(|| Slot::of_tag(tag.as_bytes()))
         };
         let id = format!("2{}", "0".repeat(64));
         let typed = typed_keys(&keys, &id);

@@ -45,7 +45,7 @@ pub(in crate::store::redis) struct LockScripts<'a> {
 
 impl RedisContext {
     pub(in crate::store::redis) fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(name, &self.tags, &self.gateway.id)
+        Keys::for_lock(name, &self.tags, &self.gateway.id)
     }
 
     /// The scripts of a lock, for a request that begins now.
@@ -91,7 +91,7 @@ impl LockScripts<'_> {
     pub(super) fn floor(&self) -> String {
         let gateway = &self.context.gateway;
         let mut text = String::with_capacity(32);
-        append_number::<16>(&mut text, gateway.floors.of(self.keys.slot()));
+        append_number::<16>(&mut text, gateway.floors.for_slot(self.keys.slot()));
         text.push_str(gateway.id.as_str());
         text
     }

@@ -230,7 +230,7 @@ impl AsRef<[u8]> for Received {
 }
 
 impl Head {
-    fn of(text: &'static str) -> Self {
+    fn new(text: &'static str) -> Self {
         let used = Arc::new(());
         Self {
             bytes: Bytes::from_owner(Received(text, Arc::clone(&used))),
@@ -247,7 +247,7 @@ impl Head {
 
 #[tokio::test]
 async fn the_memory_of_its_head_is_free_again_while_it_waits() {
-    let head = Head::of(
+    let head = Head::new(
         "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nOrigin: https://ops.example\r\n\
          X-Request-Id: 4711\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\
          Content-Type: application/json\r\nIdempotency-Key: 0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11\r\n\r\n",

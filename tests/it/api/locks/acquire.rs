@@ -103,7 +103,7 @@ async fn a_held_lock_is_423_with_its_holder() {
     assert!((4_000..=5_000).contains(&answer.retry_after_ms()));
     let holder = json!({"expires_in_ms": 21_480, "owner": "ci-runner-7"});
     let expected = json!({
-        "code": "locked", "detail": "Somebody else holds the lock.", "holder_count": 1,
+        "code": "locked", "detail": "Another caller holds the lock.", "holder_count": 1,
         "holders": [contender_view(holder)], "request_id": "[request_id]",
         "retry_after_ms": "[retry_after_ms]", "status": 423, "title": "The lock is held",
         "type": "/problems/locked", "waited_ms": 0, "waiters": 0,

@@ -95,9 +95,11 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         {"reason":"x","force":true} => force: is not known; the fields of this body are reason,
             .. fencing_token, foreign_mark, all, grace_ms
         {"reason":"x","foreign_mark":"0123"}
-            => foreign_mark: is not the mark of a foreign holder; one is 40 hexadecimal digits in lower case
+            => foreign_mark: is not the mark of a foreign holder; a mark is 40 hexadecimal digits
+            .. in lower case
         {"reason":"x","fencing_token":1,"foreign_mark":"MARK"}
-            => foreign_mark: is of a foreign client, which has no fencing_token: send one of both
+            => foreign_mark: is of a foreign client, which has no fencing_token: send
+            .. only one of the two
         {"reason":"x","all":true,"fencing_token":1} => BOTH
         {"reason":"x","all":true,"foreign_mark":"MARK"} => BOTH
         {"reason":"x","all":"yes"} => all: is a text; true or false is expected
@@ -110,10 +112,10 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         {"reason":"x","grace_ms":1.5} => grace_ms: is 1.5; MILLISECONDS
         {"grace_ms":1000} => reason: is missing or empty
         {"reason":"x","grace_ms":1000,"foreign_mark":"MARK"}
-            => grace_ms: is for holders that can be asked: leave it out, a foreign client cannot
+            => grace_ms: is for holders that the gateway can ask, which a foreign client is not:
+            .. leave it out
     "#;
-    let both =
-        "all: is true, and so no single holder is meant: leave fencing_token and foreign_mark out";
+    let both = "all: is true, which breaks all leases: leave fencing_token and foreign_mark out";
     let cases = cases
         .replace("BOTH", both)
         .replace("LONG", &"ä".repeat(201))
@@ -134,9 +136,11 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
 
 #[tokio::test]
 async fn is_told_to_whoever_had_the_lease() {
-    for (held, who) in [(true, "somebody else"), (false, "nobody")] {
-        let detail =
-            format!("The lease of this token was broken by an operator; {who} holds the lock.");
+    for (held, who) in [
+        (true, "another caller holds the lock"),
+        (false, "the lock is free"),
+    ] {
+        let detail = format!("The lease of this token was broken by an operator; {who}.");
         let service = Service::start();
         let loss = Loss::Broken { held };
         let renewal = Ok(Renewal::Lost(loss));
@@ -191,7 +195,8 @@ async fn a_break_that_could_mean_several_names_the_fields_that_say_which() {
     assert_eq!(
         answer.errors(),
         [
-            "fencing_token: is missing, and the lock is shared (3 now hold it): send that of the lease that is meant",
+            "fencing_token: is missing, and the lock is shared (3 now hold it): send the fencing \
+             token of the lease to break",
             "all: is missing: instead of fencing_token send true, to break all of them",
         ]
     );

@@ -91,7 +91,7 @@ async fn a_wait_that_runs_out_ends_it_with_the_same_problem_as_acquire() {
     assert!(problem["waited_ms"].take().as_u64().unwrap() >= 40);
     problem["retry_after_ms"].take();
     let expected = json!({
-        "code": "locked", "detail": "Somebody else holds the lock, and the wait is over.",
+        "code": "locked", "detail": "Another caller holds the lock, and the wait is over.",
         "holder_count": 1, "holders": [contender_view(json!({}))], "request_id": "mine",
         "retry_after_ms": null, "status": 423, "title": "The lock is held",
         "type": "/problems/locked", "waited_ms": null, "waiters": 3,

@@ -118,11 +118,11 @@ async fn who_finds_a_lock_shared_is_told_by_whom_and_why_that_is_too_many() {
     let detail = |told: &Value| told["detail"].as_str().unwrap().to_owned();
     assert_eq!(detail(&told), "2 share the lock, and the limit is 2.");
     for (body, holders, expected) in [
-        ("{}", sharers(2, 2), "Others share the lock."),
+        ("{}", sharers(2, 2), "Other callers share the lock."),
         (
             r#"{"limit":3}"#,
             sharers(2, 2),
-            "Somebody waits for the lock, and comes first.",
+            "An earlier waiter comes first.",
         ),
         (
             r#"{"mode":"shared"}"#,

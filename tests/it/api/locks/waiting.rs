@@ -88,7 +88,7 @@ async fn a_lock_that_is_passing_on_has_no_holder_to_show() {
     assert_eq!(
         answer.redacted(),
         json!({
-            "code": "locked", "detail": "The lock is passing to somebody who waited for it.",
+            "code": "locked", "detail": "The lock is passing to a waiter.",
             "holder_count": 0, "holders": [], "request_id": "[request_id]",
             "retry_after_ms": "[retry_after_ms]", "status": 423, "title": "The lock is held",
             "type": "/problems/locked", "waited_ms": 0, "waiters": 7,

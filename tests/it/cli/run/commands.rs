@@ -166,11 +166,11 @@ fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
     let mut running = begun(&url, &["deploy", "--ttl", "3s"], TIDY);
     // Far longer than the lease: it is renewed until the command has ended.
     ask_for(&url, "5m");
-    assert!(inspect(&url, "deploy").contains("asked for by somebody: a newer one"));
+    assert!(inspect(&url, "deploy").contains("requested by somebody: a newer one"));
     let ran = running.wait().ends(5);
     assert_eq!(ran.out, "up\nasked\ntidied\n");
     ran.says("latchgate: deploy: to be released within ");
-    assert!(ran.err.contains("asked for by somebody: a newer one"));
+    assert!(ran.err.contains("requested by somebody: a newer one"));
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
@@ -193,7 +193,7 @@ fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
     ask_for(&url, "6s");
     let ran = running.wait().ends(102);
     assert_eq!(ran.out, "up\nasked\n");
-    let why = "somebody asked for the lock, and it was not released in time";
+    let why = "a release of the lock was requested, and the lock was not released in time";
     ran.says(why);
     assert!(
         began.elapsed() > Duration::from_secs(3),

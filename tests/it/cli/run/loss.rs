@@ -123,7 +123,7 @@ fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhi
     until("it waits", || waiters(&url, "deploy") == 1);
     break_lock(&url);
     next.printed("up");
-    losing.said("the lease is lost before what the command has left running is stopped");
+    losing.said("the lease is lost before the processes that the command left running are stopped");
     let told = Instant::now();
     until("it is dead", || !is_alive(left));
     assert!(told.elapsed() < Duration::from_secs(10));

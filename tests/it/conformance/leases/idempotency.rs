@@ -54,7 +54,7 @@ pub(crate) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixt
     let mut other = keyed("lock", LONG, key);
     let idempotency = other.idempotency.as_mut().expect("it is keyed");
     idempotency.fingerprint =
-        Fingerprint::of(Some(ttl(SHORT)), None, None, None, &Metadata::default());
+        Fingerprint::compute(Some(ttl(SHORT)), None, None, None, &Metadata::default());
     store.must_mismatch(&other).await;
     released(&store, &first).await;
 }

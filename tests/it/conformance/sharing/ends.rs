@@ -163,7 +163,7 @@ pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixtur
 }
 
 pub(crate) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let held = [sharing(Some(2), "stays"), brief(sharing(Some(2), "ends"))];
     let [_stays, ends] = gateways.hold_each(held).await;
     let first = gateways.queue(sharing(Some(2), "first"), 1).await;
@@ -179,7 +179,7 @@ pub(crate) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn Fixture) 
 
 pub(crate) async fn a_small_limit_waits_for_as_many_expiries_as_it_takes(fixture: &dyn Fixture) {
     const SECOND: u64 = 3 * SHORT;
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let held = ["a", "b", "c"].map(|owner| brief(sharing(Some(3), owner)));
     let held = gateways.hold_each(held).await;
     let small = gateways.queue(sharing(Some(2), "small"), 1).await;
@@ -197,7 +197,7 @@ pub(crate) async fn a_small_limit_waits_for_as_many_expiries_as_it_takes(fixture
 
 pub(crate) async fn one_who_wants_to_be_alone_waits_for_the_last_expiry(fixture: &dyn Fixture) {
     const LAST: u64 = 3 * SHORT;
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let held = ["a", "b", "c"].map(|owner| brief(sharing(None, owner)));
     let held = gateways.hold_each(held).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
@@ -213,7 +213,7 @@ pub(crate) async fn one_who_wants_to_be_alone_waits_for_the_last_expiry(fixture:
 }
 
 pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let held = ["first"; 2].map(|owner| brief(sharing(Some(2), owner)));
     let held = gateways.hold_each(held).await;
     // Two by two share it, and two are alone.
@@ -259,7 +259,7 @@ async fn broken(fixture: &dyn Fixture, target: BreakTarget) {
 }
 
 pub(crate) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let held = ["a", "b"].map(|owner| sharing(Some(2), owner));
     let held = gateways.hold_each(held).await;
     let waiting = ["c", "d", "e"].map(|owner| sharing(Some(2), owner));
@@ -277,7 +277,7 @@ pub(crate) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixt
 }
 
 pub(crate) async fn a_break_of_all_grants_one_who_waits_to_be_alone(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let _held = gateways
         .hold_each(["a", "b", "c"].map(|owner| sharing(None, owner)))
         .await;

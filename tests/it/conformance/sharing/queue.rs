@@ -20,7 +20,7 @@ async fn release(gateways: &Gateways, leases: &[Lease]) {
 }
 
 pub(crate) async fn one_who_reads_does_not_pass_one_who_waits_to_be_alone(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let readers = ["r1", "r2"].map(|owner| sharing(None, owner));
     let readers = gateways.hold_each(readers).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
@@ -44,7 +44,7 @@ pub(crate) async fn one_who_reads_does_not_pass_one_who_waits_to_be_alone(fixtur
 pub(crate) async fn one_with_a_larger_limit_does_not_pass_one_with_a_small_one(
     fixture: &dyn Fixture,
 ) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let holders = ["h1", "h2"].map(|owner| sharing(Some(2), owner));
     let holders = gateways.hold_each(holders).await;
     let small = gateways.queue(sharing(Some(1), "small"), 1).await;
@@ -112,7 +112,7 @@ pub(crate) async fn of_those_who_stand_together_as_many_are_granted_as_may(fixtu
 }
 
 pub(crate) async fn one_who_waits_and_may_share_it_has_it_at_once(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let mut held = Vec::new();
     for limit in [None, Some(2), None, Some(4)] {
         held.push(gateways.ask(sharing(limit, "shares")).granted().await);
@@ -148,7 +148,7 @@ pub(crate) async fn a_crowd_in_both_modes_is_served_and_never_too_many_at_once(
     const CALLERS: u64 = 90;
     /// Far more than as many as may be inside together.
     const ALONE: i64 = 1_000;
-    let gateways = Arc::new(Gateways::of(fixture));
+    let gateways = Arc::new(Gateways::start(fixture));
     let holder = gateways.hold("lock").await;
     let (inside, served) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut callers = JoinSet::new();

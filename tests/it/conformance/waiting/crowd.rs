@@ -6,7 +6,7 @@ use crate::conformance::prelude::*;
 
 pub(crate) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
     const CALLERS: usize = 200;
-    let gateways = Arc::new(Gateways::of(fixture));
+    let gateways = Arc::new(Gateways::start(fixture));
     let holder = gateways.hold("lock").await;
     // Neither belongs to a gateway: they see what those who hold the lock do.
     let inside = Arc::new(AtomicBool::new(false));
@@ -39,7 +39,7 @@ pub(crate) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
 
 pub(crate) async fn a_long_queue_is_shown_by_its_head(fixture: &dyn Fixture) {
     const FIRST: usize = INSPECTED_WAITERS;
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     gateways.hold("lock").await;
     let many = FIRST as u64;
     let _first = gateways.crowd(many, &request("lock", "first")).await;

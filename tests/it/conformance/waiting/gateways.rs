@@ -32,7 +32,7 @@ pub(crate) fn request(lock: &str, owner: &str) -> AcquireRequest {
 // === impl Gateways ===
 
 impl Gateways {
-    pub(crate) fn of(fixture: &dyn Fixture) -> Self {
+    pub(crate) fn start(fixture: &dyn Fixture) -> Self {
         Self::with(fixture, &LimitsConfig::default())
     }
 
@@ -46,7 +46,7 @@ impl Gateways {
         fixture: &dyn Fixture,
         request: AcquireRequest,
     ) -> (Self, Lease) {
-        let gateways = Self::of(fixture);
+        let gateways = Self::start(fixture);
         let lease = gateways.hold_as(request).await;
         (gateways, lease)
     }

@@ -57,13 +57,13 @@ pub(crate) async fn one_who_does_not_wait_never_queues(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn one_who_waits_for_a_free_lock_has_it_at_once(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let lease = gateways.ask(request("lock", "waits")).granted().await;
     gateways.end(&lease).await;
 }
 
 pub(crate) async fn the_queue_of_one_name_does_not_touch_another(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     let [a, b] = [gateways.hold("a").await, gateways.hold("b").await];
     let for_a = gateways.queue(request("a", "for a"), 1).await;
     let for_b = gateways.queue(request("b", "for b"), 1).await;

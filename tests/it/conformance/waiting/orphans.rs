@@ -4,7 +4,7 @@ use crate::conformance::prelude::*;
 
 pub(crate) async fn a_grant_in_the_instant_of_the_hang_up_is_given_back(fixture: &dyn Fixture) {
     let mut random = Random::seeded();
-    let gateways = Gateways::of(fixture).seeded(&random);
+    let gateways = Gateways::start(fixture).seeded(&random);
     for _ in 0..40 {
         let lease = gateways.hold("lock").await;
         let caller = gateways.queue(request("lock", "hangs up"), 1).await;

@@ -24,7 +24,7 @@ pub(crate) async fn inspect_shows_who_waits_in_order_and_for_how_long(fixture: &
 }
 
 pub(crate) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
+    let gateways = Gateways::start(fixture);
     gateways.hold("lock").await;
     gateways.hold("other").await;
     let first = gateways.queue(request("lock", "first"), 1).await;

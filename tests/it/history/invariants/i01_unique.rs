@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         let mut first = HashMap::new();
-        for op in history.of(lock) {
+        for op in history.of_lock(lock) {
             let Some(fence) = op.granted() else { continue };
             let before = first.entry(fence).or_insert(op);
             let same_key = before.errand == op.errand && op.is_keyed();

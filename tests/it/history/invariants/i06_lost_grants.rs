@@ -5,7 +5,7 @@ use super::prelude::*;
 
 pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
-        for op in history.of(lock) {
+        for op in history.of_lock(lock) {
             let lease = op.about().and_then(|fence| lock.leases.get(&fence));
             let Some(lease) = lease else { continue };
             if op.answer() != Some(&RecordedAnswer::Lost) || matches!(op.ask, Ask::Break { .. }) {
@@ -24,7 +24,7 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
 
 /// Whether somebody may have ended a lease before it was asked about.
 fn ended_before(history: &History, lock: &Lock, lease: &Lease, asked: u64, heard: u64) -> bool {
-    let mut others = history.of(lock);
+    let mut others = history.of_lock(lock);
     let ended = others.any(|other| {
         let ends = other.may_end_from().is_some_and(|from| from < heard);
         ends && other.about() == Some(lease.fence) && other.asked != asked
@@ -35,7 +35,7 @@ fn ended_before(history: &History, lock: &Lock, lease: &Lease, asked: u64, heard
 }
 
 fn stream_is_over(history: &History, lock: &Lock, lease: &Lease, heard: u64) -> bool {
-    let mut streams = history.of(lock).filter(|op| op.is_hold());
+    let mut streams = history.of_lock(lock).filter(|op| op.is_hold());
     streams.any(|op| op.granted() == Some(lease.fence) && op.over.is_some_and(|over| over < heard))
 }
 

@@ -21,11 +21,13 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     // After a release, and after one has left who wanted to be alone.
     let (mut healthy, mut after_leave) = (Vec::new(), Vec::new());
     for (name, lock) in &history.locks {
-        let waits = history.of(lock).filter_map(|op| wait(op, history.ends));
+        let waits = history
+            .of_lock(lock)
+            .filter_map(|op| wait(op, history.ends));
         let wanted = union(waits.collect());
         let taken = union(taken(history, lock, terms));
         let released: HashSet<u64> = lock.leases.values().map(|lease| lease.ended).collect();
-        let left: HashSet<u64> = history.of(lock).filter_map(left_alone).collect();
+        let left: HashSet<u64> = history.of_lock(lock).filter_map(left_alone).collect();
         let free = without(&wanted, &taken);
         let free = free.into_iter().map(|span| (span, "it was free"));
         let beside = room_beside(history, lock, terms).into_iter();
@@ -69,7 +71,7 @@ fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     let seen = seen(lock);
     let leases = lock.leases.values();
     let leases = leases.map(|lease| (lease.granted, lease.free().min(lease.carried_out)));
-    let unheard = history.of(lock).filter_map(|op| {
+    let unheard = history.of_lock(lock).filter_map(|op| {
         let until = may_hold_until(history, op, &seen, terms)?;
         Some((op.asked, until))
     });
@@ -140,7 +142,7 @@ fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
         };
         parts.push(((*granted, lease.free().min(lease.carried_out)), part));
     }
-    for op in history.of(lock).filter(|op| op.wants().is_some()) {
+    for op in history.of_lock(lock).filter(|op| op.wants().is_some()) {
         let unheard = may_hold_until(history, op, &seen, terms);
         // One without an answer may stand there yet.
         let until = unheard.unwrap_or(op.given_up());
@@ -156,7 +158,7 @@ fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     }
     let room = union(room(parts));
     let mut longest = Vec::new();
-    for op in history.of(lock).filter(|op| op.mode().shares()) {
+    for op in history.of_lock(lock).filter(|op| op.mode().shares()) {
         let Some((from, until)) = wait(op, history.ends) else {
             continue;
         };

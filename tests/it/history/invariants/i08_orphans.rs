@@ -47,7 +47,7 @@ fn due(
         if lease.ended < over && !history.faults.forgot(lease.ended, observation.heard) {
             return (lease.ended, "its end was answered");
         }
-        let streams = history.of(lock).filter(|op| op.is_hold());
+        let streams = history.of_lock(lock).filter(|op| op.is_hold());
         let stream = streams.filter(|op| op.granted() == Some(seen.fence)).last();
         if let Some(stream) = stream
             && stream.hung_up

@@ -9,7 +9,7 @@ use super::prelude::*;
 pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         let forged = |op: &&Op| matches!(op.ask, Ask::Forge { .. });
-        for op in history.of(lock).filter(forged) {
+        for op in history.of_lock(lock).filter(forged) {
             let refused = matches!(
                 op.answer(),
                 None | Some(
@@ -26,7 +26,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
         }
         // Once for all leases: a lock that is taken in turns for ten minutes has a hundred thousand.
         let (mut grants, mut uses) = (OpsOfLeases::new(), OpsOfLeases::new());
-        for op in history.of(lock) {
+        for op in history.of_lock(lock) {
             if let Some(fence) = op.granted() {
                 grants.entry(fence).or_default().push(op);
             }

@@ -56,7 +56,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     for (name, lock) in &history.locks {
         for (from, until) in stretches(history, lock, terms) {
             let inside = history
-                .of(lock)
+                .of_lock(lock)
                 .filter(|op| op.asked < until && from < op.returned());
             let steps: Vec<_> = inside
                 .filter_map(|op| Some((op, step(lock, op)?)))
@@ -64,7 +64,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
             if steps.len() < FEWEST {
                 continue;
             }
-            let named = Named::of(history, lock, &steps);
+            let named = Named::from_steps(history, lock, &steps);
             let Some(states) = named.in_the_beginning(history, from) else {
                 continue;
             };
@@ -91,7 +91,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
 /// The stretches without faults in which the outcome of everything is known.
 fn stretches(history: &History, lock: &Lock, terms: &Terms) -> Vec<(u64, u64)> {
     let faults = history.faults.all.values().map(|it| (it.begins, it.heals));
-    let open = history.of(lock).filter_map(|op| {
+    let open = history.of_lock(lock).filter_map(|op| {
         let may_grant = op.wants().is_some() && op.granted().is_none();
         let kept = op.is_keyed() && may_grant;
         if op.outcome() == OpOutcome::Known && !op.hung_up && !kept {
@@ -230,7 +230,7 @@ fn without_one(holders: &Holders, fence: u64) -> Holders {
 // === impl Named ===
 
 impl<'a> Named<'a> {
-    fn of(history: &'a History, lock: &'a Lock, steps: &[(&Op, Step)]) -> Self {
+    fn from_steps(history: &'a History, lock: &'a Lock, steps: &[(&Op, Step)]) -> Self {
         let mut named = Self {
             lock,
             places: BTreeMap::new(),

@@ -8,7 +8,7 @@ use super::prelude::*;
 
 pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
-        for op in history.of(lock) {
+        for op in history.of_lock(lock) {
             if let Some(what) = wrong(lock, op) {
                 report.violated(Invariant::I13, name, op.returned(), what);
             }

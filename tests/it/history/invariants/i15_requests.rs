@@ -22,7 +22,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     for (name, lock) in &history.locks {
         let requested = requested(history, lock);
         report.requests.made += requested.len();
-        for op in history.of(lock) {
+        for op in history.of_lock(lock) {
             let request = op.about().and_then(|fence| requested.get(&fence));
             let Some(request) = request else { continue };
             if let Some(what) = ignored(history, op, request, terms) {
@@ -62,7 +62,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
 /// Those who were asked, by their fencing tokens.
 fn requested(history: &History, lock: &Lock) -> HashMap<u64, Requested> {
     let mut requested = HashMap::new();
-    for op in history.of(lock) {
+    for op in history.of_lock(lock) {
         let (Some(fence), Some(until)) = (op.about(), op.asks_until()) else {
             continue;
         };

@@ -110,7 +110,7 @@ impl Cluster {
 
     /// The server that has the slot of a lock, as long as nothing has moved.
     pub(crate) fn owner(&self, lock: &str) -> usize {
-        Slot::of(lock.as_bytes()).index() / Slot::COUNT.div_ceil(self.masters)
+        Slot::of_tag(lock.as_bytes()).index() / Slot::COUNT.div_ceil(self.masters)
     }
 
     /// So many names of locks, all on this server in the beginning.
@@ -212,7 +212,7 @@ pub(crate) async fn until_away(store: &RedisStore, node: &str) {
 
 /// The slot of a lock.
 pub(crate) fn slot_of(lock: &str) -> Slot {
-    Slot::of(lock.as_bytes())
+    Slot::of_tag(lock.as_bytes())
 }
 
 pub(crate) fn cluster_url(text: &str) -> ServersUrl {

@@ -69,10 +69,10 @@ async fn a_counter_that_was_lost_issues_no_old_number() {
 #[tokio::test]
 async fn names_of_one_slot_share_a_counter() {
     let rig = Rig::start().await;
-    let slot = Slot::of(b"one");
+    let slot = Slot::of_tag(b"one");
     let mut names = (0..).map(|n| format!("other-{n}"));
     let other = names
-        .find(|other| Slot::of(other.as_bytes()) == slot)
+        .find(|other| Slot::of_tag(other.as_bytes()) == slot)
         .unwrap();
     let before = turn(&rig.store, "one").await;
     assert!(turn(&rig.store, &other).await > before);

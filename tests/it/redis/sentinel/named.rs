@@ -83,7 +83,7 @@ impl Named {
         .await;
     }
 
-    /// Waits until all sentinels were asked anew: what was heard before is not believed for long.
+    /// Waits until all sentinels were asked anew: what was heard before is not trusted for long.
     async fn all_were_asked(&self) {
         for sentinel in &self.sentinels {
             // One that is connected to is asked twice and said hello to.
@@ -260,7 +260,7 @@ async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
     rig.servers[0].start_again().await;
     match rig.store.acquire(&attempt("c")).await {
         Err(StoreError::Unavailable(Unavailability::Connect(why))) => {
-            assert!(why.contains("started anew"), "{why}");
+            assert!(why.contains("started again"), "{why}");
         }
         other => panic!("{other:?}"),
     }

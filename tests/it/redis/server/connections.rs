@@ -10,7 +10,7 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
     let mut server = RedisServer::start().await;
     server.kill();
     // It is not its deadline that ends the question.
-    let mut rig = Rig::of(server, &patient());
+    let mut rig = Rig::with_config(server, &patient());
     let start = Instant::now();
     let refused = rig.acquire(&attempt("down")).await.unwrap_err();
     let StoreError::Unavailable(Unavailability::Connect(_)) = &refused else {

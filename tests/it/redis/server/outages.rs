@@ -17,7 +17,10 @@ fn logged(lines: &Lines, words: &[&str]) -> Vec<String> {
 /// Waits until so many servers were found to be well.
 async fn found_well(lines: &Lines, servers: usize) {
     until("the servers were examined", async || {
-        let well = logged(lines, &["check=\"connection\"", "as it should be"]);
+        let well = logged(
+            lines,
+            &["check=\"connection\"", "a check of the store passes"],
+        );
         well.len() == servers
     })
     .await;

@@ -27,7 +27,7 @@ enum TeachReply {
 // === impl Learner ===
 
 impl Learner {
-    pub(super) fn of(node: usize, nodes: usize, random: &mut Random) -> Self {
+    pub(super) fn new(node: usize, nodes: usize, random: &mut Random) -> Self {
         Self {
             node,
             life: None,

@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
                 self.nodes[node].flush().await;
                 self.story.push(format!("{node} loses its data"));
                 if self.variant != Variant::VotesUnlearnt {
-                    self.learner = Some(Learner::of(node, self.nodes.len(), random));
+                    self.learner = Some(Learner::new(node, self.nodes.len(), random));
                 }
             }
             11..14 if let Some(learner) = &mut self.learner => {

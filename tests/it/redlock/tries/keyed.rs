@@ -4,7 +4,7 @@ use crate::redlock::prelude::*;
 
 fn keyed(key: IdempotencyHash) -> Attempt {
     let plain = attempt("lock");
-    let fingerprint = Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata);
+    let fingerprint = Fingerprint::compute(Some(plain.ttl), None, None, None, &plain.metadata);
     Attempt {
         idempotency: Some(Idempotency {
             hash: key,

@@ -95,11 +95,11 @@ impl Load {
             ("renewals", 2 * RENEWERS),
             ("renewals by streams", HOLDERS),
         ];
-        let before = progress.map(|(what, _)| self.tally.of(what));
+        let before = progress.map(|(what, _)| self.tally.total(what));
         eventually("all go on", async || {
             let mut each = before.into_iter().zip(progress);
-            let all =
-                each.all(|(before, (what, more))| self.tally.of(what) >= before + u64::from(more));
+            let all = each
+                .all(|(before, (what, more))| self.tally.total(what) >= before + u64::from(more));
             all.then_some(())
         })
         .await;

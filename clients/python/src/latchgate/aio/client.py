@@ -252,7 +252,7 @@ class Guard:
 
     def __call__(self, function: F) -> F:
         if not inspect.iscoroutinefunction(function):
-            raise TypeError("it decorates coroutine functions only; use latchgate.Latchgate, or a block inside it")
+            raise TypeError("this guard decorates coroutine functions only; use latchgate.Latchgate, or a block inside it")
 
         @functools.wraps(function)
         async def locked(*args: Any, **kwargs: Any) -> Any:

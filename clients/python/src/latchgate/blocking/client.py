@@ -52,7 +52,7 @@ def _check(options: AcquireOptions) -> None:
     check_callback(options.get("on_release_requested"))
     cancel = options.get("cancel")
     if cancel is not None and not isinstance(cancel, threading.Event):
-        raise TypeError(f"cancel is to be a threading.Event, not {cancel!r}")
+        raise TypeError(f"cancel must be a threading.Event, not {cancel!r}")
 
 
 class Latchgate:
@@ -279,7 +279,7 @@ class Guard:
     def __call__(self, function: F) -> F:
         kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
         if any(is_kind(function) for is_kind in kinds):
-            raise TypeError("its body would run after the release; use latchgate.aio, or a block inside it")
+            raise TypeError("the body of the function would run after the release; use latchgate.aio, or a block inside it")
 
         @functools.wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:

@@ -90,9 +90,9 @@ def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
         grant = _grant(document, answer)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The message contains the name of a field, and no content of the answer, which has secrets.
-        raise _unusable(answer, f"a lease that can be used ({_field(error)})") from None
+        raise _unusable(answer, f"a usable lease ({_field(error)})") from None
     if sorted(grant.names) != sorted(names):
-        raise _unusable(answer, "a lease of what was asked for")
+        raise _unusable(answer, "the lease that was requested")
     return grant
 
 
@@ -181,7 +181,7 @@ def renewed_group(before: Grant, ttl: Optional[float], answer: Answer) -> Grant:
             received_at=answer.received_at,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _unusable(answer, f"a renewal that can be used ({_field(error)})") from None
+        raise _unusable(answer, f"a usable renewal ({_field(error)})") from None
 
 
 def results_of(answer: Answer, names: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -192,7 +192,7 @@ def results_of(answer: Answer, names: Sequence[str]) -> list[Mapping[str, Any]]:
         or not all(isinstance(result, dict) for result in results)
         or sorted(str(result.get("name")) for result in results) != sorted(names)
     ):
-        raise _unusable(answer, "what came of each lease")
+        raise _unusable(answer, "the outcome of each lease")
     return results
 
 

@@ -61,7 +61,7 @@ class LeaseState:
     def lost(self) -> Optional[LeaseLost]:
         """How the lease was lost; ``None`` until an end was noticed. The clock is not compared."""
         if self._process != os.getpid():
-            return LeaseLost("the lease is that of the process that forked this one", "forked")
+            return LeaseLost("the lease belongs to the process that forked this process", "forked")
         return self._lost
 
     def start(self) -> None:
@@ -179,7 +179,7 @@ class LeaseState:
 
     def _expired(self) -> LeaseLost:
         if self._release_by is not None:
-            return LeaseLost("somebody asked for the lock, and it was not released in time", "broken")
+            return LeaseLost("a release of the lock was requested, and the lock was not released in time", "broken")
         if self.grant.at_hold_limit:
             return LeaseLost("the hold limit of the lease is reached", "expired")
         return LeaseLost(f"the lease could not be renewed in time: {self.trouble}", "expired")

@@ -69,7 +69,7 @@ def break_lock(
     except OutcomeUnknown as error:
         if fencing_token is not None:
             raise
-        advice = "whether the lock was broken is not known; inspect it, and name the fencing token of the lease that is meant"
+        advice = "it is not known whether the lock was broken; inspect it, and name the fencing token of the lease to break"
         raise OutcomeUnknown(f"{advice}: {error}", status=error.status, problem=error.problem) from None
     is_gone = (answer.problem() or {}).get("code") in ("not-held", "holder-changed")
     if is_gone and retry.in_doubt and fencing_token is not None:

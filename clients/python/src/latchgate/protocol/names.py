@@ -19,7 +19,7 @@ def check_name(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a lock is a text, not {name!r}")
     if len(name) > _LONGEST or not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot name a lock: 1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ -, and more than dots")
+        raise ValueError(f"{name!r} cannot name a lock: 1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ -, and not only dots")
     return name
 
 
@@ -30,7 +30,7 @@ def check_names(names: Names) -> tuple[str, ...]:
     try:
         listed = tuple(names)
     except TypeError:
-        raise TypeError(f"what to lock is a name, or a list of names, not {names!r}") from None
+        raise TypeError(f"locks are given as a name, or a list of names, not {names!r}") from None
     checked = tuple(check_name(name) for name in listed)
     if not 1 <= len(checked) <= _MOST:
         raise ValueError(f"a group has 2 to {_MOST} locks, not {len(checked)}")

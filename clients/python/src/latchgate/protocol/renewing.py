@@ -36,7 +36,7 @@ def _renewed(grant: Grant, ttl: Optional[float], answer: Answer, retry: Retry) -
         return renewed_group(grant, ttl, answer)
     renewed = grant_of(answer, grant.names)
     if renewed.token != grant.token:
-        raise OutcomeUnknown("the gateway answered with another lease than was to be renewed", status=answer.status)
+        raise OutcomeUnknown("the gateway answered with another lease than the one to renew", status=answer.status)
     return renewed
 
 

@@ -41,7 +41,10 @@ impl Layout {
     }
 
     /// Creates the layout that one server of the cluster reports. `find`: returns the shard at an address.
-    pub(super) fn of(view: &ClusterView, mut find: impl FnMut(&RedisNode) -> Arc<Shard>) -> Self {
+    pub(super) fn from_view(
+        view: &ClusterView,
+        mut find: impl FnMut(&RedisNode) -> Arc<Shard>,
+    ) -> Self {
         let mut layout = Self {
             replicas: view.replicas.clone(),
             epoch: view.epoch,
@@ -137,7 +140,11 @@ pub(super) struct SlotRange {
 impl ClusterView {
     /// Reads the replies of this server to `CLUSTER INFO` and `CLUSTER SLOTS`.
     pub(super) fn read(replies: &[Value], by: &RedisNode) -> Result<Self, Unavailability> {
-        let odd = || Unavailability::Refused("it answers what no cluster would".to_owned());
+        let odd = || {
+            Unavailability::Refused(
+                "the server gives an answer that no Redis cluster gives".to_owned(),
+            )
+        };
         if let Some(error) = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Some(error),
             _ => None,
@@ -262,7 +269,7 @@ pub(super) mod tests {
         let range = |first, last, port| range(first, last, RedisNode::new("h", port));
         let view = view_of(3, vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)]);
         let find = |node: &RedisNode| Arc::clone(if node.port() == 1 { &a } else { &b });
-        let layout = Layout::of(&view, find);
+        let layout = Layout::from_view(&view, find);
         let owner = |layout: &Layout, number: usize| {
             layout
                 .owner(slot(number))

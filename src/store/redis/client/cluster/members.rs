@@ -198,7 +198,7 @@ impl Cluster {
     /// Replaces the layout by what one of the servers reports. Servers that have no slots any more are disconnected.
     pub(super) fn apply_view(&self, view: &ClusterView) {
         let mut now = self.layout.lock();
-        let next = Layout::of(view, |node| self.known_or_new(&now, node));
+        let next = Layout::from_view(view, |node| self.known_or_new(&now, node));
         let next = Arc::new(next);
         for slot in now.differing(&next) {
             self.moves[slot.index()].fetch_add(1, Ordering::AcqRel);

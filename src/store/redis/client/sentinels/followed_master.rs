@@ -208,7 +208,7 @@ impl FollowedMaster {
                 && !(most && (self.epoch_regression).has_persisted(&candidate.node, MUST_PERSIST))
             {
                 let node = &candidate.node;
-                let why = format!("only by an outdated word {node} is named as the master");
+                let why = format!("only an outdated message names {node} as the master");
                 last_error = Some(Unavailability::Refused(why));
                 continue;
             }
@@ -274,7 +274,7 @@ impl FollowedMaster {
             before.endpoint.disconnect();
             self.changes.fetch_add(1, Ordering::Relaxed);
             let (service, node, named) = (&self.service, before.endpoint.node(), &candidate.node);
-            warn!(service, %node, %named, "this server is the master no more");
+            warn!(service, %node, %named, "this server is no longer the master");
         }
     }
 
@@ -316,7 +316,8 @@ impl Master {
         let run = connection.run().cloned();
         let mut known = self.run.lock();
         if !named && (run.is_none() || *known != run) {
-            let why = "it was started anew, and no sentinel says that it still is the master";
+            let why = "the server was started again, and no sentinel says that it still is the \
+                       master";
             return Err(Unavailability::Connect(why.to_owned()));
         }
         *known = run;
@@ -341,11 +342,13 @@ fn judge_role(role: &Value) -> Result<(), Unavailability> {
     match first {
         Some(Value::BulkString(role)) if role == b"master" => Ok(()),
         Some(Value::BulkString(_)) => {
-            let why = "READONLY: this server is a replica, whoever was named".to_owned();
+            let why = "READONLY: this server is a replica, although a sentinel named it as the \
+                       master"
+                .to_owned();
             Err(Unavailability::Refused(why))
         }
         _ => {
-            let why = "it answers what no Redis would".to_owned();
+            let why = "the server gives an answer that no Redis server gives".to_owned();
             Err(Unavailability::Refused(why))
         }
     }
@@ -382,7 +385,8 @@ impl FollowedMaster {
         let told = format!("{answer} of {all} answer");
         let why = match answer {
             0 => {
-                "the master is used for as long as it lives, and no other one is found. The log says why"
+                "the gateway uses the master as long as the master answers, and notices no \
+                 failover. The log says why"
             }
             _ if answer == all => {
                 return Check {

@@ -150,7 +150,7 @@ impl Sentinel {
         drop(errors);
         let node = self.node();
         match why {
-            Some(why) if was_well => warn!(%node, why, "nothing comes from a sentinel"),
+            Some(why) if was_well => warn!(%node, why, "a sentinel sends no messages"),
             None if !was_well => info!(%node, "a sentinel answers, and its messages arrive"),
             _ => {}
         }
@@ -171,7 +171,8 @@ impl SentinelErrors {
 
 /// Reads the master from the sentinel's replies to both commands.
 fn read(replies: &[Value], service: &str) -> Result<Candidate, Unavailability> {
-    let odd = || Unavailability::Refused("it answers what no sentinel would".to_owned());
+    let odd =
+        || Unavailability::Refused("the server gives an answer that no sentinel gives".to_owned());
     let [address, state] = replies else {
         return Err(odd());
     };
