@@ -49,16 +49,16 @@ pub enum ServersKind {
 /// Why a text is no URL of a store. The error does not repeat the text, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
-    /// The text is empty.
+    /// The URL of the store is empty.
     #[error("is empty")]
     Empty,
-    /// The text does not begin with the scheme of a store.
+    /// The URL does not begin with the scheme of a store.
     #[error("has no scheme of these")]
     Scheme,
-    /// The text has white space at its beginning or end, which was probably copied with it.
+    /// The URL has white space at its beginning or end, which was probably copied with it.
     #[error("begins or ends with a space or a line break")]
     WhiteSpace,
-    /// The text is `embedded:` without a directory.
+    /// The URL is `embedded:` without a directory.
     #[error("names no directory")]
     NoDirectory,
     /// The login, the servers or the path do not have the form that the scheme asks for.
@@ -141,7 +141,7 @@ impl StoreUrl {
         self.servers().map(ServersUrl::login)
     }
 
-    /// Whether the store is on Redis servers that work together in this way.
+    /// Whether the store is on Redis servers of this kind, such as a cluster.
     pub(super) fn is_on(&self, kind: ServersKind) -> bool {
         self.servers().is_some_and(|url| url.kind == kind)
     }

@@ -94,21 +94,20 @@ pub(in crate::cli) struct RunArgs {
 /// What happens to the command when the lease is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum OnLost {
-    /// When the lease is lost, the command is stopped before another caller can get the lock.
+    /// The command is stopped before another caller can get the lock.
     #[default]
     Terminate,
-    /// When the lease is lost, the command keeps running, although another caller may get the lock.
+    /// The command keeps running, although another caller may get the lock.
     Continue,
 }
 
 /// What happens to the command when a release of the lock is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum OnRequest {
-    /// After a release request the command gets a TERM, and the lease is renewed until the command ends. The exit code
-    /// is that of the command.
+    /// The command gets a TERM, and the lease is renewed while it ends; the exit code is that of the command.
     #[default]
     Term,
-    /// A release request does not stop the command: it keeps running until it ends or the lease is broken.
+    /// The command keeps running until it ends or the lease is broken.
     Ignore,
 }
 

@@ -382,7 +382,7 @@ impl Supervisor {
         self.term_at = self.timing.term_at(until);
         let kill_at = self.timing.kill_at(until);
         self.kill_at = match self.stage {
-            // After its TERM, the command keeps the deadline that was set then: a renewal does not move it.
+            // After the TERM, a renewal cannot give the command a later deadline than was set then.
             Stage::Terminated => kill_at.min(self.kill_at),
             Stage::Running | Stage::Killed | Stage::Ended => kill_at,
         };
