@@ -29,7 +29,7 @@ impl Client {
 /// A guard that, when it is dropped, releases a lease or withdraws an acquire under way, in the background.
 pub(crate) struct OnDrop<T: GiveBack> {
     client: Client,
-    /// The runtime on which the call was made. It is kept, because a future may be dropped outside of every runtime.
+    /// The runtime on which the call was made. Kept here, because a future may be dropped outside of every runtime.
     runtime: Handle,
     kept: Option<T>,
 }

@@ -533,8 +533,8 @@ pub struct WaitStatus {
     pub trouble: Option<ClientError>,
 }
 
-/// The largest difference between the client's and the gateway's waiting time of one waiter. They differ, because they
-/// start to count up to one request apart.
+/// The largest difference between the client's and the gateway's waiting time of one waiter. The times differ, because
+/// the client and the gateway start to count up to one request apart.
 const SAME_MOMENT: Duration = Duration::from_millis(1_500);
 /// The time within which two waiters of one owner cannot be told apart, because a request may take as long.
 const INDISTINGUISHABLE: Duration = Duration::from_millis(100);

@@ -30,7 +30,7 @@ pub struct ClientOptions {
     pub url: String,
     /// The API key, if the gateway requires one.
     pub key: Option<ApiKey>,
-    /// The owner text for requests that name no owner. It is shown to people.
+    /// The owner text, for people to read, of requests that name no owner.
     pub owner: Option<Owner>,
     /// The certificate authorities to trust for `https://`, and the client certificate to show to a gateway that
     /// requires one. The files are read once.

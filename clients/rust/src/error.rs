@@ -30,7 +30,7 @@ pub enum ClientError {
     /// it is safe to call again.
     #[error("the gateway cannot serve: {0}")]
     Unavailable(Box<Problem>),
-    /// The request was sent, but its outcome is unknown. It may have been carried out, or may still be.
+    /// The request was sent, but its outcome is unknown. The request may have been carried out, or may still be.
     #[error("the outcome is unknown: {reason}")]
     OutcomeUnknown {
         /// Why the outcome is unknown.
@@ -114,7 +114,7 @@ fn by(problem: &Problem) -> String {
 
 // === Problem ===
 
-/// A problem document: a gateway's answer that says why a request failed. It contains no secret.
+/// A problem document: a gateway's answer that says why a request failed. The document contains no secret.
 #[derive(Clone, Default, Deserialize)]
 pub struct Problem {
     /// The HTTP status.

@@ -86,8 +86,8 @@ struct PartWire {
 // === impl Lease ===
 
 impl Lease {
-    /// The instant until which the lease certainly lasts. It is counted from the sending of the request, because the
-    /// time of the grant after that is unknown. For a lease that came after a wait, this instant may have passed
+    /// The instant until which the lease certainly lasts. The time is counted from the sending of the request, because
+    /// the time of the grant after that is unknown. For a lease that came after a wait, this instant may have passed
     /// already. Renew such a lease first, as [`crate::LeaseRenewer::start`] does.
     pub fn good_until(&self) -> Instant {
         self.sent_at + self.good_for()

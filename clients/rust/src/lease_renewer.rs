@@ -55,7 +55,7 @@ pub struct LeaseRenewer {
     /// lost. Unset before a release.
     given_up: OnceLock<Option<Instant>>,
     released: AtomicBool,
-    /// The task that renews the lease. It is aborted when the renewer is dropped.
+    /// The task that renews the lease, aborted when the renewer is dropped.
     _task: JoinSet<()>,
 }
 
@@ -383,7 +383,7 @@ pub enum LeaseState {
         /// The instant until which the lease certainly lasts.
         until: Instant,
     },
-    /// The last renewal failed. It is repeated, but work that needs time to stop should watch `until`.
+    /// The last renewal failed. The renewal is repeated, but work that needs time to stop should watch `until`.
     AtRisk {
         /// The instant until which the lease certainly lasts.
         until: Instant,

@@ -421,7 +421,7 @@ impl Supervisor {
         self.on_lost == OnLost::Terminate && self.stage != Stage::Killed
     }
 
-    /// Whether the command was asked to end because of a release request. It then has time until the KILL.
+    /// Whether the command was asked to end because of a release request. The command then has time until the KILL.
     fn was_told_to_end(&self) -> bool {
         self.request.is_some() && self.on_request == OnRequest::Term
     }

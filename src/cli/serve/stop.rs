@@ -171,7 +171,7 @@ impl Serving {
 pub(super) struct ServeSignals {
     term: unix::Signal,
     int: unix::Signal,
-    /// The signal HUP. It is not received if the program that started the gateway wants it ignored, as `nohup` does.
+    /// The signal HUP, not received if the program that started the gateway wants it ignored, as `nohup` does.
     hup: Signals,
     /// USR1 and USR2, received and ignored, because they would end the process otherwise.
     _ignored: [unix::Signal; 2],
