@@ -1,5 +1,5 @@
-//! Packs the files of the dashboard into the program, each with its media type, a mark of its version and a
-//! compressed copy. All modules become one script, and all style sheets one sheet.
+//! Packs the files of the dashboard into the program: each with its media type, a hash that names its version, and a
+//! compressed copy. All modules become one script, and all style sheets become one style sheet.
 
 mod modules;
 mod sheets;
@@ -21,9 +21,9 @@ use self::{
     sheets::{INDEX, SHEET},
 };
 
-/// The directory of the dashboard's files.
+/// The source directory of the dashboard.
 const DIRECTORY: &str = "dashboard";
-/// The media type by file extension. A file with another extension fails the build.
+/// The media types of the dashboard's files by file extension. A file with another extension fails the build.
 const TYPES: &[(&str, &str)] = &[
     ("css", "text/css; charset=utf-8"),
     ("html", "text/html; charset=utf-8"),
@@ -32,12 +32,12 @@ const TYPES: &[(&str, &str)] = &[
     ("json", "application/json"),
     ("png", "image/png"),
     ("svg", "image/svg+xml"),
-    // Licences of libraries.
+    // Text files are the licences of libraries.
     ("txt", "text/plain; charset=utf-8"),
     ("woff2", "font/woff2"),
 ];
 
-/// Writes `dashboard.rs`, a list of `Packed` in the order of their paths.
+/// Writes `dashboard.rs`: a list of all packed files (`Packed`), sorted by path.
 pub(super) fn pack() {
     println!("cargo:rerun-if-changed={DIRECTORY}");
     println!("cargo:rerun-if-changed={CLIENT}");
@@ -57,7 +57,7 @@ pub(super) fn pack() {
         paths.push((*path).to_owned());
     }
     paths.sort();
-    // The page is in the directory and is also generated.
+    // The path of the page occurs twice, because the page is a source file and is also generated.
     paths.dedup();
     let mut list = String::from("&[\n");
     for (number, path) in paths.iter().enumerate() {
@@ -93,7 +93,7 @@ fn entry(path: &str, file: &Path, bytes: &[u8], smaller: Option<&Path>) -> Strin
     )
 }
 
-/// Collects the paths of the files below a directory that are served, relative to `top`.
+/// Collects the paths of the files below `directory` that the dashboard serves, relative to `top`.
 fn collect(top: &Path, directory: &Path, paths: &mut Vec<String>) {
     let entries = fs::read_dir(directory)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
@@ -103,7 +103,7 @@ fn collect(top: &Path, directory: &Path, paths: &mut Vec<String>) {
             .file_name()
             .is_none_or(|name| name.to_string_lossy().starts_with('.'));
         if is_hidden || path.extension() == Some(OsStr::new("md")) {
-            // Editor files, and documents for developers of the dashboard.
+            // Not served: files of editors, and documents for developers of the dashboard.
             continue;
         }
         if path.is_dir() {
@@ -131,14 +131,14 @@ fn media(path: &str) -> &'static str {
     )
 }
 
-/// 64 bits of the hash of a file, which distinguish its versions.
+/// 64 bits of the hash of a file, which distinguish the versions of the file.
 fn mark(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-/// A compressed copy, if it is smaller than the file: images are compressed already. Without a time stamp, so that
+/// The compressed copy of a file, unless it would not be smaller, as for images. The copy has no time stamp, so that
 /// the same files always give the same program.
 fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut writer = GzBuilder::new()

@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-/// The first module, and the name of the joined script.
+/// The path of the module that imports all others, which is also the path of the joined script.
 pub(super) const SCRIPT: &str = "app.js";
-/// The directory of the libraries.
+/// The directory of the libraries, which are not joined into the script.
 const LIBRARIES: &str = "vendor/";
-/// The directory of the JavaScript client, which other pages use too. Its paths begin at the root of the
-/// repository.
+/// The directory of the JavaScript client, which the dashboard and other programs use. The path begins at the root of
+/// the repository.
 pub(super) const CLIENT: &str = "clients/js/src/";
 
 /// The script while it is being joined.
@@ -24,7 +24,7 @@ struct Joined<'a> {
     bodies: String,
 }
 
-/// The joined script, and the paths of its modules.
+/// Returns the joined script of the dashboard, and the paths of the modules in it.
 pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
     let mut joined = Joined {
         directory,
@@ -41,7 +41,7 @@ pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
         );
     }
     script.push_str(&joined.bodies);
-    // Lets a developer inspect the modules in the running page.
+    // The export lets a developer inspect the modules in the running page.
     line(&mut script, "export const modules = {");
     for (path, number) in &joined.modules {
         let number = number.expect("every module was read to its end");
@@ -54,7 +54,7 @@ pub(super) fn join(directory: &Path) -> (String, Vec<String>) {
 // === impl Joined ===
 
 impl Joined<'_> {
-    /// Appends a module after the modules that it imports. Returns the expression for its exports.
+    /// Appends a module to the script, after the modules that it imports. Returns the expression for its exports.
     fn module(&mut self, path: &str) -> String {
         match self.modules.get(path) {
             Some(Some(number)) => return format!("module{number}"),
@@ -99,7 +99,7 @@ impl Joined<'_> {
         format!("module{number}")
     }
 
-    /// The expression for a module or a library that another module imports.
+    /// Returns the expression for a module or a library that the module `importer` imports.
     fn source(&mut self, importer: &str, from: &str) -> String {
         let path = resolved(importer, from);
         if !path.starts_with(LIBRARIES) {
@@ -111,7 +111,7 @@ impl Joined<'_> {
     }
 }
 
-/// Splits `{ a, b as c } from "./x.js";` into names and path, with either kind of quotes.
+/// Splits the import `{ a, b as c } from "./x.js";` into its names and its path, with either kind of quotes.
 fn names_and_path<'a>(module: &str, statement: &'a str) -> (&'a str, &'a str) {
     let parts = statement.split_once(" from ");
     let parts = parts.and_then(|(names, from)| {
@@ -121,7 +121,7 @@ fn names_and_path<'a>(module: &str, statement: &'a str) -> (&'a str, &'a str) {
     parts.unwrap_or_else(|| panic!("{module} imports in a way that is not understood: {statement}"))
 }
 
-/// The pattern that binds imported names. A name without braces is the default export.
+/// The JavaScript pattern that binds imported names. A name without braces is the default export.
 fn bound(names: &str) -> String {
     match names.strip_prefix('{') {
         Some(_) => names.replace(" as ", ": "),
@@ -129,12 +129,12 @@ fn bound(names: &str) -> String {
     }
 }
 
-/// The name that an exported declaration declares.
+/// The name that an exported declaration, such as `const a = 1`, declares.
 fn declared<'a>(module: &str, exported: &'a str) -> &'a str {
     let kinds = ["async function ", "function ", "class ", "const "];
     let rest = kinds.iter().find_map(|kind| exported.strip_prefix(kind));
     let name = rest.and_then(|rest| rest.split([' ', '(', '{']).next());
-    // `let` is not accepted: importers would have to see later changes of its value.
+    // An exported `let` is refused: its importers would have to see later changes of its value.
     name.unwrap_or_else(|| panic!("{module} exports in a way that is not understood: {exported}"))
 }
 

@@ -1,16 +1,17 @@
-//! Joins the style sheets of the page into one, because each separate sheet delays the first drawing of the page.
+//! Joins the style sheets of the dashboard's page into one, because each separate sheet delays the first drawing of the
+//! page.
 
 use std::{fmt::Write as _, fs, path::Path};
 
-/// The name of the page.
+/// The name of the dashboard's page.
 pub(super) const INDEX: &str = "index.html";
 /// The name of the joined style sheet.
 pub(super) const SHEET: &str = "style.css";
 /// The beginning and the end of the line with which the page includes a style sheet.
 const LINK: (&str, &str) = ("<link rel=\"stylesheet\" href=\"", "\" />");
 
-/// Returns the page with one style sheet, that sheet with its parts in the order of the page, and the paths of the
-/// parts.
+/// Returns the page, which includes only the joined style sheet; the joined style sheet, whose parts are in the order
+/// of the page; and the paths of the parts.
 pub(super) fn join(directory: &Path) -> (String, String, Vec<String>) {
     let read = |path: &str| {
         fs::read_to_string(directory.join(path))

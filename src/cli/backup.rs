@@ -1,4 +1,4 @@
-//! `latchgate backup`, and the replacement of files in one step.
+//! `latchgate backup`, and the functions that replace a file in one step.
 
 use std::{
     fs::{self, File},
@@ -55,7 +55,7 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
     output::answer(&text)
 }
 
-/// The file that `--force` replaces: the target of a symbolic link, which must be a regular file.
+/// The path of the file that `--force` replaces: the target of a symbolic link. The target must be a regular file.
 fn replaced(file: &Path) -> io::Result<PathBuf> {
     let found = fs::symlink_metadata(file);
     if found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -88,8 +88,8 @@ fn write(file: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
 //
 // Writing of a new version of a file, which replaces the old version in one step.
 
-/// Writes a new version of a file to the disk, next to the old version, with mode 0600. It is removed when it is
-/// dropped.
+/// Writes the new version of a file to a temporary file next to the old version, with mode 0600. The temporary file is
+/// removed when the returned value is dropped.
 pub(super) fn new_version(file: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!(".{name}.");
@@ -100,13 +100,13 @@ pub(super) fn new_version(file: &Path, bytes: &[u8]) -> io::Result<NamedTempFile
     Ok(new)
 }
 
-/// Replaces the old version of a file by the new one.
+/// Replaces the old version of a file by its new version, in one step.
 pub(super) fn replace(file: &Path, new: NamedTempFile) -> io::Result<()> {
     new.persist(file)?;
     sync(file)
 }
 
-/// The directory of a file.
+/// The directory that contains the file.
 pub(super) fn directory(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,4 +1,4 @@
-//! `latchgate break`.
+//! `latchgate break`: ends the lease of another holder.
 
 use std::{
     io::{self, IsTerminal},
@@ -127,12 +127,13 @@ pub(super) async fn break_lock(
 // === impl BreakArgs ===
 
 impl BreakArgs {
-    /// The time that the holder has to release the lock, if any.
+    /// The time that the holder gets to release the lock before the break, if `--grace` gives one.
     fn grace(&self) -> Option<Duration> {
         self.grace.filter(|grace| !grace.is_zero())
     }
 
-    /// The holder that the command line names, or all holders; `None` if it names none.
+    /// The lease or the foreign lock that the options name, or all holders with `--all`; `None` if the options name
+    /// none.
     fn target(&self) -> Option<BreakTarget> {
         let lease = self.fencing_token.map(BreakTarget::Lease);
         lease
@@ -145,10 +146,11 @@ fn fence(text: &str) -> Result<FencingToken, String> {
     number(text, FencingToken::new)
 }
 
-/// The holder that the user has seen and confirmed; `None` with `--any` if the holder cannot be identified.
+/// The holder that `inspect` has found and the user has confirmed; `None` with `--any` if the holder cannot be
+/// identified.
 async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakTarget>, CliError> {
     let lock = match client.inspect(&args.name).await {
-        // Viewing and breaking are separate permissions.
+        // An API key may have the permission to break a lock, but not to view its holder.
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
             let needed = "is needed: the API key may not see who holds the lock";
             return any_holder(args, needed);
@@ -199,7 +201,8 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
     }
 }
 
-/// Allows a break without a known holder only if the command line has `--any`.
+/// Returns `None` as the target of the break, if the command line has `--any`; otherwise an error that says which
+/// option is needed.
 fn any_holder(args: &BreakArgs, needed: &str) -> Result<Option<BreakTarget>, CliError> {
     if args.any {
         Ok(None)
@@ -208,7 +211,7 @@ fn any_holder(args: &BreakArgs, needed: &str) -> Result<Option<BreakTarget>, Cli
     }
 }
 
-/// The only holder. If several leases share the lock, the user must say which one to break.
+/// The only holder of the lock. If several leases share the lock, returns an error that asks the user to choose one.
 fn holder(lock: &Inspection) -> Result<Holder, CliError> {
     match (lock.state, lock.holders.first()) {
         (LockState::Held, Some(_)) if lock.holder_count > 1 => {
@@ -228,7 +231,7 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
     }
 }
 
-/// The fencing token or the foreign mark that identifies the holder.
+/// The fencing token or the foreign mark of the holder, by which the break names the holder.
 fn target_of(holder: &Holder) -> Option<BreakTarget> {
     if let Some(fence) = holder.fencing_token {
         return FencingToken::new(fence).ok().map(BreakTarget::Lease);
@@ -237,7 +240,7 @@ fn target_of(holder: &Holder) -> Option<BreakTarget> {
     ForeignMark::new(mark).ok().map(BreakTarget::Foreign)
 }
 
-/// A text that describes the holder.
+/// Describes the holder in words, for the question and for messages.
 fn who(holder: &Holder) -> String {
     let who = match &holder.owner {
         Some(owner) => visible(owner).into_owned(),

@@ -42,7 +42,7 @@ pub(super) struct SourceArgs {
     insecure_no_auth: bool,
 }
 
-/// The command for the configuration.
+/// The subcommands of `latchgate config`.
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
     /// Print a configuration file with every key, its default and what it is for
@@ -53,7 +53,7 @@ pub(super) enum ConfigCommand {
     Check(CheckArgs),
 }
 
-/// Which configuration to check.
+/// The arguments of `latchgate config check`.
 #[derive(Args)]
 pub(super) struct CheckArgs {
     /// The configuration file, as with --config
@@ -99,7 +99,7 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
 // === impl SourceArgs ===
 
 impl SourceArgs {
-    /// Sources with a configuration file and without flags.
+    /// Makes source options that name this configuration file, and have no other flags.
     pub(super) fn with_file(config: Option<PathBuf>) -> Self {
         Self {
             config,
@@ -107,7 +107,7 @@ impl SourceArgs {
         }
     }
 
-    /// These flags, which have precedence over the environment and the file.
+    /// The sources of the configuration: these flags, which have precedence over the environment and the file.
     pub(super) fn with_environment(&self, environment: &Environment) -> Sources {
         let mut flags = Vec::new();
         if let Some(listen) = &self.listen {

@@ -23,11 +23,11 @@ use crate::{
 /// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
-    /// The gateway refused the call, or no gateway answered it. The text may contain parts that the owner of a
-    /// lease, or a server other than a gateway, has chosen.
+    /// The gateway refused the request, or no gateway answered it. The text of the error may contain words that a
+    /// lease's owner or a server that is not a gateway has chosen.
     #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
-    /// A signal came while the command waited for a lock, which was not acquired.
+    /// A signal ended the command while it waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
     /// Any other failure: its exit code and its text.
@@ -35,7 +35,7 @@ pub(super) enum CliError {
     Other(Exit, String),
 }
 
-/// An error that the user can remove by changing a variable, a file or the configuration.
+/// Marks the errors that the user can correct by changing a variable, a file or the configuration.
 trait UsageError: Error {}
 
 impl UsageError for AuditError {}
@@ -115,27 +115,27 @@ impl From<OpenError> for CliError {
 }
 
 impl CliError {
-    /// A failure with this exit code.
+    /// Makes an error with this exit code and text.
     pub(super) fn new(exit: Exit, text: impl Display) -> Self {
         Self::Other(exit, text.to_string())
     }
 
-    /// A failure because an argument, a variable, a file or the configuration is wrong.
+    /// Makes an error because an argument, a variable, a file or the configuration is wrong.
     pub(super) fn usage(text: impl Display) -> Self {
         Self::new(Exit::Usage, text)
     }
 
-    /// A failure because the value of this flag is not allowed.
+    /// Makes an error because the value of this flag is not allowed.
     pub(super) fn argument(flag: &str, error: impl Display) -> Self {
         Self::usage(format!("{flag} {error}"))
     }
 
-    /// A failure that has no exit code of its own.
+    /// Makes an error for an unexpected failure, which has no exit code of its own.
     pub(super) fn unexpected(text: impl Display) -> Self {
         Self::new(Exit::Unexpected, text)
     }
 
-    /// A failure to set up threads, signal handlers or the event loop.
+    /// Makes an error for a failure to set up threads, signal handlers or the event loop.
     #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
     pub(super) fn runtime(error: io::Error) -> Self {
         Self::unexpected(format!("the operating system refused a resource: {error}"))
@@ -145,7 +145,7 @@ impl CliError {
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Client(error) => Exit::from(error).code(),
-            // 128 and the number of the signal, as shells do.
+            // The exit code after a signal is 128 plus the number of the signal, as in shells.
             Self::Interrupted(signal) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
             Self::Other(exit, _) => exit.code(),
         }
@@ -156,14 +156,14 @@ impl CliError {
         let Self::Client(error) = self else {
             return None;
         };
-        // The problem of one lease of a group has no document of its own: it was printed with the results of the
-        // other leases.
+        // The problem of one lease of a group has no JSON document of its own: the command has already printed it with
+        // the results of the other leases.
         let json = error.problem()?.json();
         (!json.is_empty()).then_some(json)
     }
 }
 
-/// Names of fields and headers in the gateway's texts, with the flags that set them.
+/// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
 const FLAGS: [(&str, &str); 15] = [
     (
         "Send it as `Authorization: Bearer KEY`",
@@ -181,7 +181,7 @@ const FLAGS: [(&str, &str); 15] = [
     ("`reason`", "--reason"),
     ("`fencing_token`", "--fencing-token"),
     ("`all`", "--all"),
-    // Without backticks, in texts that list several fields or recommend one.
+    // In texts that list several fields or recommend one field, the names have no backticks.
     ("ttl_ms", "--ttl"),
     ("max_hold_ms", "--max-hold"),
 ];
@@ -193,7 +193,7 @@ fn in_flags(error: &ClientError) -> String {
         ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
             .iter()
             .fold(text, |text, (name, flag)| text.replace(name, flag)),
-        // The texts of other errors contain words of callers, such as an owner, which must not be changed.
+        // Texts of other errors stay as they are: they contain words of callers, such as an owner.
         _ => text,
     }
 }
@@ -247,7 +247,7 @@ impl Exit {
             Self::Unreachable | Self::Unavailable | Self::Refused => {
                 changes || matches!(command, "inspect" | "list" | "events" | "backup")
             }
-            // A command that only reads leaves no outcome in doubt.
+            // A command that only reads changes nothing, so it never ends with an unknown outcome.
             Self::OutcomeUnknown => changes,
             Self::NotHeld | Self::HolderChanged => command == "break",
             Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",

@@ -1,4 +1,4 @@
-//! `latchgate events`.
+//! `latchgate events`: prints events of locks as they happen.
 
 use std::{fmt::Write, io, time::Duration};
 
@@ -50,7 +50,7 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
                 let line = if args.json { event.json().to_owned() } else { describe(&event) };
                 match output::write(&line) {
                     Ok(()) => {}
-                    // The reader of the output has closed the pipe.
+                    // The program that reads the output has closed the pipe, so the command ends without an error.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                     Err(error) => return Err(output::unwritten(&error)),
                 }
@@ -59,14 +59,14 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
     }
 }
 
-/// The state of the connection, so that each reason of an outage is printed once.
+/// The last message about the connection of the event stream, so that each reason of an outage is printed once.
 #[derive(Default)]
 struct Outage {
     said: Option<String>,
 }
 
 impl Outage {
-    /// The message for this item, if it was not printed before.
+    /// The message to print about the connection, unless it is the message that was printed last.
     fn message(&mut self, item: &EventsItem) -> Option<String> {
         let message = match item {
             EventsItem::Event(_) => return None,
@@ -112,7 +112,7 @@ fn describe(event: &Event) -> String {
         (None, Some("shared")) => add(format_args!("  shared")),
         (None, _) => {}
     }
-    // Other callers do these two things to the owner of the lease.
+    // For these two kinds of event, another caller acted against the owner of the lease.
     let is_victim = matches!(event.kind.as_str(), "broken" | "release-requested");
     if let Some(owner) = &event.lease.owner {
         let what = if is_victim { "held by" } else { "by" };

@@ -1,4 +1,4 @@
-//! `latchgate healthcheck`.
+//! `latchgate healthcheck`: checks whether the configured gateway answers.
 
 use std::{
     error::Error,
@@ -50,7 +50,7 @@ pub(super) struct HealthcheckArgs {
     sources: SourceArgs,
 }
 
-/// The maximum length of an answer. No health report is longer.
+/// The maximum length of an answer to the health check, in bytes. No health report of a gateway is longer.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
 pub(super) async fn healthcheck(
@@ -80,7 +80,7 @@ pub(super) async fn healthcheck(
 
 /// An HTTP client that accepts every certificate, because it calls its own machine and sends no secret.
 fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, CliError> {
-    // Fails if a provider is already installed, which is then the same one.
+    // `install_default` fails only if a TLS provider is already installed, which is then the same provider.
     drop(CryptoProvider::install_default((*provider()).clone()));
     let mut builder = Client::builder()
         .tls_danger_accept_invalid_certs(true)
@@ -90,10 +90,10 @@ fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, Cl
         .retry(reqwest::retry::never())
         .user_agent("latchgate-healthcheck");
     if let Some(files) = identity {
-        // Reads the files first, because its errors say which file is wrong and why.
+        // Read before the client is built, because errors of this call say which file is wrong and why.
         files.read()?;
         let pem = fs::read(files.certificate.path()).and_then(|mut pem| {
-            // The certificate file may end without a newline.
+            // If the certificate file ends without a newline, the key must still begin on a new line.
             pem.push(b'\n');
             pem.extend(fs::read(files.key.path())?);
             Ok(pem)
@@ -104,7 +104,7 @@ fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, Cl
     Ok(builder.build().map_err(SetupError::Http)?)
 }
 
-/// Requests a page, and returns its body if the status is 200.
+/// Requests a page of the gateway, and returns its body if the status is 200.
 async fn ask(client: &Client, url: &str, limit: Duration) -> Result<String, String> {
     let reason = |error| reason(&error, limit);
     let mut response = client.get(url).send().await.map_err(reason)?;
@@ -121,12 +121,13 @@ async fn ask(client: &Client, url: &str, limit: Duration) -> Result<String, Stri
     }
 }
 
-/// Describes why there was no answer.
+/// Describes why the gateway did not answer the health check.
 fn reason(error: &reqwest::Error, limit: Duration) -> String {
     let causes = successors(Some(error as &dyn Error), |&error| error.source());
     let causes: Vec<_> = causes.map(ToString::to_string).collect();
     let causes = causes.join(": ");
-    // The server rejects a client without a certificate after the handshake, with an alert of this name.
+    // A gateway that requires a client certificate rejects this client after the handshake, with a TLS alert of this
+    // name.
     if causes.contains("CertificateRequired") {
         "wants a client certificate: name one with --client-cert-file and --client-key-file"
             .to_owned()

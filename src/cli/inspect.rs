@@ -77,7 +77,7 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
     how + &queue(&lock.waiters, lock.waiter_count)
 }
 
-/// A table of the holders of a shared lock, one in each line.
+/// Formats the holders of a shared lock as a table, one holder in each line.
 fn table(holders: &[Holder], count: u64) -> String {
     let head = [
         "  FENCING TOKEN",
@@ -104,7 +104,7 @@ fn table(holders: &[Holder], count: u64) -> String {
     text
 }
 
-/// The waiters, with the time that each has waited.
+/// Describes the queue of a lock: the number of waiters, and a line for each with the time that it has waited.
 fn queue(waiters: &[Waiter], count: u64) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| {
@@ -119,7 +119,7 @@ fn queue(waiters: &[Waiter], count: u64) -> String {
         let mode = match (waiter.limit, waiter.mode.as_deref()) {
             (Some(limit), _) => format!(", shared by at most {limit}"),
             (None, Some("shared")) => ", shared".to_owned(),
-            // Exclusive waiters are not marked, because that is the default.
+            // An exclusive waiter gets no mark, because exclusive is the default.
             (None, _) => String::new(),
         };
         line(format_args!(
@@ -176,7 +176,7 @@ fn facts(holder: &Holder) -> String {
 
 // === List ===
 
-/// How many locks one request lists.
+/// The number of locks in one page of `latchgate list`.
 const PAGE: u32 = 500;
 
 pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(), CliError> {
@@ -189,7 +189,7 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
         limit: Some(PAGE),
         cursor: None,
     };
-    // A lock may appear on two pages.
+    // Locks already printed: a lock may appear on two pages.
     let mut seen = HashSet::new();
     let mut table = Vec::new();
     while left > 0 {
@@ -233,7 +233,7 @@ fn print(locks: &[HeldLock]) -> Result<(), CliError> {
     output::answer(&lines.join("\n"))
 }
 
-/// A table with a row for each holder.
+/// Formats locks as a table with one row for each holder.
 fn show(locks: &[HeldLock]) -> String {
     let head = ["LOCK", "MODE", "EXPIRES IN", "FENCING TOKEN", "OWNER"];
     let mut rows = vec![head.map(str::to_owned)];

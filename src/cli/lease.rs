@@ -62,8 +62,8 @@ pub(super) struct AcquireArgs {
     connection: ConnectionArgs,
 }
 
-/// Acquires the lock and prints the token. If the token cannot be printed, releases the lease, which no caller
-/// could use.
+/// Acquires the lock and prints the token of the lease. If the token cannot be printed, releases the lease, because no
+/// caller could use it.
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
     let locks = Locks::from_names(&args.names)?;
     let client = args.connection.client(environment)?;
@@ -120,7 +120,7 @@ impl AcquireArgs {
 
 // === Renew and release ===
 //
-// The commands for a caller with the token of a lease.
+// The commands `latchgate renew` and `latchgate release`, for a caller that has the token of a lease.
 
 /// Renew a lease: make it last longer, from now.
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! The program: reads its command line, runs the command, and returns its exit code.
+//! The entry of the program: parses the command line, runs the command, and returns its exit code.
 
 use std::process::ExitCode;
 
@@ -66,7 +66,7 @@ pub(super) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// The command for API keys.
+/// The subcommands of `latchgate key`.
 #[derive(Subcommand)]
 pub(super) enum KeyCommand {
     New(NewArgs),
@@ -85,8 +85,8 @@ pub(super) struct CompletionsArgs {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    // The program that started this one may have blocked signals that it waits for, such as the end of a child or
-    // TERM. Every thread, and every command that `run` starts, inherits the mask of this thread.
+    // The parent process may have blocked signals that this program waits for, such as the end of a child or TERM. All
+    // threads, and the commands that `run` starts, inherit the signal mask of this thread.
     SigSet::empty()
         .thread_set_mask()
         .expect("a thread may unblock signals for itself");
@@ -102,7 +102,8 @@ pub fn main() -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => {
             if let (true, Some(problem)) = (wants_json, error.problem_json()) {
-                // A failed write is ignored: the exit code and the line below report the same error.
+                // If the problem document cannot be written, the exit code and the message on standard error still
+                // report the error.
                 drop(output::answer(problem));
             }
             output::failure(&error)
@@ -110,7 +111,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs the command, and returns its exit code.
+/// Runs a command of the command line, and returns its exit code.
 fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
     let done = match command {
         Command::Serve(args) => serve::serve(args, environment),
@@ -134,7 +135,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
     done.map(|()| Exit::Done.code())
 }
 
-/// Runs a command that needs one thread only.
+/// Runs a command on a runtime with one thread.
 fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -150,7 +151,7 @@ fn openapi() -> Result<(), CliError> {
 }
 
 fn completions(args: &CompletionsArgs) -> Result<(), CliError> {
-    // Generated into memory, because the generator panics if standard output is a closed pipe.
+    // The completions are generated into memory, because the generator panics if standard output is a closed pipe.
     let mut script = Vec::new();
     generate(args.shell, &mut Args::all(), "latchgate", &mut script);
     output::answer(&String::from_utf8_lossy(&script))
@@ -183,8 +184,8 @@ impl Args {
         Self::command().after_help(own).mut_subcommands(with_codes)
     }
 
-    /// Reads the arguments of this process. Returns the command, which is `serve` if none is given, and whether its
-    /// answer is to be JSON. Prints `--help` or the error and ends the process if there is no command to run.
+    /// Parses the arguments of this process. Returns the command (`serve` if none is given), and whether the command
+    /// prints its answer as JSON. Prints `--help` or the error and ends the process if there is no command to run.
     pub(super) fn of_process() -> (Command, bool) {
         let matches = Self::all().get_matches();
         let json = |inner: &ArgMatches| matches!(inner.try_get_one("json"), Ok(Some(true)));

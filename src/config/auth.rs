@@ -52,10 +52,11 @@ impl Default for AuthConfig {
     fn default() -> Self {
         Self {
             keys_file: String::new(),
-            // A person who mistypes a key, or a job that still sends an old key, stays below. A flood
-            // of requests that would fill the log does not.
+            // A person who mistypes a key, or a job that still sends an old key, sends fewer requests than this. A
+            // flood of requests that would fill the log sends more.
             max_refused_per_minute: 60,
-            // A working day: a user who signs in in the morning need not sign in again before the evening.
+            // Twelve hours, a working day: a user who signs in in the morning need not sign in again before the
+            // evening.
             session_ttl_ms: Millis(12 * 60 * 60 * 1_000),
             session_secret_file: String::new(),
         }

@@ -1,4 +1,4 @@
-//! Errors of the configuration, the source of a value, and the known name that is closest to a misspelt name.
+//! Errors of the configuration, the source of each value, and a hint at the known name closest to a misspelt name.
 
 use std::{fmt, path::PathBuf};
 
@@ -13,9 +13,9 @@ pub enum Source {
     Default,
     /// A line of the configuration file.
     File {
-        /// The file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// The line, counted from 1.
+        /// The line of the value in the file, counted from 1.
         line: usize,
     },
     /// An environment variable.
@@ -43,12 +43,12 @@ pub enum ConfigError {
     Unreadable {
         /// The configuration file.
         path: PathBuf,
-        /// The flag or variable that names the file.
+        /// The flag or the environment variable that names the configuration file.
         named_by: Source,
         /// Why reading the file failed.
         error: FileError,
     },
-    /// The name of the configuration file is empty.
+    /// A flag or a variable names the configuration file, but the name is empty.
     #[error("{0} is empty; name a configuration file, or leave it out for none")]
     NoFileName(Source),
     /// The configuration file is not TOML.
@@ -59,17 +59,17 @@ pub enum ConfigError {
     UnknownKey {
         /// The key that does not exist.
         key: String,
-        /// The file, variable or flag that sets the key.
+        /// The file, the variable or the flag that sets the unknown key.
         set_by: Source,
-        /// An existing key with a similar name.
+        /// An existing key with a similar name, to be shown as a hint.
         closest: Option<String>,
     },
     /// A variable with the prefix `LATCHGATE_` sets no key.
     #[error("the environment variable {name} is unknown{}", hint(closest.as_deref()))]
     UnknownVariable {
-        /// The name of the variable.
+        /// The name of the unknown variable.
         name: String,
-        /// A known variable with a similar name.
+        /// A known variable with a similar name, to be shown as a hint.
         closest: Option<String>,
     },
     /// The value of a key is not allowed.
@@ -80,13 +80,13 @@ pub enum ConfigError {
     NotUtf8(Source),
 }
 
-/// A text that is not TOML.
+/// A configuration file or keys file that is not TOML.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of {} is not TOML: {reason}", path.display())]
 pub struct NotToml {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The line, counted from 1.
+    /// The line of the error in the file, counted from 1.
     pub line: usize,
     /// Why the text is not TOML, without the text of the line, which may hold a password.
     pub reason: String,
@@ -96,15 +96,15 @@ pub struct NotToml {
 #[derive(Debug, thiserror::Error)]
 #[error("{key} is {value} ({set_by}); allowed is {allowed}{}", because(depends_on.as_ref()))]
 pub struct RefusedValue {
-    /// The key.
+    /// The path of the key whose value is refused.
     pub key: String,
     /// The refused value, without any secret.
     pub value: String,
-    /// The source of the value.
+    /// The source of the refused value: a file, a variable or a flag.
     pub set_by: Source,
-    /// The allowed values, in words.
+    /// A description of the values that the key allows.
     pub allowed: String,
-    /// Another key whose value limits what is allowed, and the source of that value.
+    /// Another key whose value limits which values are allowed, and the source of that other value.
     pub depends_on: Option<(String, Source)>,
 }
 
@@ -126,24 +126,24 @@ fn because(depends_on: Option<&(String, Source)>) -> String {
 
 // === Invalid ===
 
-/// A value that a configuration struct does not allow. Its source is not known here.
+/// A value that a configuration struct does not allow. The loader adds the source of the value later.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {value}; allowed is {allowed}")]
 pub struct Invalid {
-    /// The key, as a path such as `limits.min_ttl_ms`.
+    /// The key of the refused value, as a path such as `limits.min_ttl_ms`.
     pub key: &'static str,
     /// The refused value, without any secret.
     pub value: String,
-    /// The allowed values, in words.
+    /// A description of the values that the key allows.
     pub allowed: String,
-    /// Another key whose value limits what is allowed.
+    /// Another key whose value limits which values are allowed.
     pub depends_on: Option<&'static str>,
 }
 
 // === impl Invalid ===
 
 impl Invalid {
-    /// Makes an error for a value that is wrong whatever the other keys are.
+    /// Makes an error for a value that is not allowed, whatever the values of other keys are.
     pub(super) fn new(
         key: &'static str,
         value: impl fmt::Display,
@@ -157,7 +157,7 @@ impl Invalid {
         }
     }
 
-    /// The same error, naming another key that limits what is allowed.
+    /// Adds to the error the name of another key whose value limits which values are allowed.
     pub(super) fn depending_on(self, key: &'static str) -> Self {
         Self {
             depends_on: Some(key),
@@ -165,7 +165,7 @@ impl Invalid {
         }
     }
 
-    /// Checks that a text is set only if another text is set as well.
+    /// Checks that the text of one key is set only if the text of another key is set as well.
     pub(super) fn unless_with(
         (key, value): (&'static str, &str),
         (other_key, other): (&'static str, &str),
@@ -177,7 +177,7 @@ impl Invalid {
         Err(Self::new(key, format!("{value:?}"), allowed).depending_on(other_key))
     }
 
-    /// Checks that a duration is at most the duration of another key.
+    /// Checks that the duration of one key is at most the duration of another key.
     pub(super) fn unless_at_most(
         (key, value): (&'static str, Millis),
         (other_key, other): (&'static str, Millis),
@@ -192,9 +192,9 @@ impl Invalid {
 
 // === Closest ===
 
-/// The known name that is closest to a misspelt name, if one is close enough to be meant.
+/// The known name that is closest to a misspelt name; `None` if no known name is similar enough.
 pub(crate) fn closest(written: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
-    // At most a third of the letters may be wrong. With more, the hint would be a guess.
+    // At most a third of the letters may differ. With a larger limit, the hint would be a guess.
     let most = (written.chars().count() / 3).max(1);
     known
         .into_iter()

@@ -1,4 +1,5 @@
-//! Hosts, as a request or the configuration names them, and origins, as a browser names the page that sends a request.
+//! Hosts, as a request or the configuration names them, and origins: scheme, host and port of a web page, as a browser
+//! sends them.
 
 use std::{
     fmt,
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A host name or IP address. Different spellings of the same host are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// A name in lower case, without a dot at its end.
+    /// A host name in lower case, without a dot at its end.
     Name(Box<str>),
     /// An IP address. An IPv4 address that is written as IPv6 is kept as IPv4.
     Address(IpAddr),
@@ -21,13 +22,13 @@ pub enum Host {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPort {
-    /// The host.
+    /// The host name or IP address.
     pub host: Host,
-    /// The port, if one is named.
+    /// The port, if the text has one.
     pub port: Option<u16>,
 }
 
-/// The error of a text that is no host with an optional port.
+/// The text is not a host name or an IP address with an optional port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a name or an IP address (IPv6 in brackets), and perhaps a port: locks.example.com, \
@@ -38,11 +39,11 @@ pub struct HostError;
 // === impl Host ===
 
 impl Host {
-    /// The longest name in the domain name system.
+    /// The length of the longest host name that the domain name system allows, in characters.
     const MAX_NAME: usize = 253;
 
-    /// Whether the host is the machine itself: `localhost` or a loopback address. Other names might be resolved to
-    /// another machine.
+    /// Whether the host is certainly this machine: `localhost` or a loopback address. Any other name might be resolved
+    /// to the address of another machine.
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::Name(name) => &**name == "localhost",
@@ -50,9 +51,9 @@ impl Host {
         }
     }
 
-    /// Parses a host name or an IPv4 address.
+    /// Parses a host without a port: a host name or an IPv4 address.
     fn plain(text: &str) -> Result<Self, HostError> {
-        // The dot at the end, the root of the domain name system, may be written or left out.
+        // The dot at the end stands for the root of the domain name system, so the same host may be written without it.
         let text = text.strip_suffix('.').unwrap_or(text);
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Address(address.into()));
@@ -135,7 +136,7 @@ impl fmt::Display for HostPort {
 
 // === Origin ===
 
-/// Scheme, host and port of a web page.
+/// The origin of a web page: scheme, host and port, as a browser sends them in the header `Origin`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Origin {
@@ -153,16 +154,16 @@ enum Scheme {
 /// Why a text is not an origin that `http.allowed_origins` can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// The text is `null`.
+    /// The text is `null`, which browsers send for pages without an origin.
     #[error(
         "origins by their names: a browser sends `null` for every page without an origin, such as \
          a frame that anybody can put into any page"
     )]
     Null,
-    /// The text is `*`.
+    /// The text is `*`, which would allow the pages of every origin.
     #[error("origins by their names: `*` would let every web page take locks")]
     Any,
-    /// The text has not the form of an origin.
+    /// The text does not have the form of an origin.
     #[error(
         "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
          without a dot at its end and perhaps a port, with nothing after them, not even a slash"
@@ -173,7 +174,7 @@ pub enum OriginError {
 // === impl Origin ===
 
 impl Origin {
-    /// Whether a request for this host comes from a page of the host itself.
+    /// Whether this is the origin of a page that comes from `host` itself.
     ///
     /// `over_tls` says whether the request reached the gateway over TLS. If it did not, the schemes are not compared,
     /// because a proxy may have ended TLS. A host without a port has the default port of the origin's scheme.
@@ -211,7 +212,7 @@ impl FromStr for Origin {
 impl TryFrom<String> for Origin {
     type Error = OriginError;
 
-    /// Parses an origin of the configuration. A form that browsers never send is refused, because such an entry would
+    /// Parses an origin of `http.allowed_origins`. A form that browsers never send is refused, because the entry would
     /// match no page.
     fn try_from(text: String) -> Result<Self, OriginError> {
         let origin = text.parse()?;
@@ -406,7 +407,8 @@ mod origin_tests {
         let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), false);
         let over_tls = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), true);
         assert!(over_tls("https://a", "a") && over_tls("https://a:7420", "a:7420"));
-        // An attacker on the network can change every page that is loaded without TLS.
+        // A page that was loaded without TLS does not count as a page of the gateway: an attacker on the network may
+        // have changed it.
         assert!(!over_tls("http://a", "a") && !over_tls("http://a:7420", "a:7420"));
         for (text, host) in [
             ("http://localhost:7420", "localhost:7420"),

@@ -75,10 +75,11 @@ pub struct HttpConfig {
 // === impl HttpConfig ===
 
 impl HttpConfig {
-    /// The longest path prefix in bytes. Behind a longer one, a lock name might not fit into a request target.
+    /// The maximum length of `http.base_path` in bytes. After a longer prefix, a lock name might not fit into a request
+    /// target.
     const MAX_BASE_PATH: usize = 200;
 
-    /// Checks the path prefix and the TLS settings. Reads no file.
+    /// Checks the path prefix and the TLS settings of the HTTP server. Reads no file.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if !Self::is_base_path(&self.base_path) {
             let value = format!("{:?}", self.base_path);
@@ -115,28 +116,28 @@ impl Default for HttpConfig {
             max_body_bytes: 16 * 1024,
             // The longest valid target is a name of 200 bytes, every byte percent-encoded.
             max_uri_bytes: 4 * 1024,
-            // The headers that common proxies and browsers send are smaller.
+            // Larger than the headers that common proxies and browsers send.
             max_header_bytes: 16 * 1024,
-            // A client that needs longer for a few hundred bytes is gone, or is holding
-            // connections open on purpose.
+            // A client that needs longer to send a few hundred bytes has gone away, or holds connections open on
+            // purpose.
             header_timeout_ms: Millis(10_000),
-            // Longer than the minute for which common load balancers keep a connection: if the gateway
-            // closed first, a load balancer would send a request into a closed connection.
+            // Longer than the minute for which common load balancers keep an idle connection: if the gateway closed
+            // first, a load balancer would send a request into a closed connection.
             idle_timeout_ms: Millis(75_000),
             body_timeout_ms: Millis(10_000),
-            // The operator must decide which web pages may take locks.
+            // Empty, because the operator must decide which web pages may take locks.
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
-            // One and a half times as many as the waiters that one gateway is built for.
+            // One and a half times the number of waiters for which one gateway is built.
             max_connections: 16_000,
-            // A client sends all of its requests on one connection. Requests beyond this number queue
-            // in the client, where a renewal would stand behind acquires that wait, and come too late.
+            // A client sends all of its requests on one connection. Requests beyond this number queue in the client,
+            // where a renewal would come too late, because it stands behind acquires that wait.
             max_streams: 1_000,
-            // As many requests as a small machine answers in a tenth of a second: more would only
-            // wait longer.
+            // As many requests as a small machine answers in a tenth of a second: further requests would only wait
+            // longer.
             max_concurrent_requests: 2_048,
-            // Enough for 5,000 holders that renew at the shortest sensible interval, if a renewal takes
-            // the store 50 ms.
+            // Enough for 5,000 holders that renew at the shortest sensible interval, if the store takes 50 ms for a
+            // renewal.
             reserved_requests: 256,
             tls: HttpTlsConfig::default(),
         }
@@ -168,7 +169,7 @@ pub struct HttpTlsConfig {
     pub handshake_timeout_ms: Millis,
 }
 
-/// Whether a caller must show a certificate.
+/// Whether a caller must show a client certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientAuth {
@@ -182,7 +183,8 @@ pub enum ClientAuth {
 // === impl HttpTlsConfig ===
 
 impl HttpTlsConfig {
-    /// Checks that the certificate and its key are set together, and client authorities only with them. Reads no file.
+    /// Checks that the certificate and its key are set together, and that client authorities are set only with both.
+    /// Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
         let certificate = ("http.tls.cert_file", self.cert_file.as_str());
         let key = ("http.tls.key_file", self.key_file.as_str());
@@ -192,7 +194,7 @@ impl HttpTlsConfig {
         Invalid::unless_with(authorities, certificate)
     }
 
-    /// Whether the gateway speaks TLS.
+    /// Whether the gateway serves HTTPS, because its certificate is set.
     pub fn is_on(&self) -> bool {
         !self.cert_file.is_empty()
     }
@@ -218,7 +220,7 @@ impl Default for HttpTlsConfig {
             cert_file: String::new(),
             key_file: String::new(),
             client_ca_file: String::new(),
-            // An operator who names authorities most likely wants every caller to show a certificate.
+            // Required, because an operator who names authorities most likely wants every caller to show a certificate.
             client_auth: ClientAuth::Require,
             // The same time as for the headers of a request: a handshake takes two round trips, even on
             // a slow network.

@@ -51,7 +51,7 @@ pub struct LimitsConfig {
 // === impl LimitsConfig ===
 
 impl LimitsConfig {
-    /// Checks that the limits do not contradict each other.
+    /// Checks that no limit contradicts another limit.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let default = ("limits.default_ttl_ms", self.default_ttl_ms);
         let min = ("limits.min_ttl_ms", self.min_ttl_ms);
@@ -60,8 +60,8 @@ impl LimitsConfig {
         Invalid::unless_at_most(min, max)?;
         Invalid::unless_at_most(min, default)?;
         Invalid::unless_at_most(default, max)?;
-        // A hold limit is never shorter than its TTL, so a longest hold limit below the shortest TTL would refuse
-        // every request.
+        // A hold limit is never shorter than the TTL of its lease, so a `max_hold_limit_ms` below `min_ttl_ms` would
+        // refuse every hold limit.
         Invalid::unless_at_most(min, max_hold)
     }
 }
@@ -69,7 +69,8 @@ impl LimitsConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            // Long enough for a few lost renewals, short enough to wait out a crashed holder.
+            // Long enough to survive a few lost renewals, and short enough to wait until the lease of a crashed holder
+            // ends.
             default_ttl_ms: Millis(30_000),
             min_ttl_ms: Millis(100),
             max_ttl_ms: Millis(86_400_000),
@@ -78,14 +79,14 @@ impl Default for LimitsConfig {
             max_wait_ms: Millis(55_000),
             // At 10 KiB for each waiter this is 1 GiB: more waiters need a second gateway.
             max_waiters: 100_000,
-            // The last waiter of a longer queue would not get the lock within the longest wait.
+            // In a longer queue, the last waiter would not get the lock within the longest wait.
             max_waiters_per_name: 10_000,
-            // More holders of one lock are probably a mistake, and one run of a script handles all of them.
+            // A lock with more holders is probably a mistake, and one run of a script handles all holders of a lock.
             max_holders: 1_000,
-            // A listener costs a connection, and up to a few hundred KiB if it reads slowly. Listeners
-            // are people and dashboards, not workers.
+            // A listener costs a connection, and up to a few hundred KiB if it reads slowly. Listeners are people and
+            // dashboards, so there are few.
             max_event_streams: 256,
-            // The runtime of a serverless function, or a proxy, reconnects within a second or two.
+            // Long enough for the runtime of a serverless function, or a proxy, which reconnect within a second or two.
             reconnect_grace_ms: Millis(5_000),
         }
     }
@@ -117,10 +118,10 @@ pub struct ShutdownConfig {
 // === impl ShutdownConfig ===
 
 impl ShutdownConfig {
-    /// The shortest grace: the time that closing a store takes on a machine that is busy with other work.
+    /// The shortest grace period: closing a store takes this long on a machine that is busy with other work.
     pub const MIN_GRACE: Duration = Duration::from_millis(250);
 
-    /// Checks that the delay is at most half of the grace.
+    /// Checks that the delay is at most half of the grace period.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if self.delay_ms.0 > self.grace_ms.0 / 2 {
             let half = format!("at most half of shutdown.grace_ms, {}", self.grace_ms.0 / 2);
@@ -133,11 +134,11 @@ impl ShutdownConfig {
 
 impl Default for ShutdownConfig {
     fn default() -> Self {
-        // Below the 30 s after which Kubernetes kills a container, with room for the steps before and after the end
-        // of the gateway.
+        // The grace period is shorter than the 30 s after which Kubernetes kills a container, and leaves time for the
+        // steps before and after the end of the gateway.
         Self {
             grace_ms: Millis(10_000),
-            // Not every gateway has a load balancer, and a delay would slow down a developer's Ctrl-C.
+            // 0, because not every gateway has a load balancer, and a delay would slow down a developer's Ctrl-C.
             delay_ms: Millis(0),
         }
     }

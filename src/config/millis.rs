@@ -1,11 +1,11 @@
-//! Durations in the configuration.
+//! The type of durations in the configuration, in milliseconds.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A whole number of milliseconds.
+/// A duration in the configuration, as a whole number of milliseconds.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

@@ -65,7 +65,7 @@ pub struct RedisConfig {
 // === impl RedisConfig ===
 
 impl RedisConfig {
-    /// Checks the values that do not depend on the URL of the store.
+    /// Checks the Redis settings that do not depend on the URL of the store.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let command = ("redis.command_timeout_ms", self.command_timeout_ms);
         let deadline = ("redis.deadline_ms", self.deadline_ms);
@@ -81,7 +81,7 @@ impl RedisConfig {
         self.sentinel.validate()
     }
 
-    /// Refuses values that contradict the URL of the store, or that have no effect with it.
+    /// Refuses Redis settings that contradict the URL of the store, or that have no effect with it.
     pub(super) fn validate_for(&self, url: &StoreUrl) -> Result<(), Invalid> {
         let Some(login) = url.login() else {
             return Ok(());
@@ -93,7 +93,7 @@ impl RedisConfig {
             None => format!("{scheme}s"),
         };
         let no_tls = format!("because the store is {scheme}://; for TLS it is {over_tls}://");
-        // Without this refusal, an operator would believe that the setting is in force.
+        // A setting without effect is refused: otherwise an operator would believe that it is in force.
         for (is_refused, why, texts) in [
             (
                 login.names_somebody(),
@@ -128,7 +128,7 @@ impl RedisConfig {
             }
         }
         if url.is_on(ServersKind::Quorum) && self.wait_replicas > 0 {
-            // The nodes of a quorum are independent: a majority of nodes, instead of replicas, has each lease.
+            // The nodes of a quorum have no replicas to wait for: each lease is on a majority of independent nodes.
             let allowed = "0, because the store is redlock://";
             let invalid = Invalid::new("redis.wait_replicas", self.wait_replicas, allowed);
             return Err(invalid.depending_on("store"));
@@ -140,20 +140,20 @@ impl RedisConfig {
 impl Default for RedisConfig {
     fn default() -> Self {
         Self {
-            // With one connection for each thread, a request wakes no other thread. With more, fewer
+            // 0, for one connection for each thread: then no request wakes another thread. With more connections, fewer
             // commands would travel together in one system call.
             connections: 0,
-            // A connect within one network takes a millisecond.
+            // Much longer than the millisecond that connecting takes within one network.
             connect_timeout_ms: Millis(1_000),
-            // Longer than any healthy answer, short enough for two resends within the deadline.
+            // Longer than any answer of a healthy Redis, and short enough for two resends within the deadline.
             command_timeout_ms: Millis(1_500),
-            // Below the 10 s after which many HTTP clients give up.
+            // Shorter than the 10 s after which many HTTP clients give up.
             deadline_ms: Millis(5_000),
             accept_eviction: false,
-            // Most Redis servers have no replicas.
+            // 0, because most Redis servers have no replicas.
             wait_replicas: 0,
-            // Replicas in one data centre take a millisecond. If a replica is away, a caller waits for
-            // this long, and callers that come meanwhile wait twice as long at most.
+            // Replicas in one data centre acknowledge a grant within a millisecond. If a replica is away, a caller
+            // waits this long, and callers that come meanwhile wait twice as long at most.
             wait_timeout_ms: Millis(500),
             username: String::new(),
             password_file: String::new(),
@@ -187,7 +187,7 @@ pub struct RedisSentinelConfig {
 // === impl RedisSentinelConfig ===
 
 impl RedisSentinelConfig {
-    /// Refuses a user without a password file. Reads no file.
+    /// Refuses a user of the sentinels without a password file. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
         let user = ("redis.sentinel.username", self.username.as_str());
         let password = ("redis.sentinel.password_file", self.password_file.as_str());
@@ -198,8 +198,8 @@ impl RedisSentinelConfig {
 impl Default for RedisSentinelConfig {
     fn default() -> Self {
         Self {
-            // A sentinel has little work, so one that takes longer is probably away. While the gateway
-            // looks for the master, all requests wait.
+            // A sentinel has little work, so a sentinel that needs longer is probably away. While the gateway looks for
+            // the master, all requests wait.
             timeout_ms: Millis(500),
             username: String::new(),
             password_file: String::new(),
@@ -227,7 +227,7 @@ pub struct RedisTlsConfig {
 // === impl RedisTlsConfig ===
 
 impl RedisTlsConfig {
-    /// Checks that the certificate and its key are set together. Reads no file.
+    /// Checks that the certificate for Redis and its key are set together. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
         let certificate = ("redis.tls.cert_file", self.cert_file.as_str());
         let key = ("redis.tls.key_file", self.key_file.as_str());
@@ -235,7 +235,7 @@ impl RedisTlsConfig {
         Invalid::unless_with(key, certificate)
     }
 
-    /// The files for connections to Redis over TLS: authorities, and the certificate with its key.
+    /// The files for TLS connections to Redis: the authorities, and the gateway's certificate with its key.
     pub fn files(&self) -> ClientFiles {
         let named =
             |by: &'static str, path: &String| (!path.is_empty()).then(|| PemFile::new(by, path));
@@ -272,13 +272,13 @@ pub struct RedlockConfig {
     pub vote_at_once: bool,
 }
 
-/// What a node keeps over a restart.
+/// What a quorum node keeps over a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
-    /// A node may have forgotten what it has answered.
+    /// After a restart, a node may have forgotten leases for which it has voted.
     Unknown,
-    /// A node keeps everything that it has answered.
+    /// After a restart, a node still has everything that it has answered.
     AofAlways,
 }
 
@@ -304,18 +304,19 @@ impl RedlockConfig {
         Ok(())
     }
 
-    /// Whether a node that restarts may have forgotten leases that it has answered.
+    /// Whether a node that restarts may have forgotten leases for which it has voted.
     pub fn forgets(&self) -> bool {
         self.persistence != Persistence::AofAlways
     }
 
-    /// How long a node must have run before it votes: `max_ttl_ms`, and a hundredth more for clocks that differ.
+    /// How long a node must have run before it votes: `max_ttl_ms`, and a hundredth more because clocks differ in
+    /// speed.
     pub fn wait(&self) -> Duration {
         if self.vote_at_once || self.persistence == Persistence::AofAlways {
             return Duration::ZERO;
         }
         let ttl = self.max_ttl_ms.duration();
-        // A node reports its uptime in whole seconds.
+        // A second is added because a node reports its uptime in whole seconds.
         ttl + ttl / 100 + Duration::from_secs(1)
     }
 }
@@ -323,10 +324,10 @@ impl RedlockConfig {
 impl Default for RedlockConfig {
     fn default() -> Self {
         Self {
-            // Twice the default TTL: a holder that needs more time renews. A node that was started is
-            // missing for this time.
+            // Twice the default TTL: a holder that needs more time renews its lease. A node does not vote for this time
+            // after its start.
             max_ttl_ms: Millis(60_000),
-            // Longer than any healthy answer in one region, and much less than a TTL of some seconds.
+            // Longer than any answer of a healthy node in one region, and much shorter than a TTL of some seconds.
             node_timeout_ms: Millis(250),
             persistence: Persistence::Unknown,
             vote_at_once: false,

@@ -1,5 +1,6 @@
-//! The configuration reference, generated from the doc comments of the structs: `config/latchgate.toml` has every key
-//! with its default and description, `docs/configuration.md` its type and variable as well.
+//! The configuration reference, generated from the doc comments of the settings. `config/latchgate.toml` has every key
+//! with its default and description; `docs/configuration.md` also has the type and the environment variable of each
+//! key.
 
 use super::{Key, Section, ValueKind};
 

@@ -1,4 +1,4 @@
-//! The whole configuration, with its top-level settings.
+//! The configuration as a whole: its tables, and the settings outside of tables.
 
 use std::{net::SocketAddr, num::NonZero, thread};
 
@@ -59,7 +59,7 @@ pub struct Config {
 impl Config {
     const MOST_THREADS: usize = 512;
 
-    /// The same configuration with `limits.max_ttl_ms` lowered to the longest TTL that the store can keep.
+    /// Lowers `limits.max_ttl_ms` to the longest TTL that the store can keep, if it is higher.
     pub(super) fn within_the_store(mut self) -> Self {
         if self.store.is_on(ServersKind::Quorum) {
             let most = &mut self.limits.max_ttl_ms;
@@ -68,7 +68,7 @@ impl Config {
         self
     }
 
-    /// How many threads answer requests, with the number that 0 stands for.
+    /// The number of threads that answer requests. If `threads` is 0, the number follows from the processors.
     pub fn request_threads(&self) -> usize {
         match self.threads {
             0 => {
@@ -80,7 +80,7 @@ impl Config {
         }
     }
 
-    /// Checks that a gateway can be started with these values. Reads no file.
+    /// Checks that a gateway can be started with this configuration. Reads no file.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.auth.validate()?;
         if self.insecure_no_auth && self.auth.has_keys() {
@@ -120,7 +120,8 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // Loopback: without API keys, other machines must not reach the gateway unless the operator says so.
+            // A loopback address: without API keys, other machines must not reach the gateway unless the operator says
+            // so.
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
             store: StoreUrl::default(),
             insecure_no_auth: false,

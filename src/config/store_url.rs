@@ -13,7 +13,7 @@ use super::{Host, HostError, HostPort};
 pub enum StoreUrl {
     /// `embedded:DIR`: a durable store in a directory, for one gateway only.
     Embedded(PathBuf),
-    /// A store on Redis servers.
+    /// The leases are on Redis servers, which this URL names.
     Servers(ServersUrl),
 }
 
@@ -24,48 +24,47 @@ pub struct ServersUrl {
     kind: ServersKind,
     login: RedisLogin,
     nodes: Vec<RedisNode>,
-    /// The user as the URL has it, with its escapes.
+    /// The user, in the escaped form that the URL has.
     user: String,
-    /// The path behind the servers for `Display`, with the database even if the URL leaves it out.
+    /// The path after the servers, as `Display` shows it: with the database, even if the URL leaves it out.
     path: String,
 }
 
-/// How the servers of a store work together.
+/// How the Redis servers of a store work together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServersKind {
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server. With
-    /// `rediss://` over TLS.
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis or compatible server. With TLS, the scheme is `rediss://`.
     One,
-    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]`: the master that these
-    /// sentinels name. With `rediss+sentinel://` over TLS.
+    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]`: the master that these sentinels name. With TLS,
+    /// the scheme is `rediss+sentinel://`.
     Sentinels,
-    /// `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..`: the cluster that these servers are part of.
-    /// With `rediss+cluster://` over TLS.
+    /// `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..`: the cluster to which these servers belong. With TLS, the
+    /// scheme is `rediss+cluster://`.
     Cluster,
-    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, such as 3 or 5.
-    /// With `redlocks://` over TLS.
+    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, such as 3 or 5. With TLS, the
+    /// scheme is `redlocks://`.
     Quorum,
 }
 
 /// Why a text is no URL of a store. The error does not repeat the text, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
-    /// The text is empty.
+    /// The URL of the store is empty.
     #[error("is empty")]
     Empty,
-    /// The text does not begin with the scheme of a store.
+    /// The URL does not begin with the scheme of a store.
     #[error("has no scheme of these")]
     Scheme,
-    /// The text has white space at its beginning or end, which was probably copied with it.
+    /// The URL has white space at its beginning or end, which was probably copied with it.
     #[error("begins or ends with a space or a line break")]
     WhiteSpace,
-    /// The text is `embedded:` without a directory.
+    /// The URL is `embedded:` without a directory.
     #[error("names no directory")]
     NoDirectory,
     /// The login, the servers or the path do not have the form that the scheme asks for.
     #[error("is not {what}: {reason}")]
     Servers {
-        /// The name of this kind of URL.
+        /// The name of this kind of store URL, for the message.
         what: &'static str,
         /// What is wrong with the login, the servers or the path.
         reason: String,
@@ -96,8 +95,8 @@ impl FromStr for StoreUrl {
         }
         let (scheme, rest) = text.split_once("://").ok_or(StoreUrlError::Scheme)?;
         let parsed = ServersUrl::parse(scheme, rest).map(Self::Servers);
-        // An `@` or `/` before the last `@` was probably meant as part of the password: the error then says how to
-        // write it.
+        // If the login contains another `@` or a `/`, it was probably meant as part of the password: the error then
+        // says how to write it there.
         let login = rest.rsplit_once('@').map(|(login, _)| login);
         parsed.map_err(|error| match login {
             _ if text.trim() != text => StoreUrlError::WhiteSpace,
@@ -110,7 +109,7 @@ impl FromStr for StoreUrl {
 // === impl StoreUrlError ===
 
 impl StoreUrlError {
-    /// Adds to the error how `@` and `/` are written in a password.
+    /// Adds a hint to the error: how `@` and `/` are written in a password.
     fn with_hint(self) -> Self {
         match self {
             Self::Servers { what, reason } => Self::Servers {
@@ -123,13 +122,13 @@ impl StoreUrlError {
 }
 
 impl StoreUrl {
-    /// The forms of a store's URL, for messages.
+    /// The forms of all store URLs, for messages.
     pub const FORMS: &str = "embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS";
 
-    /// The URL of the servers, unless the store is embedded.
+    /// The URL of the Redis servers; `None` if the store is embedded.
     pub fn servers(&self) -> Option<&ServersUrl> {
         match self {
             Self::Embedded(_) => None,
@@ -137,12 +136,12 @@ impl StoreUrl {
         }
     }
 
-    /// The login to the servers; `None` for the embedded store.
+    /// The login to the Redis servers; `None` if the store is embedded.
     pub fn login(&self) -> Option<RedisLogin> {
         self.servers().map(ServersUrl::login)
     }
 
-    /// Whether the store is on servers of this kind.
+    /// Whether the store is on Redis servers of this kind, such as a cluster.
     pub(super) fn is_on(&self, kind: ServersKind) -> bool {
         self.servers().is_some_and(|url| url.kind == kind)
     }
@@ -202,7 +201,7 @@ impl ServersUrl {
         })
     }
 
-    /// Parses the login and the servers. The error does not repeat the text, which may hold a password.
+    /// Parses the login and the servers of a store URL. The error does not repeat the text, which may hold a password.
     fn read(kind: ServersKind, text: &str) -> Result<Self, &'static str> {
         let (login, hosts) = match text.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
@@ -211,7 +210,8 @@ impl ServersUrl {
         let (user, password) = match login.map(|login| login.split_once(':')) {
             None => ("", None),
             Some(Some((user, password))) => (user, Some(password)),
-            // Other Redis clients take a text without a colon for the password. As a user name, messages would show it.
+            // A login without a colon is refused: other Redis clients take it for the password, but as a user name it
+            // would be shown in messages.
             Some(None) => {
                 return Err("a user needs a password; a password alone is written :PASSWORD@");
             }
@@ -235,7 +235,7 @@ impl ServersUrl {
         })
     }
 
-    /// Checks the number of servers, and parses the path behind them: the service of sentinels, and the database.
+    /// Checks the number of servers, and parses the path after them: the service name for sentinels, and the database.
     fn set_path(&mut self, path: &str) -> Result<(), &'static str> {
         let different: HashSet<_> = self.nodes.iter().cloned().collect();
         match self.kind {
@@ -265,27 +265,27 @@ impl ServersUrl {
                 return Err("a cluster has database 0 only, and nothing may follow its servers");
             }
             ServersKind::Quorum => {
-                // An even number of nodes tolerates no more missing nodes than one node fewer. 3 is the least number of
-                // which one may be missing, and nobody runs more than 15.
+                // An even number of nodes tolerates no more missing nodes than the odd number below. With fewer than 3
+                // nodes, none may be missing; a quorum of more than 15 is most likely a mistake.
                 let count = self.nodes.len();
                 if count.is_multiple_of(2) || !(3..=15).contains(&count) {
                     return Err("it names an odd number of nodes, 3 or 5, say, and 15 at most");
                 }
-                // A node that is listed twice would vote twice.
+                // A node that is listed twice would vote twice, so the URL is refused.
                 if different.len() < count {
                     return Err("it names a node twice");
                 }
                 self.set_database(path)?;
             }
         }
-        // A server that is listed twice is kept once. Otherwise it would count twice where more than half of the
+        // A server that is listed twice is kept once: otherwise it would count twice where more than half of the
         // servers must agree.
         let mut left = different;
         self.nodes.retain(|node| left.remove(node));
         Ok(())
     }
 
-    /// Parses the number of the database, if the URL has one.
+    /// Parses the number of the database in the path, if the path has one.
     fn set_database(&mut self, text: &str) -> Result<(), &'static str> {
         if !text.is_empty() {
             let database = text.parse();
@@ -296,7 +296,7 @@ impl ServersUrl {
         Ok(())
     }
 
-    /// How the servers work together.
+    /// How the servers of this URL work together.
     pub fn kind(&self) -> ServersKind {
         self.kind
     }
@@ -316,7 +316,7 @@ impl ServersUrl {
         self.nodes[0].clone()
     }
 
-    /// The name under which the sentinels know the master; meant for `redis+sentinel://` only.
+    /// The name of the service under which the sentinels know the master; only `redis+sentinel://` has one.
     pub fn service(&self) -> &str {
         self.path.split('/').nth(1).unwrap_or_default()
     }
@@ -345,7 +345,7 @@ impl fmt::Debug for ServersUrl {
 impl ServersKind {
     const ALL: [Self; 4] = [Self::One, Self::Sentinels, Self::Cluster, Self::Quorum];
 
-    /// The scheme without TLS, and the scheme with TLS.
+    /// The schemes of this kind of URL: without TLS, and with TLS.
     fn schemes(self) -> [&'static str; 2] {
         match self {
             Self::One => ["redis", "rediss"],
@@ -355,7 +355,7 @@ impl ServersKind {
         }
     }
 
-    /// The name of this kind of URL, and how its servers are written, for messages.
+    /// The name of this kind of URL, and a description of how its servers are written, for messages.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::One => ("a Redis URL", "the server is HOST[:PORT], and then [/DB]"),
@@ -377,25 +377,25 @@ impl ServersKind {
 
 // === Redis servers ===
 //
-// The addresses of servers, and the login to them.
+// The addresses of Redis servers, and the login to them.
 
-/// The address of a server or a sentinel.
+/// The address of a Redis server or a sentinel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RedisNode {
     host: String,
     port: u16,
 }
 
-/// The login that a URL contains. Its `Debug` masks the password.
+/// The login to Redis servers that a store URL contains. Its `Debug` masks the password.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RedisLogin {
     /// The ACL user, if the URL has one.
     pub username: Option<String>,
     /// The password, if the URL has one. The password is secret and must not be logged.
     pub password: Option<String>,
-    /// The number of the database.
+    /// The number of the Redis database.
     pub database: u16,
-    /// Whether connections use TLS.
+    /// Whether connections to the servers use TLS.
     pub is_tls: bool,
 }
 
@@ -415,12 +415,12 @@ impl RedisNode {
         &self.host
     }
 
-    /// The port.
+    /// The port of the server.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Parses `HOST[:PORT]`.
+    /// Parses the address of a server, `HOST[:PORT]`.
     pub(super) fn parse(text: &str, default_port: u16) -> Result<Self, HostError> {
         let HostPort { host, port } = HostPort::from_str(text)?;
         let host = match host {
@@ -474,7 +474,7 @@ fn decode(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The login and the server addresses of a URL.
+    /// Parses a store URL, and returns its login and its server addresses.
     fn parts(text: &str) -> (RedisLogin, Vec<String>) {
         let url: StoreUrl = text.parse().unwrap();
         let nodes = url.servers().unwrap().nodes();

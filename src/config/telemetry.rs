@@ -32,9 +32,9 @@ pub struct LogConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogRequests {
-    /// Requests that failed or were slow.
+    /// A request gets a log line if it failed or was slow.
     Failed,
-    /// Every request.
+    /// Every request gets a log line.
     All,
 }
 
@@ -42,16 +42,16 @@ pub enum LogRequests {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Text for people.
+    /// A log line is text for people.
     Text,
-    /// One JSON object per line.
+    /// A log line is one JSON object.
     Json,
 }
 
 // === impl LogConfig ===
 
 impl LogConfig {
-    /// Checks that `level` describes a filter.
+    /// Checks that `level` describes a filter of log lines.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         self.filter().map(|_filter| ())
     }
@@ -64,7 +64,7 @@ impl LogConfig {
             Invalid::new("log.level", format!("{:?}", self.level), allowed)
         };
         // h2 warns of each answer to a ping that it did not send itself. The gateway sends such pings, so without this
-        // filter their answers would fill the log.
+        // filter the warnings would fill the log.
         let mut filter = Targets::new().with_target("h2::proto::ping_pong", LevelFilter::ERROR);
         for part in self.level.split(',') {
             filter = match part.split_once('=') {
@@ -79,7 +79,8 @@ impl LogConfig {
     }
 }
 
-/// Parses the name of a level. The library's own parser also accepts numbers, and takes any other word for a module.
+/// Parses the name of a log level. The library's own parser is not used, because it also accepts numbers, and takes any
+/// other word for a module.
 fn level(name: &str) -> Option<LevelFilter> {
     match name {
         "off" | "error" | "warn" | "info" | "debug" | "trace" => name.parse().ok(),
@@ -102,7 +103,7 @@ impl Default for LogConfig {
         Self {
             level: "info".to_owned(),
             format: LogFormat::Text,
-            // A line for each request costs time, and hides the lines that an operator should read.
+            // A log line for each request would cost time, and hide the lines that an operator should read.
             requests: LogRequests::Failed,
         }
     }
@@ -126,7 +127,7 @@ pub struct MetricsConfig {
 // === impl MetricsConfig ===
 
 impl MetricsConfig {
-    /// Checks that `listen` is empty or an address.
+    /// Checks that `metrics.listen` is empty or an address.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if self.listen.is_empty() || self.listen.parse::<SocketAddr>().is_ok() {
             return Ok(());
@@ -135,7 +136,7 @@ impl MetricsConfig {
         Err(Invalid::new("metrics.listen", &self.listen, allowed))
     }
 
-    /// Checks that the address of metrics does not overlap with the address on which the gateway listens.
+    /// Checks that the address for metrics does not overlap with the address on which the gateway listens.
     pub(super) fn validate_beside(&self, gateway: SocketAddr) -> Result<(), Invalid> {
         let Some(address) = self.address() else {
             return Ok(());
@@ -190,7 +191,7 @@ pub struct TraceConfig {
 // === impl TraceConfig ===
 
 impl TraceConfig {
-    /// Whether spans are sent to a collector.
+    /// Whether spans are sent to a collector, because its address is set.
     pub fn is_sent(&self) -> bool {
         !self.endpoint.is_empty()
     }
@@ -200,7 +201,7 @@ impl TraceConfig {
         let invalid = || {
             let allowed = "http://HOST[:PORT][/PATH] or https://.. without a user, a query or a \
                            fragment; secrets go into trace.headers_file";
-            // The text may hold a password in any place, so the error does not repeat it.
+            // The error does not repeat the address of the collector, which may hold a password in any place.
             Invalid::new("trace.endpoint", "not usable", allowed)
         };
         let mut url = Url::parse(&self.endpoint).map_err(|_error| invalid())?;
@@ -247,16 +248,18 @@ impl TraceConfig {
 impl Default for TraceConfig {
     fn default() -> Self {
         Self {
-            // A gateway sends data to no other program unless the operator names that program.
+            // Empty: a gateway sends data to no other program unless the operator names that program.
             endpoint: String::new(),
             headers_file: String::new(),
             ca_file: String::new(),
-            // An operator who sets up a collector wants to see traces, and can lower the number under load.
+            // All requests: an operator who sets up a collector wants to see traces, and can lower the number under
+            // load.
             sample_per_mille: 1_000,
             service_name: "latchgate".to_owned(),
-            // A collector nearby answers in milliseconds. After a time-out at shutdown, half of the grace is left.
+            // A collector nearby answers in milliseconds. If it does not answer at shutdown, half of the grace period
+            // is left.
             timeout_ms: Millis(5_000),
-            // The name of a lock may tell the collector's readers what a caller does.
+            // Off: the name of a lock may show the readers of the traces what a caller does.
             lock_names: false,
         }
     }
@@ -328,7 +331,8 @@ mod tests {
             ..TraceConfig::default()
         };
         config("https://c").validate().unwrap();
-        // Without this refusal, an operator would believe that spans are sent encrypted.
+        // An authority file without an `https://` collector is refused: otherwise an operator would believe that spans
+        // are sent encrypted.
         for endpoint in ["", "http://c"] {
             let invalid = config(endpoint).validate().unwrap_err();
             assert_eq!(invalid.key, "trace.ca_file");

@@ -29,10 +29,10 @@ use crate::{
 /// Why logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
-    /// The configured level is invalid.
+    /// The configured log level is invalid.
     #[error(transparent)]
     Level(#[from] Invalid),
-    /// Another subscriber is already installed in this process.
+    /// Another subscriber for log events is already installed in this process.
     #[error("cannot log: {0}")]
     Taken(#[from] TryInitError),
     /// The system cannot start a thread, or cannot duplicate the descriptor of standard error.
@@ -42,8 +42,8 @@ pub enum LoggingError {
 
 /// Starts logging on standard error. Called once per process.
 ///
-/// A line that cannot be written is lost without further effect. The logging library itself would report the
-/// failure on standard error, and panic if standard error is what cannot be written.
+/// A line that cannot be written is lost, and nothing else happens. The logging library's own writer would report the
+/// failure on standard error, and panic if standard error cannot be written.
 pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     let filter = config.filter()?;
     let lines = LogLines::start(standard_error()?, |lost| {
@@ -78,8 +78,8 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     Ok(end)
 }
 
-/// A descriptor of standard error of our own. The library's handle is locked during a write, so a log that no
-/// program reads would also block the last messages of the program.
+/// A separate descriptor of standard error, used by the log only. The library's handle is locked during a write, so a
+/// log that no program reads would also block the last messages of the program.
 fn standard_error() -> Result<File, LoggingError> {
     let descriptor = io::stderr().as_fd().try_clone_to_owned();
     Ok(File::from(descriptor.map_err(LoggingError::Thread)?))
@@ -87,10 +87,10 @@ fn standard_error() -> Result<File, LoggingError> {
 
 // === Panics ===
 
-/// How long a panic waits until its line is written: the process may end right after it.
+/// How long a panic waits until its log line is written, because the process may end right after the panic.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// Logs panics in one line each, instead of printing them over several. Called once per process.
+/// Logs each panic as one line, instead of printing it over several lines. Called once per process.
 fn log_panics(lines: LogLines) {
     panic::set_hook(Box::new(move |panic| {
         let message = message(panic.payload());
@@ -111,8 +111,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 // === Plain lines ===
 
-/// A writer of whole lines that escapes invisible characters, so that names and error messages of callers cannot
-/// pretend to be other text.
+/// A writer of whole log lines that escapes invisible characters, so that names and error messages of callers cannot
+/// pretend to be other lines or fields.
 struct PlainLines {
     inner: LogLines,
     /// How the format of the log escapes an invisible character.
@@ -123,7 +123,7 @@ impl Write for PlainLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match str::from_utf8(line) {
             Ok(text) => self.inner.write_all((self.escape)(text).as_bytes())?,
-            // The bytes are not a line of this program.
+            // Bytes that are not UTF-8 are written as they are: this program does not log such lines.
             Err(_) => self.inner.write_all(line)?,
         }
         Ok(line.len())
@@ -138,21 +138,21 @@ impl Write for PlainLines {
 //
 // The queue of log lines, which a separate thread writes to standard error.
 
-/// A queue of whole log lines, which a separate thread writes.
+/// A queue of whole log lines, which a separate thread writes to standard error.
 ///
-/// Logging never waits for the reader of the log: a stopped terminal or a hanging collector must not stop the
-/// gateway, whose holders would lose their leases. Lines that do not fit are lost, and the log reports their number
-/// as soon as it can be written again.
+/// Logging never waits for the reader of the log: a stopped terminal or a hanging log collector must not stop the
+/// gateway, whose holders would lose their leases. Lines that do not fit into the queue are lost, and the log reports
+/// their number as soon as it can be written again.
 #[derive(Clone)]
 struct LogLines(Arc<LogShared>);
 
-/// Flushes the last lines of the log when it is dropped.
+/// Waits for the last lines of the log to be written when it is dropped, which is at the end of the program.
 #[must_use = "the last lines of the log are written when it is dropped"]
 pub struct LogEnd(LogLines);
 
 struct LogShared {
     waiting: Mutex<PendingLines>,
-    /// Notified when there are lines for the thread, and when all lines are written for callers of `flush`.
+    /// Notified when the writing thread has lines to write, and for callers of `flush` when all lines are written.
     changed: Condvar,
 }
 
@@ -160,15 +160,15 @@ struct LogShared {
 struct PendingLines {
     lines: Vec<u8>,
     lost: u64,
-    /// Whether the thread has taken lines and is writing them.
+    /// Whether the writing thread has taken lines from the queue and is writing them.
     writing: bool,
-    /// Whether the thread sleeps until there are lines.
+    /// Whether the writing thread sleeps until there are lines in the queue.
     asleep: bool,
 }
 
 /// The capacity of the queue in bytes: about what a busy gateway logs in a second.
 const ROOM: usize = 4 * 1024 * 1024;
-/// The pause after each write, so that a busy gateway writes many lines together.
+/// The pause of the writing thread after each write, so that a busy gateway writes many lines together.
 const GATHER: Duration = Duration::from_millis(5);
 /// How long the end of the program waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);
@@ -176,7 +176,7 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 // === impl LogLines ===
 
 impl LogLines {
-    /// Starts the thread that writes to `output`. `lost` reports a number of lost lines.
+    /// Starts the thread that writes queued lines to `output`. The thread calls `lost` with the number of lost lines.
     fn start(
         output: impl Write + Send + 'static,
         lost: impl Fn(u64) + Send + 'static,
@@ -192,11 +192,11 @@ impl LogLines {
         Ok(lines)
     }
 
-    /// Waits until all queued lines are written, for `within` at most.
+    /// Waits until all queued lines are written, but not longer than `within`.
     fn flush(&self, within: Duration) {
         let unwritten = |waiting: &mut PendingLines| waiting.writing || !waiting.lines.is_empty();
         let changed = &self.0.changed;
-        // After a time-out the program continues as after a success.
+        // After a time-out the program continues, as it does when all lines are written.
         let _ = changed.wait_while_for(&mut self.0.waiting.lock(), unwritten, within);
     }
 
@@ -207,7 +207,7 @@ impl LogLines {
             if lost > 0 {
                 report_lost(lost);
             }
-            // There is no other place to report the failure.
+            // A failed write is ignored, because there is no other place to report it.
             drop(output.write_all(&lines));
             drop(output.flush());
             lines.clear();
@@ -220,7 +220,7 @@ impl LogLines {
         }
     }
 
-    /// Waits for lines and takes them. Returns how many lines were lost before.
+    /// Waits for lines in the queue and takes them all. Returns the number of lines that were lost before.
     fn take(&self, lines: &mut Vec<u8>) -> u64 {
         let mut waiting = self.0.waiting.lock();
         while waiting.lines.is_empty() {
@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// An output whose reader decides when each piece is read.
+    /// An output for tests whose reader decides when each piece is read.
     struct Reader(SyncSender<Vec<u8>>);
 
     impl Write for Reader {
@@ -314,7 +314,7 @@ mod tests {
     fn nobody_waits_for_who_does_not_read() {
         let (mut lines, read, lost) = read_by_hand();
         let line = [b'x'; 1_024];
-        // The thread takes this line, and blocks while writing it.
+        // The writing thread takes this line, and blocks while it writes the line.
         lines.write_all(&line).unwrap();
         while !lines.0.waiting.lock().writing {
             thread::yield_now();
@@ -326,7 +326,7 @@ mod tests {
         let began = Instant::now();
         lines.flush(Duration::from_millis(50));
         assert!(began.elapsed() >= Duration::from_millis(50));
-        // The reader continues and sees the number of lost lines; new lines have room.
+        // When the reader continues, it sees the number of lost lines, and new lines have room in the queue.
         drop(read.recv().unwrap());
         drop(read.recv().unwrap());
         assert_eq!(lost.recv().unwrap(), 7);
@@ -348,7 +348,7 @@ mod tests {
         let waiting = lines.0.waiting.lock();
         assert!(waiting.lines.is_empty() && !waiting.writing);
         drop(waiting);
-        // The reader would return only when the writer is gone, which never happens.
+        // The reader would return only if the writer were gone; the writing thread never ends.
         assert!(!reader.is_finished());
     }
 }

@@ -1,4 +1,4 @@
-// Acquires: a chain of requests under one idempotency key, which keeps the place in the queue.
+// An acquire: a chain of requests under one idempotency key, which keep one position in the queue.
 
 import { backoff, now, sleep } from './clock.js';
 import { toMs } from './duration.js';
@@ -7,12 +7,15 @@ import { held, releaseOnExit } from './exit.js';
 import { Lease, locksPath } from './lease.js';
 import { RETRY_MS, Retry, send } from './request.js';
 
-/** How long one request waits: the common gateways between give up after 29 s. */
+/** How long one request waits at the gateway: common proxies give up after 29 s. */
 const LINK_MS = 25_000;
 const SHORTEST_LINK_MS = 500;
-/** The same before the gateway has answered: one that hangs is found out while there is time for another try. */
+/**
+ * How long a request waits until the gateway has answered once: short, so that another request can follow one that
+ * hangs.
+ */
 const FIRST_LINK_MS = 10_000;
-/** How long an acquire is withdrawn at most: as long as a lease lasts by default. */
+/** How long the withdrawal of an acquire is tried at most: the default TTL of a lease. */
 const WITHDRAW_MS = 30_000;
 
 const NAME = /^(?!\.\.?$)[\w.:@~-]{1,200}$/;
@@ -25,31 +28,32 @@ export function checkName(name) {
 
 function freshKey() {
   if (globalThis.crypto) return String.fromCharCode(...crypto.getRandomValues(new Uint8Array(32)).map((byte) => 97 + (byte & 15)));
-  // Node 18 has no global `crypto`, and the import of a module of Node breaks bundles for browsers. It names blobs by random UUIDs.
+  // Node 18 has no global `crypto`, and an import of a Node module would break bundles for browsers. The name of a blob
+  // ends with a random UUID.
   const url = URL.createObjectURL(new Blob());
   URL.revokeObjectURL(url);
   return url.slice(-36);
 }
 
-/** One acquire of one lock, or of several as one. */
+/** One acquire, of one lock or of a group of locks. */
 export class Acquire {
   #sendCopy;
   #names;
   #options;
   #body;
   #waitMs;
-  /** Whether the key was made here, for this acquire alone. */
+  /** Whether the idempotency key was made here, for this acquire only. */
   #isOwnKey;
   #key;
   #retry;
   #controller = new AbortController();
   #signal = this.#controller.signal;
-  /** What the gateway granted. */
+  /** The body of the answer with the lease that the gateway granted. */
   #grant;
   #running;
   #withdrawn;
   #link = LINK_MS;
-  /** Whether the last request was answered. */
+  /** Whether the gateway answered the last request. */
   #answers = false;
 
   constructor(sendCopy, names, options) {
@@ -89,9 +93,10 @@ export class Acquire {
     try {
       return await this.#chain();
     } catch (error) {
-      // A refusal leaves nothing behind, unlike a failure of the gateway or of `fetch`.
+      // After a refusal the gateway holds nothing for this acquire. After a failure of the gateway or of `fetch` it
+      // may.
       const mayHold = this.#retry.inDoubt || this.#signal.aborted || !(error instanceof LatchgateError) || error.status === 500;
-      // Under a key of the caller's somebody else may go on, but not with what was granted here.
+      // With the caller's idempotency key another program may continue the acquire, so only a known lease is released.
       if (this.#grant?.token || ((mayHold || this.#grant) && this.#isOwnKey)) this.#withdrawn = this.#withdraw();
       throw error;
     } finally {
@@ -100,7 +105,7 @@ export class Acquire {
     }
   }
 
-  /** Gives up, because the client is closed. */
+  /** Ends the acquire and withdraws it, because its client is closed. */
   async release() {
     this.#controller.abort(new LatchgateError('the client was closed', { code: 'closed' }));
     await this.#running.catch(() => {});
@@ -110,7 +115,8 @@ export class Acquire {
   async #chain() {
     for (let hasty = 0; ; ) {
       const left = this.#waitMs && this.#retry.left;
-      // Under a key of the caller's no copy gives up the place that the next call may take.
+      // With the caller's key every request waits at least 1 ms: a request without a wait would give up the position in
+      // the queue, which the caller's next call may take.
       const least = this.#isOwnKey ? 0 : Math.min(this.#waitMs, 1);
       const wait = Math.floor(Math.max(least, Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS)));
       const answer = await this.#sendCopy(this.#request(wait), this.#retry.timeout(wait), this.#signal);
@@ -140,34 +146,35 @@ export class Acquire {
     };
   }
 
-  /** Whether an answer is not the last word, given how long its request waited. */
+  /** Whether the acquire must send a further request after this answer to a request that waited for `wait`. */
   #goesOn({ status, body }, wait) {
     switch (body?.code) {
       case 'locked':
-        // It says how the lock stands, earlier copies included.
+        // The answer describes the lock after all copies of the request, so no earlier copy is in doubt.
         this.#retry.inDoubt = false;
-        // The last request does not wait: it takes what was granted since, and gives the place up. Under a key of the caller's
-        // the next call may take both.
+        // The last request of the chain does not wait: it takes a lease granted since the previous request, or leaves
+        // the queue. With the caller's key there is no such request, because the caller's next call may take lease or
+        // position.
         return wait > 0 && (this.#isOwnKey || this.#retry.left > 0);
       case 'superseded':
-        // An earlier copy of ours arrived late. Asking again takes the place back.
+        // An earlier copy of this request arrived late and took the position. A further request takes it back.
         return this.#isOwnKey && this.#retry.left > 0;
       case 'idempotency-expired':
-        // A lease was granted, its answer got lost, and it is over.
+        // A lease was granted, its answer was lost, and the lease has ended.
         return this.#beginsAnew();
       case 'invalid-request':
-        // This gateway allows no wait as long as ours.
+        // This gateway does not allow so long a wait, so the next request waits half as long.
         this.#link = Math.max(wait / 2, SHORTEST_LINK_MS);
         return wait > this.#link && !!body.errors?.some(({ field }) => field === 'wait_ms');
     }
   }
 
-  /** The lease of an answer, or nothing if it is over already. */
+  /** The lease in an answer; `undefined` if the lease has already ended and the acquire starts again. */
   async #granted(answer) {
     this.#grant = answer.body ?? {};
     const lease = new Lease(this.#sendCopy, this.#names, answer, this.#options);
     try {
-      // Nobody knows when a lease was granted whose answer took long: a renewal tells how much of it is left.
+      // If the answer took long, it is unknown when the lease was granted: a renewal tells how much time is left.
       if (answer.receivedAt - answer.sentAt > lease.ttlMs / 10 || !lease.expiresInMs) await lease.confirm(this.#signal);
       this.#signal.throwIfAborted();
       return lease.start();
@@ -177,7 +184,10 @@ export class Acquire {
     }
   }
 
-  /** Takes another key, for the lease that was granted under the last one is over. A key of the caller's cannot be replaced. */
+  /**
+   * Makes a new key, because the lease granted under the old key has ended. Returns false if the key is the caller's,
+   * which cannot be replaced, or if no time is left.
+   */
   #beginsAnew() {
     if (!this.#isOwnKey || !this.#retry.left) return false;
     this.#grant = undefined;
@@ -185,7 +195,10 @@ export class Acquire {
     return true;
   }
 
-  /** Releases what was granted. If that is not known, it asks once more without waiting, which gives the place up. */
+  /**
+   * Releases the granted lease. If no lease is known, first sends a request without a wait, which returns a granted
+   * lease or leaves the queue.
+   */
   async #withdraw() {
     const retry = new Retry(now() + Math.min(this.#body.ttl_ms ?? WITHDRAW_MS, WITHDRAW_MS), undefined, true);
     try {
@@ -198,7 +211,7 @@ export class Acquire {
       }
       if (token) await send(this.#sendCopy, { method: 'DELETE', path: locksPath(this.#names), token }, retry);
     } catch {
-      // The gateway gives back what nobody comes for, at the latest with the TTL.
+      // A failure is ignored: the gateway releases the position soon, and the lease ends with its TTL at the latest.
     }
   }
 }

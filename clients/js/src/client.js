@@ -1,4 +1,4 @@
-// The client: one gateway, and what can be asked of it.
+// The client of one gateway: acquires, inspects, lists and breaks locks.
 
 import { Acquire, checkName } from './acquire.js';
 import { now } from './clock.js';
@@ -16,13 +16,13 @@ export class Latchgate {
     try {
       base = new URL(url);
     } catch {
-      // Its error would show what is in the URL.
+      // The error of `URL` is dropped, because it would show the URL, which may contain a password.
     }
     if (!/^https?:$/.test(base.protocol) || base.username || base.password) {
       throw new TypeError('url: expected a URL like http://localhost:7420');
     }
     base.search = base.hash = '';
-    // The message of `fetch` for a bad header would show it.
+    // The key is checked here, because the message of `fetch` for a bad header would show the key.
     if (key !== undefined && !/^[!-~]+$/.test(key)) throw new TypeError('key: expected visible ASCII characters');
     this.#sendCopy = connect(base, key, fetch);
     this.#defaults = { owner, onReleaseRequested };
@@ -37,11 +37,11 @@ export class Latchgate {
     const lease = await this.acquire(names, options);
     try {
       const result = await work(lease, lease.signal);
-      // The work may have given it back itself.
+      // The work may have released the lease itself.
       if (lease.signal.reason?.why !== 'released') lease.check();
       return result;
     } finally {
-      // The work is done or has failed: a lease that cannot be given back ends with its TTL.
+      // A failed release is ignored: the work is done or has failed, and the lease ends with its TTL.
       await lease.release().catch(() => {});
     }
   }
@@ -59,12 +59,12 @@ export class Latchgate {
     const body = { reason, fencing_token: fencingToken, foreign_mark: foreignMark, all, grace_ms: toMs(grace, 'grace') };
     const request = { method: 'POST', path: `/locks/${checkName(name)}/break`, body };
     const retry = new Retry(now() + RETRY_MS);
-    // A second break could hit whoever came after the first.
+    // The break is not sent twice: a second copy could break the lease of the next holder.
     retry.once = true;
     return done(await send(this.#sendCopy, request, retry));
   }
 
-  /** The same as `navigator.locks`, for locks of the gateway. It is loaded when it is first used. */
+  /** The interface of `navigator.locks` for locks of the gateway. Its module is loaded when it is first used. */
   manager() {
     const loaded = import('./manager.js').then(({ LockManager }) => new LockManager(this, this.#defaults));
     loaded.catch(() => {});

@@ -1,14 +1,17 @@
-// Time: a monotonic clock, pauses, and a look at the wall clock for machines that slept.
+// Time: a monotonic clock, pauses, and a comparison with the wall clock that shows whether the machine slept.
 
-// setTimeout takes no more.
+// The longest time that setTimeout accepts, in milliseconds.
 const LONGEST = 2 ** 31 - 1;
 
 export const now = () => performance.now();
 
-/** By how much the wall clock is ahead of the monotonic one. It grows while a machine sleeps, or if somebody sets the clock. */
+/**
+ * How far the wall clock is ahead of the monotonic clock. The difference grows while the machine sleeps, or when the
+ * wall clock is set.
+ */
 export const wallOffset = () => Date.now() - now();
 
-/** A timer that does not keep the process alive. */
+/** Starts a timer that does not keep the process alive. */
 export function backgroundTimer(run, ms) {
   const timer = setTimeout(run, ms);
   timer.unref?.();
@@ -16,7 +19,10 @@ export function backgroundTimer(run, ms) {
   return timer;
 }
 
-/** Resolves after `ms`; rejects as soon as `signal` is aborted. In the background it does not keep the process alive. */
+/**
+ * Resolves after `ms`, and rejects when `signal` is aborted. With `background`, the timer does not keep the process
+ * alive.
+ */
 export function sleep(ms, signal, background = false) {
   return new Promise((resolve, reject) => {
     const abort = () => {
@@ -33,6 +39,9 @@ export function sleep(ms, signal, background = false) {
   });
 }
 
-/** A pause before attempt number `failed + 1`, and no shorter than is asked for. It is random, so that clients whose gateway came back do not come all at once. */
+/**
+ * The pause before attempt number `failed + 1`, at least the time that the gateway asked for. The pause is random, so
+ * that clients do not all come back at the same moment when their gateway does.
+ */
 export const backoff = (failed, askedMs = 0) =>
   Math.random() * Math.min(200 * 2 ** (failed - 1), 2000) + askedMs * (1 + Math.random() / 2);

@@ -1,6 +1,6 @@
-// What can go wrong.
+// The errors of the client.
 
-/** The gateway refused, or nothing usable was answered. */
+/** The gateway refused the request, or its answer cannot be used. */
 export class LatchgateError extends Error {
   constructor(message, { status = 0, problem, code = problem?.code, cause } = {}) {
     super(message, cause && { cause });
@@ -11,14 +11,14 @@ export class LatchgateError extends Error {
   }
 }
 
-/** Somebody else holds the lock, and did so for as long as the wait lasted. */
+/** Other callers held the lock until the wait was over. */
 export class LockHeld extends LatchgateError {
   get holders() {
     return this.problem?.holders ?? [];
   }
 }
 
-/** The lease is over. `why`: 'expired', 'lost', 'broken' or 'released'. */
+/** The lease has ended. `why` says how: 'expired', 'lost', 'broken' or 'released'. */
 export class LeaseLost extends LatchgateError {
   constructor(message, details) {
     super(message, details);
@@ -26,13 +26,13 @@ export class LeaseLost extends LatchgateError {
   }
 }
 
-/** It may have happened. */
+/** The outcome of the request is unknown: it may have been carried out. */
 export class OutcomeUnknown extends LatchgateError {}
 
-/** No gateway was reached, as far as the runtime tells. */
+/** No gateway was reached, as far as the runtime can tell. */
 export class GatewayUnreachable extends LatchgateError {}
 
-// A minifier renames classes, and not every error comes with a problem that has a code.
+// Names and codes are set here, because a minifier renames classes, and some errors have no problem with a code.
 const describe = (Class, name, code) => Object.assign(Class.prototype, { name, code });
 describe(LatchgateError, 'LatchgateError', 'unknown-answer');
 describe(LockHeld, 'LockHeld', 'locked');
@@ -40,22 +40,22 @@ describe(LeaseLost, 'LeaseLost', 'lease-lost');
 describe(OutcomeUnknown, 'OutcomeUnknown', 'outcome-unknown');
 describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
 
-/** Who holds a lock, for people. */
+/** Describes in words who holds a lock. */
 function heldBy({ name, holders, holderCount }, names) {
   const who = holders?.[0]?.owner ?? 'somebody';
   return `${name ?? names.join(', ')} is held by ${who}${holderCount > 1 ? ` and ${holderCount - 1} more` : ''}`;
 }
 
-/** The error for an answer that is no success, or for a success that says something else than the contract. */
+/** The error for an answer without success, or for a success whose document does not follow the API. */
 export function refusal({ status, ok, body, location }, Failure, names) {
   const problem = body?.code ? body : undefined;
   const held = names && problem?.code === 'locked' && heldBy(problem, names);
-  // The query and the password of a location may be secrets.
+  // The query and the password of a redirect's target are left out, because they may be secrets.
   const redirect = location ? `: a redirect to ${location.replace(/[?#].*/, '').replace(/^(\w*:?\/\/)[^/]*@/, '$1')}, which is not followed` : '';
   const text = held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood${redirect}`);
   Failure ??=
     status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : ok || status === 504 ? OutcomeUnknown : LatchgateError;
-  // Only the text tells a break from another end.
+  // Only the text of the problem says whether the lease was broken or ended otherwise.
   const why = /was broken/.test(text) ? 'broken' : 'lost';
   return new Failure(text, { status, problem, code: ok ? 'unknown-answer' : undefined, why });
 }

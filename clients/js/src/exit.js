@@ -1,6 +1,6 @@
-// Gives leases back when a page is closed or a process has nothing left to do.
+// Releases leases when a page is closed, or when a process has nothing left to do.
 
-/** Leases, and acquires under way, and the gateway that each is of. */
+/** The leases and the acquires under way of all clients, each with the gateway connection of its client. */
 export const held = new Map();
 let listening = false;
 

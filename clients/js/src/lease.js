@@ -1,4 +1,4 @@
-// A lease: what was granted, kept for as long as it is wanted, and declared over before it can be somebody else's.
+// A lease: renews itself until it is released, and counts as lost before another caller can get the lock.
 
 import { backoff, backgroundTimer, now, sleep, wallOffset } from './clock.js';
 import { toMs } from './duration.js';
@@ -6,20 +6,20 @@ import { LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
 import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
 
-/** How often at least the clocks are compared. */
+/** The maximum time between two comparisons of the monotonic clock with the wall clock. */
 const TICK_MS = 1_000;
-/** Whoever asks for a lock again and leaves less time by this much has made another request. */
+/** A release request counts as a new one if it ends earlier than the last one by at least this time. */
 const SAME_REQUEST_MS = 500;
 
 const TOKEN = /^[!-~]{20,}$/;
 
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
-/** The path of one lock, or of several as one. */
+/** The path of one lock, or of a group of locks. */
 export const locksPath = (names, operation = '') =>
   names.length > 1 ? `/locks?names=${names.join(',')}` : `/locks/${names[0]}${operation}`;
 
-/** What an answer says of each of the locks; nothing, if that is not what the contract states. */
+/** What an answer says about each lock of the lease; `undefined` if the answer does not follow the API. */
 function partsOf(names, body) {
   const parts = [body?.leases ?? body?.results ?? body].flat();
   if (parts.length !== names.length || !parts.every((part) => names.includes(part?.name))) return undefined;
@@ -33,7 +33,9 @@ function partsOf(names, body) {
   return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...numbers].every(isCount) ? parts : undefined;
 }
 
-/** Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop. */
+/**
+ * How much earlier a lease ends for its holder: clocks differ in speed, timers fire late, and work needs time to stop.
+ */
 const margin = (ttlMs) => Math.max(Math.min(ttlMs / 20, 1_000), ttlMs / 1_000);
 
 const released = () => new LeaseLost('the lease was released', { why: 'released' });
@@ -47,20 +49,23 @@ export class Lease {
   #until = 0;
   #renewAt = Infinity;
   #renewing;
-  /** How many calls of `renew` are under way: while they try, the timer does not. */
+  /** The number of calls of `renew` under way. While there is one, the timer sends no renewals. */
   #renewals = 0;
   #released;
   #givesBack = false;
-  /** Whether it may last for longer than what is counted on. */
+  /** Whether the lease may last longer at the gateway than this client counts on. */
   #inDoubt = false;
   #wall;
-  /** For how long the machine slept since the last answer, unless somebody set the clock: only the gateway can tell which. */
+  /**
+   * How long the machine slept since the last answer. If the wall clock was set instead, only the gateway's answer can
+   * show that.
+   */
   #slept = 0;
   #timer;
   #failed = 0;
   #lastFailure;
   #releaseBy = Infinity;
-  /** Whether it ends because somebody asked for the lock. */
+  /** Whether the lease ends because another caller requested its release. */
   #overdue = false;
   #tellRequest;
 
@@ -89,7 +94,7 @@ export class Lease {
     this.#renewed(answer, parts);
   }
 
-  /** The secret that renews and releases it. Not an own property, so that no log prints it. */
+  /** The secret that renews and releases the lease. It is not an own property, so that no log prints it. */
   get token() {
     return this.#token;
   }
@@ -107,7 +112,7 @@ export class Lease {
     this.signal.throwIfAborted();
   }
 
-  /** Makes it last for its TTL from now, or for another one. Retried within what is left. */
+  /** Makes the lease last for its TTL from now, or for the given TTL. Retries for as long as the lease lasts. */
   async renew(ttl) {
     const ttlMs = toMs(ttl, 'ttl');
     this.#renewals += 1;
@@ -128,7 +133,7 @@ export class Lease {
 
   release() {
     return (this.#released ??= this.#release().catch((error) => {
-      // It was lost before, which says more than that it was released.
+      // The lease had been lost before its release. The reason of the signal now says so.
       if (error instanceof LeaseLost) Object.assign(this.signal.reason, error).message = error.message;
       else {
         this.#released = undefined;
@@ -142,7 +147,7 @@ export class Lease {
     return this.release();
   }
 
-  /** Finds out how much of it is left; for one whose answer took long. */
+  /** Renews the lease once to learn how much time is left. For a lease whose answer took long. */
   async confirm(signal) {
     const retry = new Retry(now() + Math.min(this.ttlMs, RETRY_MS), signal);
     const answer = await send(this.#sendCopy, this.#request('PUT', '/renew'), retry);
@@ -150,14 +155,14 @@ export class Lease {
     if (failure) throw failure;
   }
 
-  /** From now on it is watched, and renewed unless that was not wanted. */
+  /** Starts to watch the lease, and to renew it unless the caller does not want that. */
   start() {
     const { signal } = this;
-    // Code that was busy may look before any timer has run.
+    // Code that kept the runtime busy may read `aborted` before a timer has run, so the getter checks the clock.
     const { get } = Object.getOwnPropertyDescriptor(AbortSignal.prototype, 'aborted');
     const aborted = () => {
       if (!this.#isOver && now() >= this.#until) this.#tick();
-      // Deno asks before it aborts, and aborts nothing that says it is.
+      // Deno reads `aborted` before it aborts a signal, and does not abort one that already says true.
       return get.call(signal);
     };
     Object.defineProperty(signal, 'aborted', { get: aborted });
@@ -169,7 +174,7 @@ export class Lease {
     return this;
   }
 
-  /** Gives it back while a page is closed, which waits for nothing. */
+  /** Releases the lease while a page is closed. No code waits for the answer. */
   leave() {
     if (this.#isOver) return;
     this.#end(released());
@@ -192,12 +197,13 @@ export class Lease {
       if (this.#options.renew === false) this.#countSleep();
       else this.#renewAt = now();
     }
-    // Also if an answer said nothing that can be counted.
+    // The condition is negated, so that a lease also ends if its end is NaN because an answer had no usable times.
     if (!(now() < this.#until)) {
-      // It is released too late if somebody has asked for the lock.
+      // If a release was requested, the lease was not released in time and has been broken.
       const why = this.#overdue ? 'broken' : 'expired';
       this.#end(new LeaseLost('the lease has expired', { why, cause: this.#lastFailure }));
-      // A renewal that was carried out unheard keeps it for nobody. The work has its margin to stop.
+      // A renewal without an answer may have extended the lease, which nobody uses now. It is released when the work
+      // has had time to stop.
       if (this.#inDoubt || this.#renewing) backgroundTimer(() => this.#giveBack(), margin(this.ttlMs));
       return;
     }
@@ -205,7 +211,7 @@ export class Lease {
     this.#schedule();
   };
 
-  /** Takes it that the machine slept: what is left is less by as much. */
+  /** Assumes that the machine slept, and shortens the time left of the lease accordingly. */
   #countSleep() {
     this.#inDoubt ||= this.#slept > 0;
     this.#until -= this.#slept;
@@ -219,16 +225,16 @@ export class Lease {
     this.#timer = backgroundTimer(this.#tick, Math.max(Math.ceil(next - now()), 1));
   }
 
-  /** Takes over what an answer says of the time that is left. */
+  /** Takes the times and release requests from an answer that describes the lease. */
   #renewed({ body, sentAt, sentWall }, parts) {
     const least = (field) => Math.min(...parts.map((part) => part[field] ?? Infinity));
     for (const part of parts) if (part.releaseRequested) this.#asked(part, sentAt);
-    // After a renewal with a shorter TTL a gateway may say more.
+    // After a renewal with a shorter TTL, the gateway may report more time than the TTL.
     const left = Math.min(body.expiresInMs, least('expiresInMs'), this.ttlMs);
     this.#overdue = this.#releaseBy <= sentAt + left + SAME_REQUEST_MS;
     this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(left);
     const atLimit = least('holdExpiresInMs') <= left;
-    // Leases that were granted together are not renewed together for ever.
+    // The time is shortened at random, so that leases granted together are not always renewed together.
     const early = 1 - Math.random() / 10;
     this.#renewAt = atLimit || this.#options.renew === false ? Infinity : sentAt + body.renewAfterMs * early;
     this.#wall = sentWall;
@@ -243,13 +249,16 @@ export class Lease {
     this.#releaseBy = sentAt + withinMs;
     const request = { name, by: by ?? undefined, reason, withinMs };
     this.#tellRequest(request);
-    // An error of the listener is its own, and ends nothing.
+    // An error of the listener is printed, and does not end the lease.
     this.releaseRequested.then(() => this.#options.onReleaseRequested?.(request, this)).catch(console.error);
   }
 
   // === renew ===
 
-  /** Sends one renewal; only one is under way at a time. Resolves to what failed, if a later copy may do better. */
+  /**
+   * Sends one renewal; only one is under way at a time. Resolves to the failure, and whether a further renewal may
+   * succeed.
+   */
   async #renewOnce(ttlMs) {
     while (this.#renewing) await this.#renewing;
     this.signal.throwIfAborted();
@@ -263,9 +272,9 @@ export class Lease {
       this.#failed += 1;
       this.#lastFailure = result.failure;
       if (result.inDoubt) this.#inDoubt = true;
-      // Without an answer it is not known whether the machine slept, so the lease is taken to be shorter.
+      // Without an answer it is unknown whether the machine slept, so the lease is assumed to be shorter.
       this.#countSleep();
-      // A longer pause could use up the time that is left of the lease.
+      // The pause is bounded: a longer one could use up the time left of the lease.
       result.pause = Math.min(backoff(this.#failed, result.pauseMs), this.ttlMs / 10);
       if (this.#renewAt < Infinity) this.#renewAt = now() + result.pause;
     }
@@ -281,7 +290,7 @@ export class Lease {
     const lost = results.find(({ code }) => code === 'lease-lost');
     if (status === 410 || lost) {
       const failure = this.#end(refusal({ status: 410, body: lost ?? body }, LeaseLost));
-      // The others of a group protect nothing without it.
+      // If the lease of one lock of a group is lost, the leases of the other locks are released.
       if (results.some(({ code }) => code !== 'lease-lost')) this.#giveBack();
       return { failure };
     }
@@ -297,7 +306,7 @@ export class Lease {
 
   // === the end ===
 
-  /** Ends it for this reason, unless it is over already. */
+  /** Ends the lease for this reason, unless it has already ended. Returns the first reason. */
   #end(error) {
     clearTimeout(this.#timer);
     held.delete(this);
@@ -306,7 +315,7 @@ export class Lease {
     return this.signal.reason;
   }
 
-  /** Releases what may be left, for nobody waits for that. */
+  /** Releases in the background what the gateway may still hold of the lease. */
   #giveBack(ms = this.ttlMs) {
     if (this.#givesBack) return;
     this.#givesBack = true;
@@ -318,14 +327,16 @@ export class Lease {
     const again = this.signal.reason?.why === 'released';
     if (!again) this.check();
     const left = this.#until - now();
-    // Work that still goes on under it must stop before it can be somebody else's.
+    // The signal is aborted before the release is sent: work that still uses the lease must stop before another caller
+    // can get the lock.
     this.#end(released());
     const retry = new Retry(now() + Math.min(Math.max(left, 1_000), RETRY_MS));
     retry.inDoubt = again;
     const answer = await send(this.#sendCopy, this.#request('DELETE'), retry);
     if (!answer.ok) {
       const error = refusal(answer);
-      // Of several locks an earlier copy may have ended all; the gateway remembers that of one of them only.
+      // For a group, an earlier copy of the release may have ended all leases: the gateway remembers the release of one
+      // lock only.
       throw retry.doubted(error, error instanceof LeaseLost && this.names.length < 2);
     }
     const failed = answer.body?.results.filter(({ code }) => code) ?? [];

@@ -1,12 +1,12 @@
 // The interface of `navigator.locks`, for locks of the gateway.
 
-/** How often a steal is repeated where others wait in front: each of them is granted the lock first. */
+/** How often a steal is tried while waiters of other clients are in front: each of them is granted the lock first. */
 const STEALS = 100;
 
 const noop = () => {};
 const error = (name, text, cause) => Object.assign(new DOMException(text, name), cause && { cause });
 
-// A name is any string; those of the gateway have few characters. The others are escaped, and `~` is the escape.
+// A web lock's name is any string, but the gateway allows few characters. Any other character is escaped with `~`.
 const encode = (name) => {
   const dots = name === '.' || name === '..';
   const escaped = name.replace(dots ? /\./g : /[^\w.:@-]/g, (unit) => `~${unit.charCodeAt().toString(16).padStart(4, '0')}`);
@@ -15,7 +15,7 @@ const encode = (name) => {
 const decode = (name) =>
   name === '~' ? '' : name.replace(/~([0-9a-f]{4})/g, (_, unit) => String.fromCharCode(parseInt(unit, 16)));
 
-/** What a callback is given. */
+/** The lock that the callback of `request` receives. */
 export class Lock {
   #lease;
   #name;
@@ -37,7 +37,7 @@ export class Lock {
     return this.#lease.fencingToken;
   }
 
-  /** Aborted when the lock is lost or stolen. */
+  /** A signal that is aborted when the lock is lost or stolen. */
   get signal() {
     return this.#lease.signal;
   }
@@ -46,7 +46,7 @@ export class Lock {
 export class LockManager {
   #client;
   #clientId;
-  /** By name: what this manager holds, and what waits for it here. */
+  /** By name: the locks that this manager holds, and the requests that wait for them in this manager. */
   #queues = new Map();
 
   constructor(client, { owner } = {}) {
@@ -112,7 +112,7 @@ export class LockManager {
     return this.#client.acquire(encode(request.name), { owner: this.#clientId, mode, ...options });
   }
 
-  // === in line: only the first waits at the gateway, so that those of one manager keep their order ===
+  // === in line: only the first request waits at the gateway, so that the requests of one manager keep their order ===
 
   #enqueue(queue, request) {
     queue.requests.push(request);
@@ -183,7 +183,10 @@ export class LockManager {
     }
   }
 
-  /** Breaks what is held until the lock is granted here. Those who wait at other clients are in front, and are broken, too. */
+  /**
+   * Breaks the lock until it is granted to this request. Waiters of other clients are served before it, and are broken,
+   * too.
+   */
   async #steal(queue, request) {
     queue.steals += 1;
     const before = queue.stealing;
@@ -227,7 +230,7 @@ export class LockManager {
         queue.held.delete(held);
         lease.signal.removeEventListener('abort', held.lose);
         reject(error('AbortError', 'the lock was stolen or lost', lease.signal.reason));
-        // Aborts its signal now, not with the next renewal.
+        // The release aborts the lease's signal now, and not only with the next renewal.
         lease.release().catch(noop);
       },
     };
@@ -236,7 +239,8 @@ export class LockManager {
     const settle = await Promise.resolve(new Lock(request.name, lease))
       .then(callback)
       .then((value) => {
-        // What was done without the lock is no success, and no timer need have seen that it was lost.
+        // If the lock was lost, the work's result is no success. The clock is checked, because no timer may have run
+        // since.
         lease.check();
         return () => resolve(value);
       })

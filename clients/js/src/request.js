@@ -3,23 +3,29 @@
 import { backoff, now, sleep, wallOffset } from './clock.js';
 import { GatewayUnreachable, OutcomeUnknown, refusal } from './errors.js';
 
-/** How long the answer to one copy of a request may take, beyond what it waits for a lock. */
+/** How long the answer to one copy of a request may take, after its wait for a lock. */
 export const ANSWER_MS = 5_000;
-/** How long a request is retried that does not wait for a lock. */
+/** How long a request without a wait is retried. */
 export const RETRY_MS = 10_000;
-/** How long after that time the last copy may be answered. */
+/** How long after the deadline of a request the answer to its last copy may come. */
 const LATE_MS = 1_500;
-/** The longest answer is a page of a list. */
+/** The maximum length of an answer. The longest answer is a page of the list of locks. */
 const LONGEST_ANSWER = 2 ** 24;
 
-// Errors of a connection that was never made, so that no request was sent. A route that is lost later is not among them.
+// Matches errors of a connection that was never made, so that no request was sent. Errors of a connection that was lost
+// later do not match.
 const NOT_CONNECTED = /connect E|getaddrinfo|ECONNREFUSED|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
-/** Errors that the next copy would meet again: a certificate that is not trusted, a port that `fetch` refuses. */
+/**
+ * Matches errors that a further copy would meet again: a certificate that is not trusted, a port that `fetch` refuses.
+ */
 const NOT_TRUSTED = /_CERT|CERT_|LEAF_SIG|peer cert|bad port/;
-/** Messages of a mistake of the caller. A TypeError alone does not tell: `fetch` throws one if the network fails, too. Deno's message then names the URL, which may have such a word in it. */
+/**
+ * Matches messages of mistakes of the caller. Being a TypeError is not enough: `fetch` throws one if the network fails,
+ * too. Deno's message then begins with "error sending" and names the URL, which may contain such a word.
+ */
 const MISTAKE = /^(?!error sending).*(invalid|ByteString|execute|parse|blocked|not a function|undefined|null)/is;
 
-/** A document with the names of its fields in camel case. The metadata of the user keeps its names. */
+/** Converts the field names of a document to camel case. The names of metadata entries stay as they are. */
 function camel(value) {
   if (Array.isArray(value)) return value.map(camel);
   if (Object(value) !== value) return value;
@@ -30,10 +36,10 @@ function camel(value) {
   return Object.fromEntries(entries);
 }
 
-/** The text of an answer; `undefined` if it is longer than any answer of a gateway. */
+/** Reads the text of an answer; `undefined` if the text is longer than any answer of a gateway. */
 async function read(response) {
   const reader = response.body?.getReader?.();
-  // There is no body, or the `fetch` is not that of the runtime.
+  // The answer has no body, or a `fetch` that is not the runtime's has made the answer.
   if (!reader) return response.text();
   const decoder = new TextDecoder();
   let text = '';
@@ -45,14 +51,13 @@ async function read(response) {
   }
 }
 
-/** The gateway as a function that sends one copy of a request. Only it knows the API key. */
+/** Makes the function that sends one copy of a request to a gateway. Only this function knows the API key. */
 export function connect({ href, origin }, key, fetch) {
   const base = href.replace(/\/$/, '');
 
   /**
-   * Resolves to an answer that stands, or to `{ failure, inDoubt, isFinal, pauseMs }`: unless `isFinal`, a later copy may
-   * do better.
-   * Rejects with the reason of `signal`.
+   * Sends one copy of a request. Resolves to a final answer, or to `{ failure, inDoubt, isFinal, pauseMs }`; unless
+   * `isFinal`, a further copy may succeed. Rejects with the reason of `signal`.
    */
   return async function sendCopy({ method, path, token, idempotencyKey, body, keepalive }, timeoutMs, signal) {
     signal?.throwIfAborted();
@@ -73,11 +78,11 @@ export function connect({ href, origin }, key, fetch) {
         headers,
         body: text,
         keepalive,
-        // No secret goes where a redirect points to.
+        // Redirects are not followed, because they could carry secrets to another host.
         redirect: 'manual',
         signal: controller.signal,
       });
-      // An answer is also judged if the signal was aborted meanwhile: it may grant a lease that has to be released.
+      // The answer is used even if the signal was aborted meanwhile: it may grant a lease that has to be released.
       return judge(response, await read(response), sent, method);
     } catch (cause) {
       signal?.throwIfAborted();
@@ -87,7 +92,7 @@ export function connect({ href, origin }, key, fetch) {
       const reached = timedOut || !(refused || NOT_CONNECTED.test(why));
       if (reached && MISTAKE.test(cause?.message ?? '')) throw cause;
       const inDoubt = reached && method !== 'GET';
-      // A browser does not tell why a connection failed.
+      // A browser gives no cause for a failed connection.
       const told = timedOut || cause?.code || cause?.cause;
       const what = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
       const Failure = inDoubt && told ? OutcomeUnknown : GatewayUnreachable;
@@ -100,13 +105,13 @@ export function connect({ href, origin }, key, fetch) {
   };
 }
 
-/** What an answer says. The table is in ../../conformance.md. */
+/** Decides what an answer means: final or to be retried. The table is in ../../conformance.md. */
 function judge(response, text, sent, method) {
   let body;
   try {
     body = text ? camel(JSON.parse(text)) : undefined;
   } catch {
-    // A proxy wrote it, or it was cut off.
+    // The body is not JSON: a proxy wrote it, or it was cut off.
   }
   const { status, ok } = response;
   const location = /3../.test(status) && response.headers.get('location');
@@ -116,7 +121,8 @@ function judge(response, text, sent, method) {
   const isForeign = ok && status !== 204 && !(method === 'DELETE' ? body?.results?.map : body);
   // `Retry-After` may also be a date, which is ignored.
   const pauseMs = Math.max(body?.retryAfterMs ?? response.headers.get('retry-after') * 1e3, 0) || 0;
-  // A proxy that limits the rate has not passed the request on; any other may have. An answer that is too long is no whole answer, whatever its status.
+  // A proxy that limits the rate has not passed the request on; any other proxy may have. An answer that is too long is
+  // incomplete, whatever its status.
   if (isForeign || text === undefined || status === 504 || (!problem && /408|5../.test(status))) {
     const inDoubt = method !== 'GET';
     return { failure: refusal(answer, inDoubt ? OutcomeUnknown : undefined), inDoubt, pauseMs };
@@ -125,10 +131,13 @@ function judge(response, text, sent, method) {
   return answer;
 }
 
-/** The copies of one request: how long they are sent, and whether one may have been carried out although its answer was lost. */
+/**
+ * The state of sending one request: its deadline, and whether a copy may have been carried out although its answer was
+ * lost.
+ */
 export class Retry {
   inDoubt;
-  /** Whether a request that may have been carried out is not sent again. */
+  /** Whether the request is not sent again once a copy may have been carried out. */
   once;
   failed = 0;
 
@@ -142,12 +151,12 @@ export class Retry {
     return Math.max(this.deadline - now(), 0);
   }
 
-  /** How long the next copy may take that waits for so long. */
+  /** The time-out of the next copy, which waits for a lock for `wait`. */
   timeout(wait = 0) {
     return Math.min(wait + ANSWER_MS, this.left + LATE_MS);
   }
 
-  /** Pauses before the next copy, or throws what the last one came to. The last one is sent when the time is over. */
+  /** Pauses before the next copy, or throws the error of the last copy. The last copy is sent at the deadline. */
   async after({ failure, inDoubt, isFinal, pauseMs }) {
     this.failed += 1;
     this.inDoubt ||= inDoubt;
@@ -155,7 +164,10 @@ export class Retry {
     await sleep(Math.min(backoff(this.failed, pauseMs), this.left), this.signal, this.background);
   }
 
-  /** The error for a failure: `OutcomeUnknown` after a copy in doubt, unless the failure `settles` what became of all copies. */
+  /**
+   * The error for a failure: `OutcomeUnknown` after a copy in doubt, unless the failure `settles` what became of all
+   * copies.
+   */
   doubted(failure, settles) {
     const { status, message } = failure;
     return this.inDoubt && !settles
@@ -164,11 +176,11 @@ export class Retry {
   }
 }
 
-/** Sends a request until it is answered or its time is over. */
+/** Sends a request until it is answered or its deadline has passed. */
 export async function send(sendCopy, request, retry) {
   for (;;) {
     const answer = await sendCopy(request, retry.timeout(), retry.signal);
-    // In the background nobody else goes on after an error inside the gateway.
+    // In the background no caller repeats the request after an error inside the gateway, so it is repeated here.
     if (!answer.failure && !(retry.background && answer.status >= 500)) return answer;
     await retry.after(answer);
   }

@@ -1,4 +1,4 @@
-"""The two clients behind one face, so that each case is written once."""
+"""The threaded and the asyncio client behind one interface, so that each test case is written once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Loop:
 
 
 class Cancelled(Exception):
-    """The task was cancelled, and has ended."""
+    """Raised if the task of an asyncio call was cancelled, and has ended."""
 
 
 class LostOfLoop:
@@ -66,7 +66,7 @@ class LostOfLoop:
 
 
 class LeaseOfLoop:
-    """An asyncio lease, as a thread sees it."""
+    """An asyncio lease with the interface of a threaded lease."""
 
     def __init__(self, loop: Loop, lease: latchgate.aio.Lease) -> None:
         self._loop, self._lease = loop, lease
@@ -115,7 +115,7 @@ class GuardOfLoop:
 
 
 class LocksOfLoop:
-    """An asyncio client, as threads see it."""
+    """An asyncio client with the interface of a threaded client."""
 
     def __init__(self, loop: Loop, url: str, **options: Any) -> None:
         self._loop = loop
@@ -144,7 +144,7 @@ class LocksOfLoop:
 
 
 class Clients:
-    """Makes clients of one kind, and closes them in the end."""
+    """Makes clients of one kind, and closes them at the end of the test."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""Holds a lock in a process of its own: ``child.py KIND URL NAME TTL DO``."""
+"""A test program that holds a lock in a process of its own: ``child.py KIND URL NAME TTL DO``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ kind, url, name, ttl, do = sys.argv[1:]
 
 
 def stopped(lease: latchgate.Lease | latchgate.aio.Lease) -> None:
-    """What comes first after the process was stopped."""
+    """Prints what the first check of the lease says after the process was suspended, and whether the lost event is
+    set."""
     try:
         lease.check()
         checked = "held"
@@ -28,7 +29,7 @@ def say(lease: latchgate.Lease | latchgate.aio.Lease) -> None:
 
 
 def why_not(call: Callable[[], Any]) -> str:
-    """Why a lease is lost, says a call."""
+    """Why the lease is lost, as the error of a call says; ``held`` if the call succeeds."""
     try:
         call()
     except latchgate.LeaseLost as lost:
@@ -37,7 +38,7 @@ def why_not(call: Callable[[], Any]) -> str:
 
 
 def started(coroutine: Any) -> Any:
-    """A coroutine up to where it waits for the loop, which is that of the parent."""
+    """Runs a coroutine up to its first wait for the event loop, which belongs to the parent process."""
     coroutine.send(None)
     coroutine.close()
 
@@ -50,7 +51,7 @@ def with_threads() -> None:
     lease = locks.acquire(name, ttl=ttl)
     say(lease)
     if do == "stop":
-        # The process is stopped while it reads.
+        # The test suspends the process while it reads from standard input.
         sys.stdin.readline()
         stopped(lease)
     elif do == "raise":
@@ -64,7 +65,7 @@ def with_threads() -> None:
             own = locks.acquire(f"{name}-child", ttl=ttl)
             own.renew()
             say(own)
-            # What it holds itself is given back at its end, and nothing else.
+            # The end of the child releases only the lease that the child has acquired, not that of its parent.
             sys.exit()
         print(os.waitpid(child, 0)[1], why_not(lease.check), flush=True)
         sys.stdin.readline()
@@ -89,7 +90,7 @@ async def with_asyncio() -> None:
     if do == "stop":
         sys.stdin.readline()
         stopped(lease)
-        # Kept until here, and given back by the end of the process.
+        # The lease is still referenced at the end of the process, which releases it.
         globals()["lease"] = lease
     elif do == "raise":
         async with lease:

@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Fixtures that all tests share."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from both import KINDS, Clients
 from rig import Rig
 
 
-#: How long a test may take, in seconds: ten times what the slowest takes.
+#: The time limit of a test in seconds: ten times the time of the slowest test.
 DEADLINE = 120
 STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What is captured would end with the process.
+    # The original standard error is kept, because captured output would be lost when the process ends.
     config.stash[STDERR] = os.dup(2)
 
 
 @pytest.fixture(autouse=True)
 def deadline(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Ends the process of a test that hangs, and shows where."""
+    """Ends the process if a test hangs, and prints where it hangs."""
     faulthandler.dump_traceback_later(DEADLINE, exit=True, file=pytestconfig.stash[STDERR])
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -47,7 +47,7 @@ def rig(rig_of_worker: Rig) -> Iterator[Rig]:
 def clients(request: pytest.FixtureRequest, rig: Rig) -> Iterator[Clients]:
     clients = Clients(request.param)
     yield clients
-    # What a test left broken must not keep its clients from closing.
+    # The faults of a test are removed first, because they could keep its clients from closing.
     rig.reset()
     clients.close()
 

@@ -1,4 +1,4 @@
-"""The gateways, the proxy and the faults that the tests run against."""
+"""The rig of the tests: gateways, a proxy in front of them, and the faults that the proxy causes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SAY_WHERE = "import os, sys; print(os.environ['LATCHGATE_RIG'], flush=True); sys
 
 
 class Rig:
-    """A rig of its own process; it ends with this one."""
+    """A rig in a process of its own, which ends with this process."""
 
     def __init__(self) -> None:
         program = os.environ.get("LATCHGATE_PROGRAM", str(ROOT / "target" / "debug" / "latchgate"))
         rig = str(ROOT / "clients" / "rig" / "rig.py")
-        # The rig runs on the machine's Python, whichever runs the tests.
+        # The rig runs on the machine's Python, whatever Python runs the tests.
         python = os.environ.get("RIG_PYTHON", sys.executable)
         self._process = subprocess.Popen(
             [python, rig, "--program", program, "--", python, "-c", SAY_WHERE],
@@ -76,7 +76,7 @@ class Rig:
 
 
 def until(condition: Callable[[], Any], within: float = 10, what: str = "it") -> Any:
-    """Polls until a condition holds, and gives what it was."""
+    """Polls until a condition is true, and returns its value."""
     deadline = time.monotonic() + within
     while True:
         value = condition()

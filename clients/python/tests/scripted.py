@@ -1,4 +1,4 @@
-"""Operations that meet the answers of a test instead of a gateway."""
+"""Runs operations of the client with scripted answers instead of a gateway."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lease(sent_at: float, **more: Any) -> Answer:
 
 
 def play(operation: Operation[T], *exchanges: Any) -> tuple[list[Send], Any]:
-    """What an operation sends if it meets these answers, and what it comes to."""
+    """Runs an operation with these answers. Returns what the operation sends, and its result or error."""
     sent: list[Send] = []
     left = list(exchanges)
     result: Any = None
@@ -55,5 +55,5 @@ def acquiring(wait: Any = None, names: Any = "n", **options: Any) -> Acquiring:
 
 
 def acquire(wait: Any, *exchanges: Any) -> tuple[list[Send], Any]:
-    """What an acquire sends if it meets these answers, and what it comes to."""
+    """Runs an acquire with these answers. Returns what the acquire sends, and its result or error."""
     return play(acquiring(wait).run(), *exchanges)

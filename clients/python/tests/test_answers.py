@@ -1,4 +1,5 @@
-"""An answer that is not what the gateway promises is refused, and what it may have granted is given back."""
+"""Tests that an answer that does not follow the API is refused, and that a lease that it may have granted is
+released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A break whose answer is lost hits nobody else."""
+"""Tests that a break whose answer is lost does not break the next holder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_with_a_fencing_token_it_is_repeated(clients: Clients, rig: Rig, name: s
     waiter = clients.background(at_b.acquire, name, wait="30s") if waits else None
     until(lambda: at_b.inspect(name).waiter_count == int(waits))
     rig.fault("lose-reply", count=2, path=f"/locks/{name}/break")
-    # The copies are answered `holder-changed`, or `not-held` if nobody waits.
+    # The repeated copies are answered `holder-changed`, or `not-held` if there is no waiter.
     lock = locks.break_(name, reason="gone", fencing_token=lease.fencing_token)
     assert [holder.fencing_token for holder in lock.holders] == [lease.fencing_token]
     assert len(rig.log("POST", "/break")) == 3

@@ -1,4 +1,4 @@
-"""The cases of clients/conformance.md, each for both clients. A test names the number of its case."""
+"""The cases of clients/conformance.md, each for both clients. The name of a test has the number of its case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def child(clients: Clients, url: str, name: str, ttl: str, do: str) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        # A shell has what it starts in the background ignore it.
+        # A shell makes background programs ignore SIGINT, so the child sets the default again.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -43,7 +43,7 @@ def is_free(rig_or_locks: Any, name: str) -> Callable[[], bool]:
 
 
 def reachable(value: Any, depth: int = 0) -> list[str]:
-    """The text of a value, and of all that its public fields lead to."""
+    """The text of a value, and of all values that its public fields lead to."""
     found = [repr(value)]
     if depth > 8:
         return found
@@ -160,7 +160,7 @@ def test_c06_a_lease_is_renewed_by_itself(clients: Clients, rig: Rig, name: str)
     lease.check()
     shortened.check()
     assert locks.inspect(name).holders[0].fencing_token == lease.fencing_token
-    # A lease that took long to come, as on a busy machine, is renewed at once, and then as the gateway says.
+    # A lease whose acquire took long, as on a busy machine, is renewed at once, and later as the gateway asks.
     renewals = rig.log("PUT", name)
     assert 3 <= len(renewals) <= 14
     assert renewals[0]["at_ms"] - rig.log("POST", name)[0]["at_ms"] <= 2_000
@@ -169,7 +169,7 @@ def test_c06_a_lease_is_renewed_by_itself(clients: Clients, rig: Rig, name: str)
 def test_c07_the_hold_limit_ends_a_lease(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
     other = clients(rig.b)
-    # It is told half a second before its end.
+    # The client ends the lease half a second before it ends at the gateway.
     lease = locks.acquire(name, ttl="10s", max_hold="12s")
     next_lease = clients.background(other.acquire, name, wait="1m")
     waits(other, name)
@@ -220,7 +220,7 @@ def test_c09_durations(clients: Clients, rig: Rig, name: str) -> None:
     }
     for ttl in given:
         locks.acquire(name, ttl=ttl, renew=False).release()
-    # On a busy machine half a second is over before the answer is there, and the request is repeated.
+    # On a busy machine, the answer may take longer than half a second, so a request may be repeated.
     sent = [it["body"]["ttl_ms"] for it in rig.log("POST", name)]
     assert list(dict.fromkeys(sent)) == list(dict.fromkeys(given.values()))
     rig.forget()
@@ -365,7 +365,7 @@ def test_c16_a_group(clients: Clients, rig: Rig, name: str) -> None:
     assert lease.fencing_tokens[names[0]] == lease.fencing_token
     assert not lease.lost.wait(2.5)
     lease.renew("5s")
-    # A renewal by itself that was under way may have been the later one, and is followed by another.
+    # An automatic renewal under way may have been sent later and count instead; a further renewal follows it.
     until(lambda: lease.expires_in_ms > 3_000, 2)
     lease.release()
     assert [locks.inspect(it).state for it in names] == ["free", "free"]
@@ -386,7 +386,7 @@ def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
     request = until(lambda: lease.release_requested, 6)
     assert request.reason == "a newer one is ready" and 0 < request.within_ms <= 8_000
     until(lambda: heard == [request], 5)
-    # Longer than its TTL: it is renewed meanwhile.
+    # The pause is longer than the TTL, so the lease must be renewed meanwhile.
     time.sleep(max(0, asked_at + 5.5 - time.monotonic()))
     lease.check()
     assert lease.lost.wait(20)
@@ -409,7 +409,7 @@ def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
 
 def test_c18_a_gateway_that_hangs(clients: Clients, rig: Rig, name: str) -> None:
     locks, at_b = clients(rig.proxy), clients(rig.b)
-    # It is told a second before its end.
+    # The client ends the lease a second before it ends at the gateway.
     lease = locks.acquire(name, ttl="20s")
     waiter = clients.background(at_b.acquire, name, wait="1m")
     waits(at_b, name)
@@ -643,7 +643,7 @@ def test_c29_idempotency_keys(clients: Clients, rig: Rig, name: str) -> None:
 
 
 def test_c29_the_place_of_a_wait_that_ran_out_is_kept(clients: Clients, rig: Rig, name: str) -> None:
-    # The place is kept until the other waiter has come, however slow the machine is.
+    # The grace is long enough for the other waiter to come, however slow the machine is.
     rig.gateway("a", "term")
     rig.gateway("a", "start", env={"LATCHGATE_LIMITS_RECONNECT_GRACE_MS": "60000"})
     locks, other = clients(rig.proxy), clients(rig.b)
@@ -772,7 +772,7 @@ def test_c35_a_busy_thread_starves_no_renewal(clients: Clients, rig: Rig, name: 
     if clients._loop is None:
         work()
     else:
-        # Nothing else runs on the loop meanwhile.
+        # The work blocks the event loop, so no task runs meanwhile.
         clients._loop.call(work)
     lease.check()
     assert not lease.lost.is_set() and not waiter.done()

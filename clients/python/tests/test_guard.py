@@ -1,4 +1,4 @@
-"""A guard has one lease, whoever enters and leaves it."""
+"""Tests that a guard has one lease, whatever thread or task enters and leaves it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import latchgate.aio
 
 def test_a_guard_may_be_left_by_another_thread_or_task(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
-    # Entered in an order and left in another, each on a thread or in a task of its own.
+    # The guards are left in another order than they were entered, each on a thread or in a task of its own.
     first, second = locks(f"{name}-1"), locks(f"{name}-2")
     for guard in (first, second):
         clients.background(guard.__enter__).result(10)

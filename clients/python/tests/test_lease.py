@@ -1,4 +1,4 @@
-"""How a lease ends: by its release, by a fork, by what fails."""
+"""Tests of how a lease ends: by its release, by a fork, by failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN_KEY = "of-the-caller-0123456789-"
 
 
 def fails_on(monkeypatch: pytest.MonkeyPatch, method: str, error: BaseException) -> None:
-    """Both clients meet what nobody expects when they send a request with this method."""
+    """Makes both clients fail with an unexpected error when they send a request with this method."""
     exchange, exchange_of_loop = HttpTransport.exchange, HttpxTransport.exchange
 
     def sync(self: HttpTransport, call: Call, *args: Any) -> Exchange:
@@ -57,7 +57,7 @@ def test_a_release_that_failed_can_be_repeated(clients: Clients, rig: Rig, name:
     rig.no_faults()
     lease.release()
     assert at_b.inspect(name).state == "free"
-    # And is done then.
+    # The lease is released now, so a further release does nothing to the next lease.
     with at_b.acquire(name) as other:
         lease.release()
         assert at_b.inspect(name).holders[0].fencing_token == other.fencing_token
@@ -67,7 +67,7 @@ def test_a_release_that_failed_can_be_repeated(clients: Clients, rig: Rig, name:
 def test_a_release_that_failed_goes_on_in_the_background(clients: Clients, rig: Rig, name: str, renew: bool) -> None:
     locks, at_b = clients(rig.proxy, deadline="500ms"), clients(rig.b)
     rig.fault("lose-request", count=1_000, method="DELETE")
-    # The block does not raise: its work is done.
+    # The block does not raise, because its work is done.
     with locks.acquire(name, ttl="2m", renew=renew):
         pass
     assert at_b.inspect(name).state == "held"
@@ -81,12 +81,12 @@ def test_a_process_that_ends_repeats_a_release_that_failed(clients: Clients, rig
     with process:
         assert process.stdin is not None
         assert int(line(process)) > 0
-        # What goes on in the background is asked to pause until after the end of the process.
+        # The fault makes the release in the background pause until after the end of the process.
         rig.fault("status", count=1_000, method="DELETE", status=503, code="overloaded", retry_after=60)
         process.stdin.write("\n")
         process.stdin.flush()
         assert line(process) == "failed"
-        # Two copies of the block's release, of which the second is its last, and one in the background.
+        # The block's release sends two copies, and the release in the background has sent one.
         until(lambda: len(rig.log("DELETE", name)) == 3, 30)
         rig.no_faults()
         process.stdin.close()
@@ -94,12 +94,12 @@ def test_a_process_that_ends_repeats_a_release_that_failed(clients: Clients, rig
     assert locks.inspect(name).state == "free"
 
 
-# === A grant that nobody gets ===
+# === A grant that reaches no caller ===
 
 
 def test_a_lease_that_cannot_be_renewed_at_first_is_released(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
-    # It comes so late that it is renewed before it counts.
+    # The grant comes so late that the client renews the lease before it uses it.
     rig.fault("delay", ms=2_500, method="POST")
     rig.fault("status", count=100, method="PUT", status=403, code="forbidden")
     with pytest.raises(LatchgateError) as caught:
@@ -113,7 +113,7 @@ def test_a_lease_that_was_heard_is_released_by_who_gives_up(clients: Clients, ri
     rig.fault("delay", ms=2_500, method="POST")
     rig.fault("hang", count=100, method="PUT")
     cancel = threading.Event()
-    # Under a key of its own, so it does not ask again.
+    # With the caller's key, the acquire is not repeated.
     waiter = clients.background(locks.acquire, name, ttl="20s", idempotency_key=OWN_KEY + name, cancel=cancel)
     until(lambda: rig.log("PUT", name), 30)
     cancel.set()
@@ -139,7 +139,7 @@ def test_a_lease_without_a_thread_to_renew_it_is_released(
     assert locks.inspect(name).state == "free"
 
 
-# === What ends it unexpectedly ===
+# === Unexpected ends of a lease ===
 
 
 def test_a_forked_child_holds_nothing(clients: Clients, rig: Rig, name: str) -> None:
@@ -152,7 +152,7 @@ def test_a_forked_child_holds_nothing(clients: Clients, rig: Rig, name: str) -> 
             assert int(line(process)) > 0
         assert line(process) == "0 held"
         until(is_free(locks, f"{name}-child"), 10)
-        # The parent renews it.
+        # Meanwhile the parent process renews the lease.
         time.sleep(3.5)
         assert locks.inspect(name).holders[0].fencing_token == fence
         assert process.stdin is not None
@@ -203,7 +203,7 @@ def test_a_lease_is_lost_if_its_loop_is_closed(rig: Rig, name: str) -> None:
 def test_a_shorter_renewal_whose_answer_is_lost_ends_no_lease_earlier(clients: Clients, rig: Rig, name: str) -> None:
     locks, at_b = clients(rig.proxy), clients(rig.b)
     lease = locks.acquire(name, ttl="1m", renew=False)
-    # The gateway carries the first copy out.
+    # The gateway carries out the first copy of the renewal, and only its answer is lost.
     rig.fault("hang-reply", count=1, method="PUT")
     renewal = clients.background(lease.renew, "4s")
     assert not lease.lost.wait(4.5)
@@ -223,7 +223,7 @@ def test_a_shorter_renewal_that_was_refused_changes_nothing(clients: Clients, ri
     assert lease.expires_in_ms > 30_000
 
 
-# === Somebody asks for the lock ===
+# === Release requests ===
 
 
 def test_what_drains_does_not_end_the_lease(clients: Clients, rig: Rig, name: str) -> None:
@@ -243,7 +243,7 @@ def test_what_drains_does_not_end_the_lease(clients: Clients, rig: Rig, name: st
     lease = locks.acquire(name, ttl="3s", on_release_requested=callback)
     at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="1m")
     assert asked.wait(30)
-    # Longer than the lease lasts without a renewal.
+    # The wait is longer than the lease lasts without a renewal.
     assert not lease.lost.wait(5)
     assert at_b.inspect(name).holders[0].fencing_token == lease.fencing_token
     drained.set()

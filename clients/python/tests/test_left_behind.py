@@ -1,4 +1,4 @@
-"""What an acquire leaves behind that fails, or whose client is closed."""
+"""Tests of what a failed acquire, or an acquire of a closed client, leaves at the gateway."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_daemon_thread_gives_its_place_up_at_the_end_of_its_process(rig: Rig, 
             waits(at_b, name)
             assert process.stdin is not None
             process.stdin.close()
-            # Nor does it say anything.
+            # The daemon thread prints no error at the end of the process.
             assert line(process) == ""
             process.wait(30)
         assert at_b.inspect(name).waiter_count == 0
@@ -177,7 +177,7 @@ def test_the_rest_of_a_group_is_released_when_one_is_lost(clients: Clients, rig:
     assert caught.value.why == "broken"
 
 
-# === How long it waits ===
+# === The end of a wait ===
 
 
 def test_a_wait_is_kept_to_although_nothing_answers(clients: Clients, rig: Rig, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What is published: the wheel and the sdist hold what belongs to them and nothing else."""
+"""Tests that the published wheel and sdist contain all files that belong to them, and no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TESTS = {str(path.relative_to(PROJECT)) for path in (PROJECT / "tests").rglob("*
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``python -m build`` makes; ``scripts/clients-python`` has made it before."""
+    """The distributions that ``python -m build`` makes; ``scripts/clients-python`` has made them before the tests."""
     made = os.environ.get("LATCHGATE_DIST")
     if made:
         return Path(made)
@@ -63,7 +63,7 @@ def test_the_changelog_has_the_version() -> None:
 
 
 def test_the_client_with_threads_needs_the_standard_library_only() -> None:
-    # Without site-packages.
+    # The package is imported without site-packages, so that only the standard library is available.
     code = f"import sys; sys.path.append({str(PROJECT / 'src')!r}); import latchgate; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True)
     assert "latchgate.blocking.client" in run.stdout.split() and "asyncio" not in run.stdout.split()

@@ -1,4 +1,4 @@
-"""What needs no gateway: clocks, pauses, and what an answer means."""
+"""Tests of the rules that need no gateway: clocks, pauses, and the meaning of answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_lease_is_over_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(LeaseLost) as caught:
         state.check()
     assert caught.value.why == "expired"
-    # What was renewed too late does not come back.
+    # A renewal whose answer comes after the end of the lease does not revive it.
     state.renewed(grant_of(lease(109.0), ["n"]))
     assert state.is_over()
 

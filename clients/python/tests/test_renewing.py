@@ -1,4 +1,4 @@
-"""What a renewal that is not answered leaves of a lease."""
+"""Tests of the state of a lease after a renewal that was not answered, or that has a shorter TTL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_shorter_renewal_counts_when_it_is_answered(clock: Clock) -> None:
     until = state.until
     state.asks(2.0)
     assert state.until == until and told == []
-    # The gateway keeps the end of the lease.
+    # The gateway does not end the lease earlier, although the TTL is shorter.
     shorter = lease(101.0, ttl_ms=2_000, expires_in_ms=9_000, renew_after_ms=666)
     state.renewed(grant_of(Answer(200, {}, shorter.body, 101.0, 101.0), ["n"]))
     assert 102 < state.until < 103 and told == [state.until]
@@ -66,7 +66,7 @@ def test_a_renewal_that_was_not_answered_changes_nothing(clock: Clock) -> None:
 def test_a_lease_is_kept_with_the_ttl_of_a_shorter_renewal(clock: Clock) -> None:
     state = LeaseState(grant_of(lease(100.0), ["n"]))
     keeping = keep(SETTINGS, state)
-    # It would be renewed after 3 s.
+    # Without the shorter renewal, the lease would be renewed after 3 s.
     effect = next(keeping)
     answer = lease(100.0, ttl_ms=2_000, expires_in_ms=10_000, renew_after_ms=666)
     play(renew(SETTINGS, state, 2.0), Answer(200, {}, answer.body, 100.0, 100.0))
@@ -75,6 +75,6 @@ def test_a_lease_is_kept_with_the_ttl_of_a_shorter_renewal(clock: Clock) -> None
         effect = next(keeping)
     assert isinstance(effect, Send) and effect.call.body == b'{"ttl_ms": 2000}'
     assert 100.5 < clock.moment < 101
-    # Nor is a gateway asked without a pause that does not answer.
+    # After a renewal without an answer, the client pauses before the next one.
     assert isinstance(keeping.send(NoAnswer("r")), Pause)
     keeping.close()

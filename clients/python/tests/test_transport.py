@@ -1,4 +1,4 @@
-"""The connections of the client for threads, against a server of a few lines."""
+"""Tests of the connections of the threaded client, with a small HTTP server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from latchgate.protocol.settings import Settings
 
 
 class Server:
-    """Answers each request with its path, and keeps the connection. What begins with ``/half`` it leaves half-way."""
+    """A server that answers each request with its path, and keeps the connection. It cuts off the answer to a path that
+    begins with ``/half``."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -63,7 +64,7 @@ class Server:
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(path), path))
 
     def close(self) -> None:
-        # Whoever accepts is not woken by a close alone.
+        # Closing alone would not wake the thread that accepts connections.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self.connections:
@@ -122,7 +123,7 @@ def test_a_connection_has_one_user_at_a_time(server: Server, monkeypatch: pytest
     def and_used(pool: _Pool, connection: Any) -> None:
         put_back(pool, connection)
         if not second:
-            # Another thread has it before this one is done.
+            # Another thread takes the connection from the pool before this exchange has ended.
             monkeypatch.setattr(HttpTransport, "_exchange_on", slow)
             second.append(threads.submit(transport.exchange, Call("GET", "/second"), 60))
             assert begun.wait(30)
@@ -153,7 +154,7 @@ def test_what_was_cancelled_too_late_cuts_nothing(server: Server) -> None:
         cancelled = threading.Event()
         transport.exchange(Call("GET", "/a"), 30, cancelled)
         cancelled.set()
-        # Whoever watches looks every tenth of a second.
+        # The thread that watches the event checks it every tenth of a second.
         time.sleep(0.3)
         assert body_of(transport.exchange(Call("GET", "/b"), 30)) == b"/b"
     assert len(server.connections) == 1
@@ -196,7 +197,7 @@ def test_a_forked_child_has_connections_of_its_own_with_asyncio(monkeypatch: pyt
 
 # === Certificates ===
 
-#: Of a server of these tests, and of nobody else.
+#: A certificate for the servers of these tests only.
 CERTIFICATE = """\
 -----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg5s9zxNxPExNUSYZ0
@@ -219,7 +220,7 @@ tJc=
 
 @pytest.fixture
 def wants_certificate(tmp_path: Path) -> Iterator[str]:
-    """A server over TLS that no client has a certificate for."""
+    """A TLS server that requires a client certificate, which no client of the tests has."""
     file = tmp_path / "server.pem"
     file.write_text(CERTIFICATE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -300,7 +301,7 @@ def asked_of_threads(url: str, time_out: float, **settings: Any) -> Exchange:
 def test_connecting_is_bounded_and_nothing_was_sent(
     silent: Server, ask: Callable[..., Exchange], time_out: float, request_timeout: float
 ) -> None:
-    # It takes the connection, and never says a word of TLS.
+    # The server accepts the connection, and never answers the TLS handshake.
     url = silent.url.replace("http:", "https:")
     begun = time.monotonic()
     assert ask(url, time_out, request_timeout=request_timeout) == NotSent("no answer in time")
@@ -314,7 +315,7 @@ def test_what_was_sent_is_in_doubt(silent: Server, ask: Callable[..., Exchange])
 
 @pytest.fixture
 def no_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """No name is found as long as a test lasts; the event is set when one is looked up."""
+    """No host name is found until the test ends. The returned event is set when a name is looked up."""
     asked, over = threading.Event(), threading.Event()
 
     def getaddrinfo(*_: Any, **__: Any) -> Any:
@@ -345,7 +346,7 @@ def test_a_cancelled_acquire_does_not_wait_for_a_connection(no_names: threading.
         cancelled_at = time.monotonic()
         error = acquired.exception(30)
         assert isinstance(error, LatchgateError) and error.code == "cancelled"
-        # No gateway knows of it, so none is asked to forget it, which may take 3 s.
+        # No gateway knows the acquire, so there is no withdrawal, which could take 3 s.
         assert time.monotonic() - cancelled_at < 2
 
 
@@ -369,7 +370,7 @@ def test_where_no_thread_can_be_started_it_connects_here(silent: Server, monkeyp
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    # As at the end of the interpreter.
+    # No thread can be started, as at the end of the interpreter.
     monkeypatch.setattr(threading.Thread, "start", start)
     assert transport_to(silent.url).exchange(Call("GET", "/a"), 0.5) == NoAnswer("no answer in time")
 

@@ -9,9 +9,9 @@ use crate::{AcquireRequest, Acquiring, Client, ClientError, Lease, LockName};
 impl Client {
     /// Acquires a lock. If the request has a wait, waits in the queue while the lock is held.
     ///
-    /// If the future is dropped, or the outcome is unknown, the client leaves the queue and releases a lease that
-    /// it may have been granted, in the background ([`Client::finish_releases`]). It does neither if the caller
-    /// gave an idempotency key: another program may continue that acquire.
+    /// If the future is dropped, or the outcome is unknown, the client withdraws in the background: it leaves the
+    /// queue, and releases a lease that it may have been granted ([`Client::finish_releases`] waits for that). If the
+    /// caller gave an idempotency key, the client does not withdraw, because another program may continue the acquire.
     pub async fn acquire(
         &self,
         name: &LockName,
@@ -24,12 +24,12 @@ impl Client {
 
 // === Give back ===
 //
-// Releases, in the background, a lease that the gateway may have granted to a dropped acquire.
+// Releases, in the background, a lease that the gateway may have granted to an acquire that was dropped.
 
-/// Releases a lease, or withdraws an acquire under way, when this guard is dropped.
+/// A guard that, when it is dropped, releases a lease or withdraws an acquire under way, in the background.
 pub(crate) struct OnDrop<T: GiveBack> {
     client: Client,
-    /// The runtime on which the call was made, because a future may be dropped outside of every runtime.
+    /// The runtime on which the call was made. Kept here, because a future may be dropped outside of every runtime.
     runtime: Handle,
     kept: Option<T>,
 }
@@ -47,7 +47,7 @@ impl GiveBack for Acquiring {
 
 impl GiveBack for Lease {
     async fn give_back(self, client: Client) {
-        // If the release fails, the lease ends with its TTL.
+        // A failed release is ignored: the lease ends with its TTL.
         let _: Result<_, _> = client.release_lease(&self).await;
     }
 }
@@ -63,14 +63,14 @@ impl<T: GiveBack> OnDrop<T> {
         }
     }
 
-    /// Disarms the guard: nothing is released when it is dropped.
+    /// Disarms the guard: when it is dropped, it releases nothing.
     pub(crate) fn disarm(mut self) {
         self.kept = None;
     }
 }
 
 impl OnDrop<Acquiring> {
-    /// Finishes the acquire. Disarms the guard unless the outcome is unknown.
+    /// Finishes the acquire, and disarms the guard unless the outcome is unknown.
     pub(crate) async fn finish(mut self) -> Result<Lease, ClientError> {
         let acquiring = self.kept.as_mut();
         let acquired = acquiring.expect("only this ends it").finish().await;

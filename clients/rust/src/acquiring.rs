@@ -1,4 +1,4 @@
-//! An acquire under way: a chain of requests. For one lock, the chain keeps its position in the queue.
+//! An acquire under way: a chain of requests. The requests for one lock keep their position in the queue.
 
 use std::time::Duration;
 
@@ -13,69 +13,69 @@ use crate::{
     lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
 
-/// The header that makes an acquire repeatable and keeps its position in the queue.
+/// The header with the key under which an acquire can be repeated and keeps its position in the queue.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How long one request of the chain waits at the gateway: shorter than the time-outs of common proxies and load
+/// How long one request for a lock waits at the gateway: shorter than the time-outs of common proxies and load
 /// balancers, the shortest of which is 29 seconds.
 const LINK: Duration = Duration::from_secs(20);
-/// How long one request waits for a group of locks, which keeps its position only during one request: the longest wait
-/// that a gateway allows by default.
+/// How long one request for a group of locks waits at the gateway: the longest wait that a gateway allows by default,
+/// because a group keeps its position only during one request.
 const GROUP_LINK: Duration = Duration::from_secs(55);
 /// The shortest wait that a request can ask of a gateway.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// The client does not halve the wait of a request below this when a gateway refuses it as too long.
+/// The shortest wait to which the client halves its requests, when a gateway refuses longer waits.
 const SHORTEST_LINK: Duration = Duration::from_millis(500);
-/// The minimum time for the answer to a request after its wait.
+/// The minimum time that the client allows for the answer to a request after the wait of the request.
 const LEAST_ALLOWANCE: Duration = Duration::from_secs(1);
-/// How often the lock is inspected for a watcher. Without a watcher it is not inspected.
+/// How often the lock is inspected during a wait for a watcher. Without a watcher the lock is not inspected.
 const LOOK: Duration = Duration::from_secs(2);
-/// The minimum pause between inspections after the rate limit of the API key refused one: the acquire needs that
-/// rate.
+/// The minimum pause before the next inspection, if the rate limit of the API key refused one: the acquire itself needs
+/// the rate.
 const LOOK_RATE_LIMITED: Duration = Duration::from_secs(30);
-/// The earliest inspection after a request is sent: a shorter wait has nothing to show.
+/// The earliest inspection after a request is sent: a wait that ends before has nothing to show.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
-/// Practically for ever: how long an acquire without an end survives one outage, and how long a lock that the API
-/// key may not view is not inspected again.
+/// A time that stands for no limit: how long an acquire without an end survives one outage, and when a lock that the
+/// API key may not view is inspected again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
-/// How long a withdrawal may take if no gateway is reached.
+/// How long a withdrawal is tried if no gateway is reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
-/// The longest time for which a withdrawal is repeated at a gateway that does not answer: the default TTL. A caller
-/// that asked for a longer TTL learns after this time that the lock may be held.
+/// How long a withdrawal is repeated at a gateway that does not answer, at most: the default TTL. If the caller asked
+/// for a longer TTL, the lock may still be held after this time.
 const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 
-/// An acquire under way.
+/// An acquire under way: a wait for a lock that the caller can run and withdraw.
 ///
-/// If it is dropped, the gateway removes its position in the queue after the reconnect grace.
+/// If an `Acquiring` is dropped, the gateway removes its position in the queue after the reconnect grace.
 /// [`Acquiring::withdraw`] leaves the queue at once.
 #[derive(Debug)]
 pub struct Acquiring {
     client: Client,
-    /// The lock; for a group, the lock that was last reported as held, if known.
+    /// The lock to acquire. For a group: the lock that was last reported as held, if known.
     name: Option<LockName>,
-    /// All locks of a group.
+    /// All locks of a group; `None` for one lock.
     names: Option<GroupNames>,
     request: AcquireRequest,
     key: IdempotencyKey,
     asked: Instant,
-    /// The instant at which the wait ends; `None`: never.
+    /// The instant at which the wait ends; `None`: the wait never ends.
     over: Option<Instant>,
     link: Duration,
     waiting: WaitStatus,
 }
 
-/// The watcher of a wait, and when the lock is inspected for it.
+/// The caller's watcher of a wait, and when the lock is inspected next for the watcher.
 struct Watcher<'a> {
     report: &'a mut (dyn FnMut(&WaitStatus) + Send),
-    /// The period between two inspections of the lock; `None`: none.
+    /// The period between two inspections of the lock; `None`: the lock is not inspected.
     looks_every: Option<Duration>,
-    /// The earliest instant of the next inspection.
+    /// The earliest instant at which the lock is inspected again.
     look_at: Instant,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// Prepares an acquire. Nothing is sent yet.
+    /// Prepares an acquire of a lock. No request is sent yet.
     pub fn acquiring(&self, name: LockName, mut request: AcquireRequest) -> Acquiring {
         if request.owner.is_none() {
             request.owner.clone_from(&self.options.owner);
@@ -98,7 +98,7 @@ impl Client {
 // === impl Acquiring ===
 
 impl Acquiring {
-    /// The same acquire for a group of locks, all or none.
+    /// Makes this an acquire of a group of locks, all or none.
     pub(crate) fn of_group(self, names: GroupNames) -> Self {
         Self {
             name: None,
@@ -116,8 +116,8 @@ impl Acquiring {
         self.run(None).await
     }
 
-    /// Like [`Acquiring::finish`], and calls the watcher with each new status of the wait. The lock is inspected
-    /// every two seconds for that.
+    /// Like [`Acquiring::finish`], and calls the watcher with each new status of the wait. To find the status, the
+    /// client inspects the lock every two seconds.
     pub async fn finish_watched(
         &mut self,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
@@ -145,15 +145,15 @@ impl Acquiring {
         !self.request.wait.is_zero()
     }
 
-    /// Withdraws the acquire: sends a last request without a wait, which leaves the queue. If a lease was granted
-    /// in the meantime, known or unknown to the caller, it is released at once.
+    /// Withdraws the acquire: sends a last request without a wait, which leaves the queue. If the gateway has granted a
+    /// lease in the meantime, the client releases the lease at once.
     ///
     /// A gateway that accepts requests and does not answer may have granted the lock, or may still do so. The
-    /// withdrawal is repeated for the TTL of such a lease, for half a minute at most. A caller that cannot wait so
+    /// withdrawal is then repeated for the TTL of such a lease, for half a minute at most. A caller that cannot wait so
     /// long may drop the future; then the lease ends with its TTL.
     ///
-    /// If the caller gave an idempotency key, nothing is sent, because another program may continue the acquire.
-    /// The gateway then removes its position after the reconnect grace.
+    /// If the caller gave an idempotency key, no request is sent, because another program may continue the acquire. The
+    /// gateway then removes the position from the queue after the reconnect grace.
     pub async fn withdraw(self) {
         if self.request.idempotency_key.is_some() {
             return;
@@ -163,14 +163,15 @@ impl Acquiring {
         if let Err(ClientError::OutcomeUnknown { .. }) = answer {
             answer = self.give_up(ttl.min(WITHDRAWAL_UNANSWERED)).await;
         }
-        // Any other answer: there is no lease. No answer: a granted lease ends with its TTL.
+        // Only a success has a lease to release. Any other answer means that there is no lease; without an answer, a
+        // granted lease ends with its TTL.
         if let Ok(answer) = answer
             && answer.status.is_success()
             && let Ok(lease) = Lease::from_answer(answer)
         {
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
-            // If the release fails too, the lease has ended with its TTL.
+            // A failed release is ignored: it was repeated until the lease ended with its TTL.
             let _: Result<_, _> = self.client.release_lease_with(&lease, retry).await;
         }
     }
@@ -186,8 +187,8 @@ impl Acquiring {
             let code = answer.problem().map(|problem| problem.code);
             copies += 1;
             let again = pause(copies);
-            // An earlier copy of the request arrived late, and holds a lease or a position that was not delivered.
-            // The next copy withdraws it.
+            // An earlier copy of the request arrived late, and holds a lease or a position that was not delivered. The
+            // next copy of this request withdraws that.
             if code.as_deref() != Some("superseded") || Instant::now() + again > deadline {
                 return Ok(answer);
             }
@@ -198,7 +199,7 @@ impl Acquiring {
     async fn run(&mut self, mut watcher: Option<Watcher<'_>>) -> Result<Lease, ClientError> {
         let options = &self.client.options;
         let mut retry = Retry::until(&self.client, Instant::now() + options.deadline);
-        // The number of answers in a row that came much earlier than the wait that was requested.
+        // The number of answers in a row that came much earlier than the end of the requested wait.
         let mut hasty = 0;
         loop {
             let wait = self.next_wait();
@@ -242,7 +243,7 @@ impl Acquiring {
         }
     }
 
-    /// Sends one copy of the request with this wait, and inspects the lock for the watcher until the answer comes.
+    /// Sends one copy of the request with this wait. Until its answer comes, inspects the lock for the watcher.
     async fn send_copy(
         &mut self,
         wait: Duration,
@@ -268,7 +269,7 @@ impl Acquiring {
             else {
                 return copy.await;
             };
-            // For a group, it is not known yet for which lock the request waits.
+            // A request for a group whose first answer has not come: the lock for which it waits is not known yet.
             let Some(name) = &name else {
                 return copy.await;
             };
@@ -312,7 +313,7 @@ impl Acquiring {
         }
     }
 
-    /// Whether the acquire must send a further request after this answer to a request with this wait.
+    /// Whether the acquire must send a further request, after this answer to a request that waited for `wait`.
     fn needs_retry(&mut self, answer: &mut CallResponse, wait: Duration) -> bool {
         let Some(problem) = answer.problem() else {
             return false;
@@ -321,20 +322,20 @@ impl Acquiring {
             "locked" => {
                 // The answer describes the lock after all copies of the request, so no earlier copy is in doubt.
                 answer.in_doubt = false;
-                // The last request of the chain does not wait: it takes a lease granted since the request before
-                // it, or leaves the queue. With the caller's idempotency key there is no such request, because the
-                // caller's next call may take lease or position.
+                // The last request of the chain does not wait: it takes a lease granted since the previous request, or
+                // leaves the queue. With the caller's idempotency key there is no such request, because the caller's
+                // next call may take the lease or the position.
                 let is_last = self.request.idempotency_key.is_some() && self.left().is_zero();
                 !wait.is_zero() && !is_last
             }
-            // With a generated key, only an earlier copy of this acquire can have superseded this one: a copy that
-            // was given up and arrived late. A further request takes the position back.
+            // With a generated key, only an earlier copy of this acquire, which arrived late, can have superseded this
+            // request. A further request takes the position back.
             "superseded" => {
                 self.request.idempotency_key.is_none()
                     && (!wait.is_zero() || (answer.in_doubt && self.may_start_again()))
             }
-            // A lease was granted, its answer was lost or came too late, and the gateway has released the lease.
-            // With a generated key no other caller can have got it, so the acquire starts again.
+            // The gateway has granted a lease and released it again, because its answer was lost or came too late. With
+            // a generated key no other caller can have got the lease, so the acquire starts again.
             "idempotency-expired" => {
                 let again = self.request.idempotency_key.is_none()
                     && (answer.in_doubt || !wait.is_zero())
@@ -342,7 +343,7 @@ impl Acquiring {
                 self.key = fresh_key(&self.request);
                 again
             }
-            // This gateway does not allow so long a wait: the next request asks for half of it.
+            // This gateway does not allow so long a wait, so the next request waits half as long.
             "invalid-request" => {
                 let too_long = problem.errors.iter().any(|error| error.field == "wait_ms");
                 self.link = (wait / 2).max(SHORTEST_LINK);
@@ -352,8 +353,8 @@ impl Acquiring {
         }
     }
 
-    /// How long the answer may come after the wait of its request. If time is left after that wait, half of it is
-    /// kept for another copy, so that a hanging request cannot use up all of it.
+    /// The time allowed for the answer after the wait of its request. If more time is left, half of it is kept for
+    /// another copy, so that a request without an answer cannot use up all of it.
     fn allowance(&self, wait: Duration) -> Duration {
         let enough = self.client.options.request_timeout;
         let half = self.left().saturating_sub(wait) / 2;
@@ -388,7 +389,8 @@ impl Acquiring {
         }
     }
 
-    /// The time left of the wait; zero below one millisecond, because a request cannot ask for a shorter wait.
+    /// The time left of the wait. Less than a millisecond counts as zero, because no request can wait for a shorter
+    /// time.
     fn left(&self) -> Duration {
         let Some(over) = self.over else {
             return Duration::MAX;
@@ -401,8 +403,8 @@ impl Acquiring {
         }
     }
 
-    /// The wait of the next request. With the caller's idempotency key it is never zero, because a request without
-    /// a wait leaves the queue and the caller's next call may take the position.
+    /// The wait of the next request. With the caller's idempotency key the wait is never zero: a request without a wait
+    /// would leave the queue, and the caller's next call may take the position.
     fn next_wait(&self) -> Duration {
         let wait = self.left().min(self.link);
         if self.request.idempotency_key.is_some() && !self.request.wait.is_zero() {
@@ -412,14 +414,14 @@ impl Acquiring {
         }
     }
 
-    /// Called when a gateway has been reached: from now on, an acquire with a wait is repeated until the wait ends.
+    /// Records that a gateway has been reached: from now on, an acquire with a wait is repeated until the wait ends.
     fn persist(&self, retry: &mut Retry) {
         if !self.request.wait.is_zero() {
             retry.persist_to_the_end(self.over.unwrap_or_else(|| Instant::now() + A_LONG_TIME));
         }
     }
 
-    /// Whether there is time left to start again.
+    /// Whether there is time left to start the acquire again.
     fn may_start_again(&self) -> bool {
         let call_over = self.asked + self.client.options.deadline;
         !self.left().is_zero() || Instant::now() < call_over
@@ -433,9 +435,9 @@ fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
 
 // === Acquire ===
 //
-// The request for a lock.
+// The options of a request for a lock.
 
-/// The request for a lock. The default leaves all choices to the gateway.
+/// The options of a request for a lock. The default leaves all choices to the gateway.
 #[derive(Debug, Clone, Default)]
 pub struct AcquireRequest {
     /// TTL of the lease; the gateway's default if absent.
@@ -453,9 +455,9 @@ pub struct AcquireRequest {
     pub owner: Option<Owner>,
     /// Metadata to attach to the lease.
     pub metadata: Metadata,
-    /// Key under which this process or a later one may repeat the request. The repeated request gets the same
-    /// lease, or the same position, which the gateway keeps for five seconds after a wait that ran out. If absent,
-    /// the client makes a key for this call.
+    /// The key under which this process or a later one may repeat the request. The repeated request gets the same
+    /// lease, or the same position, which the gateway keeps for five seconds after a wait that ran out. If absent, the
+    /// client makes a key for this call.
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
@@ -480,14 +482,14 @@ impl AcquireRequest {
     /// A wait without an end.
     pub const FOR_EVER: Duration = Duration::MAX;
 
-    /// The body of one copy of the request, with this wait.
+    /// The body of one copy of the request, which waits for `wait` at the gateway.
     fn body(&self, names: Option<&GroupNames>, wait: Duration) -> Value {
         let metadata: serde_json::Map<_, _> = self
             .metadata
             .iter()
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
-        // Without a mode, because every version of the gateway reads that as exclusive.
+        // An exclusive request sends no mode: every version of the gateway reads a missing mode as exclusive.
         let (mode, limit) = match self.mode {
             AcquireMode::Exclusive => (None, None),
             AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
@@ -523,29 +525,30 @@ pub struct WaitStatus {
     pub waiters: Option<u64>,
     /// The holder of the lock; of several, the holder whose lease ends first.
     pub holder: Option<Holder>,
-    /// The number of holders.
+    /// The number of holders of the lock.
     pub holder_count: Option<u64>,
-    /// Whether the API key may not view the lock. Then the lock is not inspected again.
+    /// Whether the API key may not view the lock, so that the lock is not inspected again.
     pub may_not_view: bool,
-    /// Why no gateway can be reached at the moment. The acquire is repeated.
+    /// Why no gateway can be reached at the moment. The client repeats the acquire.
     pub trouble: Option<ClientError>,
 }
 
-/// The largest difference between our waiting time and the gateway's for the same waiter, because they start to
-/// count up to one request apart.
+/// The largest difference between the client's and the gateway's waiting time of one waiter. The times differ, because
+/// the client and the gateway start to count up to one request apart.
 const SAME_MOMENT: Duration = Duration::from_millis(1_500);
-/// Two waiters of one owner that queued within this time cannot be told apart, because a request may take as long.
+/// The time within which two waiters of one owner cannot be told apart, because a request may take as long.
 const INDISTINGUISHABLE: Duration = Duration::from_millis(100);
 
 // === impl WaitStatus ===
 
 impl WaitStatus {
-    /// The status that a `locked` answer reports.
+    /// The status of the wait after a `locked` answer.
     pub(crate) fn of_problem(self, problem: &Problem) -> Self {
         let name = problem.name.as_deref().map(LockName::new);
         let name = name.and_then(Result::ok);
         Self {
-            // The position belongs to one lock: it is dropped if the request now waits for another lock.
+            // The position belongs to one lock, so it is dropped if the request now waits for another lock of its
+            // group.
             position: self.position.filter(|_| name == self.name),
             name,
             waiters: problem.waiters,
@@ -556,7 +559,8 @@ impl WaitStatus {
         }
     }
 
-    /// The status that an inspection of the lock reports to a waiter with this owner that has waited for `waited`.
+    /// The status of the wait after an inspection of the lock, for a waiter with this owner that has waited for
+    /// `waited`.
     pub(crate) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
         let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
         let mut ours: Vec<_> = lock
@@ -585,7 +589,7 @@ impl WaitStatus {
         }
     }
 
-    /// The same status with the error of the last request.
+    /// The same status of the wait, with the error of the last request.
     #[must_use]
     pub fn with_trouble(self, trouble: ClientError) -> Self {
         Self {

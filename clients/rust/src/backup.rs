@@ -1,4 +1,4 @@
-//! Backup of a gateway's embedded store.
+//! Reads a backup of a gateway's embedded store.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     http::{CallResponse, RetryableFailure, cause},
 };
 
-/// How long the gateway may send nothing: it makes the backup before it answers.
+/// How long the client waits for data from the gateway, which makes the whole backup before it answers.
 const SILENCE: Duration = Duration::from_mins(1);
 /// The largest backup that is read, about ten million leases without metadata. A larger or endless answer must not
 /// use up the memory.
@@ -81,7 +81,7 @@ mod tests {
                 assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
                 let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n");
                 stream.write_all(head.as_bytes()).unwrap();
-                // Writes until the client closes the connection.
+                // The server sends data until the client closes the connection.
                 while stream.write_all(&[b'x'; 4096]).is_ok() {}
             });
             let options = ClientOptions {

@@ -1,4 +1,4 @@
-//! Reads a file that a setting names. Only regular files up to a maximum length are read.
+//! Reads a file that a setting names, if the file is regular and not longer than a limit.
 
 use std::{
     fs::{File, FileType, Metadata, OpenOptions},
@@ -13,7 +13,7 @@ pub enum FileError {
     /// The file cannot be opened or read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file is not a regular file: it may have no end, may block until another program writes, or can be read
+    /// The file is not a regular file: it may have no end, may block until another program writes to it, or can be read
     /// only once.
     #[error(
         "it is {0}, not a regular file: only such a file can be read again when it has changed"
@@ -27,13 +27,13 @@ pub enum FileError {
     NotUtf8,
 }
 
-/// Reads a whole file of at most `most` bytes. Never blocks on another program, as on the writer of a pipe, and
-/// never reads a file without an end.
+/// Reads a whole file of at most `most` bytes. Does not wait for another program, such as the writer of a pipe, and
+/// does not read a file without an end.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
-    // Checked before the file is opened: opening a device may have an effect or block.
+    // The kind is checked before the file is opened, because opening a device may have an effect or block.
     regular(&std::fs::metadata(path)?)?;
     let file = open(path)?;
-    // Checked again, because another file may have taken its place since.
+    // The kind is checked again, because another file may be at the path since the first check.
     let size = regular(&file.metadata()?)?;
     if size > most {
         return Err(FileError::TooLong(most));
@@ -53,7 +53,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
     String::from_utf8(read(path, most)?).map_err(|_text| FileError::NotUtf8)
 }
 
-/// The length of the file, or an error if the file is not regular.
+/// The length of a file. Fails if the file is not a regular file.
 fn regular(data: &Metadata) -> Result<u64, FileError> {
     if data.is_file() {
         Ok(data.len())
@@ -86,8 +86,8 @@ fn kind(file: FileType) -> &'static str {
     }
 }
 
-/// Opens a file without blocking. Without `NONBLOCK`, opening a pipe blocks until another program opens it to
-/// write.
+/// Opens a file for reading, without blocking. Without the flag `NONBLOCK`, opening a pipe would block until another
+/// program opens the pipe to write.
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -140,7 +140,7 @@ mod tests {
             let said = refusal(path);
             assert!(said.starts_with(kind), "{}: {said}", path.display());
         }
-        // A pipe that took the place of the file after the first check does not block either.
+        // Opening a pipe that replaced the file after the first check must not block either.
         let opened = open(&pipe).unwrap().metadata().unwrap();
         assert!(regular(&opened).is_err());
     }

@@ -1,4 +1,4 @@
-//! Breaks a lock: takes it away from its holder, at once or after a release request.
+//! Breaks a lock: ends the lease of its holder, at once or some time after a release request.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
 // === impl Client ===
 
 impl Client {
-    /// Takes a lock away from its holder; with `target`, only if that is the holder. Returns the lock as it was
-    /// before the break.
+    /// Takes a lock away from its holder. With `target`, the break ends only the lease of that holder. Returns the lock
+    /// as it was before the break.
     ///
-    /// If a break of one lease is not answered, it is sent again; if the lease has ended by then, it is unknown
-    /// whether an earlier copy broke it. Any other break is not sent again: the second copy could break the lease
-    /// of the next holder, and a foreign client may have taken the lock again with the same mark.
+    /// If a break of one lease is not answered, the client sends it again; if the lease has ended by then, it is
+    /// unknown whether an earlier copy broke the lease. Any other break is not sent again: the second copy could break
+    /// the lease of the next holder, and a foreign client may have taken the lock again with the same mark.
     pub async fn break_lock(
         &self,
         name: &LockName,
@@ -30,9 +30,9 @@ impl Client {
         self.send_break(name, reason, target, None).await
     }
 
-    /// Asks the holder to release the lock within `grace`; after that the gateway breaks the lease. Returns the
-    /// lock with the holders that were asked. Repeated under the same conditions as [`Client::break_lock`]. Of
-    /// several requests, the one with the earliest end counts.
+    /// Asks the holder to release the lock within `grace`. If the holder does not, the gateway breaks the lease.
+    /// Returns the lock with the holders that were asked. An unanswered request is sent again as in
+    /// [`Client::break_lock`]. Of several requests, the request with the earliest end counts.
     pub async fn request_release(
         &self,
         name: &LockName,
@@ -62,7 +62,7 @@ impl Client {
         }
         let call = Call::new(Method::POST, name, "/break").json(body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
-        // A second copy of a break without a fencing token may break another lease than the first copy did.
+        // Without a fencing token, a second copy could break another lease than the first copy did, so none is sent.
         retry.ends_in_doubt = !matches!(target, Some(BreakTarget::Lease(_)));
         broken(call.send_with(self, &mut retry).await?)
     }

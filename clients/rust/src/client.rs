@@ -1,4 +1,4 @@
-//! The client: its options, its API key, the addresses of gateways, and its background tasks.
+//! The client of gateways: its options, its API key, the addresses of gateways, and its background tasks.
 
 use std::{
     fmt,
@@ -25,25 +25,25 @@ use crate::{
 /// Options of a client: gateway addresses, API key, TLS and time limits.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The address of the gateway, with its base path. Several addresses, separated by commas, are tried in turn:
-    /// they must be gateways on one store.
+    /// The address of the gateway, with its base path. Several addresses of gateways on one store, separated by commas,
+    /// are tried in turn.
     pub url: String,
     /// The API key, if the gateway requires one.
     pub key: Option<ApiKey>,
-    /// Owner text for people, used when a request names no owner.
+    /// The owner text, for people to read, of requests that name no owner.
     pub owner: Option<Owner>,
     /// The certificate authorities to trust for `https://`, and the client certificate to show to a gateway that
     /// requires one. The files are read once.
     pub tls: ClientFiles,
-    /// Time limit for connecting.
+    /// The time limit for connecting to a gateway.
     pub connect_timeout: Duration,
-    /// Time limit for the answer to one copy of a request.
+    /// The time limit for the answer to one copy of a request, after its wait for a lock.
     pub request_timeout: Duration,
-    /// Time limit for a call with all its copies and pauses.
+    /// The time limit for a call without a wait: all copies of its request and the pauses between them.
     pub deadline: Duration,
-    /// The maximum number of copies of a request, for each address.
+    /// The maximum number of copies of a request, for each gateway address.
     pub attempts: u32,
-    /// The trace to which the calls belong.
+    /// The trace to which the client's calls belong.
     pub trace: Option<TraceContext>,
 }
 
@@ -59,10 +59,10 @@ pub struct Client {
 /// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The gateway's URL is not usable. The error does not repeat it, because it may contain a password.
+    /// The URL of the gateway is not usable. The error does not repeat the URL, which may contain a password.
     #[error("the gateway's URL {0}; expected http://HOST[:PORT][/PATH] or https://..")]
     Url(&'static str),
-    /// TLS cannot be set up: a file cannot be used, or the system has no root certificates.
+    /// TLS cannot be set up: a certificate file cannot be used, or the system has no root certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The HTTP client could not be built.
@@ -80,12 +80,12 @@ impl Default for ClientOptions {
             owner: None,
             tls: ClientFiles::default(),
             connect_timeout: Duration::from_secs(2),
-            // Twice the time that a gateway gives its store, so that the gateway's own 504 arrives first: it says
-            // more than a time-out.
+            // Twice the time that a gateway gives its store, so that the gateway's own answer (504) arrives first: it
+            // says more than a time-out of the client.
             request_timeout: Duration::from_secs(10),
             deadline: Duration::from_secs(25),
-            // Three pauses of up to 200, 400 and 800 ms: enough for a gateway behind a load
-            // balancer to be replaced, short enough for a person who mistyped the address.
+            // Three pauses of up to 200, 400 and 800 ms are long enough for a gateway behind a load balancer to be
+            // replaced, and short enough for a person who has mistyped the address.
             attempts: 4,
             trace: None,
         }
@@ -95,11 +95,11 @@ impl Default for ClientOptions {
 // === impl Client ===
 
 impl Client {
-    /// Creates a client. Does not connect yet.
+    /// Creates a client, without connecting to a gateway.
     pub fn new(options: ClientOptions) -> Result<Self, SetupError> {
         let addresses = Addresses::parse(&options.url)?;
-        // Redirects are not followed, so an `http://` address never needs TLS. Reading the system's certificates
-        // would only cost time.
+        // If no address is `https://`, the system's certificates are not read, which would cost time. Redirects are not
+        // followed, so such a client never needs TLS.
         let tls = if addresses.all.iter().any(|url| url.starts_with("https:")) {
             options.tls.config()?
         } else {
@@ -108,9 +108,9 @@ impl Client {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(options.connect_timeout)
             .tls_backend_preconfigured(tls)
-            // A redirect would carry a token to a host that the user did not name.
+            // Redirects are not followed, because they would carry a token to a host that the user did not name.
             .redirect(redirect::Policy::none())
-            // `call` decides whether a further copy may be sent, because it knows the command.
+            // The HTTP library must not send a request again: only this client knows for which requests that is safe.
             .retry(reqwest::retry::never())
             .default_headers(headers(options.trace.as_ref()))
             .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
@@ -125,12 +125,12 @@ impl Client {
         })
     }
 
-    /// The address to which the next request is sent.
+    /// The gateway address to which the next request is sent.
     pub fn url(&self) -> &str {
         self.addresses.current().url
     }
 
-    /// Starts one copy of a request, with the API key.
+    /// Starts building one copy of a request, with the API key in its headers.
     pub(crate) fn request(&self, method: Method, url: impl IntoUrl) -> RequestBuilder {
         let request = self.http.request(method, url);
         match &self.options.key {
@@ -139,11 +139,11 @@ impl Client {
         }
     }
 
-    /// Waits until the client has released everything that was dropped before it ended: a [`Client::acquire`], the
-    /// work of [`Client::with_lock`], or the start of a [`crate::LeaseRenewer`].
+    /// Waits until the client has released all leases whose calls were dropped before they ended: a
+    /// [`Client::acquire`], the work of [`Client::with_lock`], or the start of a [`crate::LeaseRenewer`].
     ///
-    /// Call this before the program ends: background tasks stop with their runtime. It takes as long as the gateway
-    /// needs; set a time-out if you cannot wait for a gateway that does not answer.
+    /// Call this before the program ends: background tasks stop with their runtime. The wait lasts as long as the
+    /// gateway needs; set a time-out if you cannot wait for a gateway that does not answer.
     pub async fn finish_releases(&self) {
         self.background.done().await;
     }
@@ -170,25 +170,25 @@ fn headers(trace: Option<&TraceContext>) -> HeaderMap {
 //
 // The addresses of the gateways, and the address that is used next.
 
-/// The addresses of gateways on one store. Any of them can serve any request.
+/// The addresses of gateways on one store. Each gateway can serve every request.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     all: Vec<String>,
     current: AtomicUsize,
 }
 
-/// One address of a list, with its index.
+/// One gateway address of the list, with its index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Address<'a> {
     index: usize,
-    /// The URL without a slash at its end.
+    /// The URL of the gateway, without a slash at its end.
     pub(crate) url: &'a str,
 }
 
 // === impl Addresses ===
 
 impl Addresses {
-    /// Reads one address, or several separated by commas.
+    /// Parses the addresses of gateways: one address, or several separated by commas.
     pub(crate) fn parse(text: &str) -> Result<Self, SetupError> {
         let all: Result<Vec<_>, _> = text.split(',').map(|one| parse(one.trim())).collect();
         Ok(Self {
@@ -197,12 +197,12 @@ impl Addresses {
         })
     }
 
-    /// The number of addresses, at least one.
+    /// The number of gateway addresses, at least one.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The address to which the next request is sent.
+    /// The gateway address to which the next request is sent.
     pub(crate) fn current(&self) -> Address<'_> {
         let index = self.current.load(Ordering::Relaxed);
         Address {
@@ -211,17 +211,17 @@ impl Addresses {
         }
     }
 
-    /// Moves on to the next address after `failed`, unless another call has already done so.
+    /// Selects the address after `failed` for the next request, unless another call has already done so.
     pub(crate) fn move_on_from(&self, failed: Address<'_>) {
         let next = (failed.index + 1) % self.all.len();
         let order = Ordering::Relaxed;
-        // If the exchange fails, another call has already moved on.
+        // If the exchange fails, another call has already selected the next address.
         let _: Result<_, _> = self
             .current
             .compare_exchange(failed.index, next, order, order);
     }
 
-    /// Whether all addresses are loopback addresses (this machine).
+    /// Whether all gateway addresses are loopback addresses, so that the gateways run on this machine.
     pub(crate) fn all_loopback(&self) -> bool {
         self.all.iter().all(|url| is_loopback(url))
     }
@@ -253,11 +253,11 @@ fn is_loopback(url: &str) -> bool {
 
 // === API key ===
 
-/// An API key. Its `Debug` does not show it.
+/// An API key. Its `Debug` does not show the secret.
 #[derive(Clone)]
 pub struct ApiKey(HeaderValue);
 
-/// The error for a text that cannot be an API key. It does not repeat the text, which may be a secret.
+/// The error for a text that cannot be an API key. The error does not repeat the text, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is empty or has a character that is not visible ASCII")]
 pub struct ApiKeyError;
@@ -265,7 +265,7 @@ pub struct ApiKeyError;
 // === impl ApiKey ===
 
 impl ApiKey {
-    /// Makes an API key of a text, or says that the text cannot be one.
+    /// Makes an API key of a text. Fails if the text cannot be an API key.
     pub fn new(text: &str) -> Result<Self, ApiKeyError> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ApiKeyError);
@@ -285,23 +285,23 @@ impl fmt::Debug for ApiKey {
 
 // === Background ===
 //
-// Calls that continue after their caller has dropped them.
+// Releases and withdrawals that continue after their caller has dropped its call.
 
-/// Counter of the background tasks. Cheap to clone.
+/// The counter of a client's background tasks. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Background(Arc<watch::Sender<usize>>);
 
-/// Counts one task in the background until the task ends, or is dropped with its runtime.
+/// Counts one background task, from its creation until this value is dropped with the task.
 struct Running(Background);
 
 // === impl Background ===
 
 impl Background {
-    /// Runs the work as a task of this runtime, and counts it until it has ended.
+    /// Runs `work` as a task of this runtime, and counts the task until it has ended.
     pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         self.0.send_modify(|count| *count += 1);
         let running = Running(self.clone());
-        // The handle is not needed: `done` waits for the task.
+        // The task's handle is dropped, because `done` waits for all tasks.
         drop(runtime.spawn(async move {
             let _running = running;
             work.await;
@@ -311,7 +311,7 @@ impl Background {
     /// Waits until no background task is left.
     pub(crate) async fn done(&self) {
         let mut count = self.0.subscribe();
-        // The sender cannot be gone, because `self` has it.
+        // Waiting cannot fail: the sender lives as long as `self`.
         let _: Result<_, _> = count.wait_for(|count| *count == 0).await;
     }
 }
@@ -347,7 +347,7 @@ mod tests {
         addresses.move_on_from(a);
         let b = addresses.current();
         assert_eq!((a.url, b.url), ("http://a", "http://b"));
-        // A second call that failed at the first address a moment later must not skip the second address.
+        // A call that failed at the first address a moment later must not make the client skip the second address.
         addresses.move_on_from(a);
         assert_eq!(addresses.current().url, "http://b");
         addresses.move_on_from(b);

@@ -26,11 +26,11 @@ pub enum ClientError {
         /// Why no gateway was reached.
         reason: String,
     },
-    /// The gateway cannot serve (503), or the rate or quota of the API key is exhausted (429). Nothing happened; it
-    /// is safe to call again.
+    /// The gateway cannot serve (503), or the rate or the quota of the API key is exhausted (429). Nothing happened, so
+    /// it is safe to call again.
     #[error("the gateway cannot serve: {0}")]
     Unavailable(Box<Problem>),
-    /// The request was sent. It may have been carried out, or may still be.
+    /// The request was sent, but its outcome is unknown. The request may have been carried out, or may still be.
     #[error("the outcome is unknown: {reason}")]
     OutcomeUnknown {
         /// Why the outcome is unknown.
@@ -41,10 +41,10 @@ pub enum ClientError {
     /// The gateway refused the request. The same request would be refused again.
     #[error("the gateway refused: {0}")]
     Refused(Box<Problem>),
-    /// The answer is not from a gateway that this client understands.
+    /// The answer does not come from a gateway, or from one that this client does not understand.
     #[error("{url} gave an answer that no gateway gives: {what}")]
     Unexpected {
-        /// The URL that answered.
+        /// The URL that was called.
         url: String,
         /// A description of the answer without its body, which may contain a token.
         what: String,
@@ -57,19 +57,20 @@ pub(crate) const ENDED_BEFORE: &str =
 // === impl ClientError ===
 
 impl ClientError {
-    /// The error of a request that may have been carried out.
+    /// Makes the error of a request that may have been carried out.
     pub(crate) fn unknown(reason: impl Into<String>, problem: Option<Box<Problem>>) -> Self {
         let reason = reason.into();
         Self::OutcomeUnknown { reason, problem }
     }
 
-    /// The error of a request of which an earlier copy was not answered. `last`: the result of the last copy.
+    /// Makes the error of a call if an earlier copy of its request was not answered. `last`: the result of the last
+    /// copy.
     pub(crate) fn after_unanswered(last: impl fmt::Display, problem: Option<Box<Problem>>) -> Self {
         let reason = format!("an earlier copy of the request was not answered; then {last}");
         Self::unknown(reason, problem)
     }
 
-    /// The error of a release. If an earlier copy of the release was not answered, that copy may have ended the lease.
+    /// Makes this the error of a release. If `in_doubt`, an earlier copy of the release may have ended the lease.
     pub(crate) fn of_release(self, in_doubt: bool) -> Self {
         match self {
             Self::Lost(problem) if in_doubt => Self::unknown(ENDED_BEFORE, Some(problem)),
@@ -113,14 +114,14 @@ fn by(problem: &Problem) -> String {
 
 // === Problem ===
 
-/// A problem document of a gateway. It contains no secret.
+/// A problem document: a gateway's answer that says why a request failed. The document contains no secret.
 #[derive(Clone, Default, Deserialize)]
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
     /// The code of the problem: `locked`, `lease-lost`, ..
     pub code: String,
-    /// What the code means, as a short title.
+    /// The title of the problem: what its code means.
     #[serde(default)]
     pub title: String,
     /// Why this request was refused, if there is more to say than the title.
@@ -129,9 +130,9 @@ pub struct Problem {
     pub request_id: Option<String>,
     /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
-    /// With `locked`, if the request was for a group: the lock that is held.
+    /// With `locked`, for a group of locks: the lock that is held.
     pub name: Option<String>,
-    /// With `locked`: the holders of the lock; empty while the lock passes to the next waiter.
+    /// With `locked`: the holders of the lock. The list is empty while the lock passes to the next waiter.
     #[serde(default)]
     pub holders: Vec<Holder>,
     /// With `locked`: the number of holders.
@@ -141,14 +142,14 @@ pub struct Problem {
     /// With `invalid-request`: the fields that are wrong.
     #[serde(default)]
     pub errors: Vec<FieldError>,
-    /// Time after which to try again, in milliseconds.
+    /// The time after which to try again, in milliseconds, if the gateway gave one.
     #[serde(default, rename = "retry_after_ms")]
     retry_after: Option<u64>,
     #[serde(skip)]
     json: String,
 }
 
-/// A field, header or parameter of a request that was refused.
+/// A field, a header or a parameter that a gateway refused, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct FieldError {
     /// The name of the field, header or parameter.
@@ -161,14 +162,14 @@ pub struct FieldError {
 // === impl Problem ===
 
 impl Problem {
-    /// Reads a problem document.
+    /// Parses a problem document; `None` if the text is not one.
     pub(crate) fn parse(body: &str) -> Option<Self> {
         let mut problem: Self = serde_json::from_str(body).ok()?;
         body.clone_into(&mut problem.json);
         Some(problem)
     }
 
-    /// Makes a problem for an answer of a proxy, which has no problem document.
+    /// Makes a problem for the answer of a proxy, which has no problem document.
     pub(crate) fn of_proxy(status: u16, code: &str, detail: String) -> Self {
         Self {
             status,
@@ -178,7 +179,7 @@ impl Problem {
         }
     }
 
-    /// Makes the problem of one lease of a group.
+    /// Makes the problem of one lease of a group, from its result in the gateway's answer.
     pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {
             "lease-lost" => format!("the lease of {name} is lost"),
@@ -197,12 +198,12 @@ impl Problem {
         }
     }
 
-    /// The document as the gateway sent it.
+    /// The problem document as the gateway sent it.
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// Time after which to try again, if the gateway gave one.
+    /// The time after which to try again, if the gateway gave one.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.map(Duration::from_millis)
     }
@@ -211,7 +212,7 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut detail = self.detail.clone().unwrap_or_else(|| self.title.clone());
-        // If there is one error, the detail repeats it.
+        // A single field error is left out, because the detail already says the same.
         if let [_, _, ..] = self.errors.as_slice() {
             let errors = self.errors.iter();
             let errors = errors.map(|FieldError { field, reason }| format!("`{field}` {reason}"));

@@ -1,4 +1,4 @@
-//! Events: receives what happens to locks.
+//! Receives events: reports of what happens to locks.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     lock::NamePrefix,
 };
 
-/// Receives the events of locks. Dropping it closes the connection.
+/// A subscription to the events of locks. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Events {
     client: Client,
@@ -21,26 +21,26 @@ pub struct Events {
     /// The id of the last event, from which the next connection continues.
     last_id: Option<String>,
     connection: Option<Response>,
-    /// The URL of the gateway of the current or the last connection.
+    /// The URL of the gateway to which the last connection was made.
     url: String,
-    /// Whether the caller was told that there is no connection.
+    /// Whether the caller has already got an item that reports that there is no connection.
     interrupted: bool,
     parser: EventParser,
-    /// Items that have arrived and were not returned yet.
+    /// Items that have arrived, and that `next` has not returned yet.
     items: VecDeque<EventsItem>,
-    /// The number of failed connections in a row.
+    /// The number of connection attempts in a row that failed.
     failed: u32,
 }
 
-/// An item of the stream of events.
+/// An item that [`Events::next`] returns: an event, or a change of the connection.
 #[derive(Debug)]
 pub enum EventsItem {
-    /// An event of a lock. With the kind `gap`, events may be missing.
+    /// An event of a lock. The kind `gap` means that events may be missing.
     Event(Box<Event>),
-    /// The gateway ended the stream for this reason. The next call connects again.
+    /// The gateway ended the stream of events for this reason. The next call connects again.
     Ended(String),
-    /// The connection to the gateway is lost. The next call connects again after a pause. Events of the meantime
-    /// arrive later, or a `gap` does.
+    /// The connection to the gateway is lost. The next call connects again after a pause. Events of the meantime arrive
+    /// later; if they cannot, an event of the kind `gap` arrives.
     Lost {
         /// The URL of the gateway.
         url: String,
@@ -49,7 +49,7 @@ pub enum EventsItem {
     },
     /// A connection attempt failed. The next call tries again after a pause.
     Interrupted(ClientError),
-    /// There is a connection again, to the gateway at this URL.
+    /// The stream of events is connected again, to the gateway at this URL.
     Resumed(String),
 }
 
@@ -59,9 +59,9 @@ pub struct Event {
     /// The kind of the event: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`,
     /// `broken` or `gap`. Later versions may add kinds.
     pub kind: String,
-    /// The name of the lock; absent with `gap`.
+    /// The name of the lock; absent in an event of the kind `gap`.
     pub name: Option<String>,
-    /// The lease, as far as known; with `queued`, the owner and mode of the waiting request.
+    /// The lease, as far as known. In an event of the kind `queued`: the owner and the mode of the waiting request.
     #[serde(flatten)]
     pub lease: Holder,
     /// How long the holder had waited in the queue, in milliseconds.
@@ -70,26 +70,26 @@ pub struct Event {
     pub position: Option<u64>,
     /// The reason of the event, if it has one.
     pub reason: Option<String>,
-    /// With `broken` and `release-requested`: the API key of the caller that broke the lock or requested its
-    /// release.
+    /// In events of the kinds `broken` and `release-requested`: the API key of the caller that broke the lock or
+    /// requested its release.
     pub by: Option<String>,
-    /// Time of the event by the clock of a gateway. For display only.
+    /// The time of the event by the clock of a gateway, for display only.
     pub at: Option<String>,
     #[serde(skip)]
     json: String,
 }
 
-/// A connection is lost after this time without data: a gateway sends something every ten seconds.
+/// The time without data after which a connection counts as lost: a gateway sends something every ten seconds.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The longest problem document that is read, in bytes.
+/// The maximum length of a problem document, in bytes.
 pub(crate) const MAX_PROBLEM: usize = 64 * 1024;
 
 // === impl Client ===
 
 impl Client {
-    /// Subscribes to the events of all locks whose names begin with the prefix, from now on. The first connection
-    /// is repeated like any other call. Later connections are repeated without end, each by a call of
-    /// [`Events::next`].
+    /// Subscribes to the events of all locks whose names begin with the prefix, from now on. The first connection is
+    /// repeated like any other call. After a lost connection, each call of [`Events::next`] tries to connect again,
+    /// without an end.
     pub async fn events(&self, prefix: &NamePrefix) -> Result<Events, ClientError> {
         let mut events = Events {
             client: self.clone(),
@@ -115,8 +115,8 @@ impl Client {
 // === impl Events ===
 
 impl Events {
-    /// Waits for the next item. After a lost connection it connects again, without a limit; it fails only if the
-    /// gateway refuses the request. If the future is dropped, no item is lost.
+    /// Waits for the next item. After a lost connection, connects again without a limit. Fails only if the gateway
+    /// refuses the request. If the future is dropped, no item is lost.
     pub async fn next(&mut self) -> Result<EventsItem, ClientError> {
         loop {
             if let Some(item) = self.items.pop_front() {
@@ -156,7 +156,8 @@ impl Events {
         self.failed = self.failed.saturating_add(1);
     }
 
-    /// Connects to the next address. The inner error is a failure that may be retried; the outer one is a refusal.
+    /// Connects to the next gateway address. The inner error is a failure that may be retried; the outer one is a
+    /// refusal.
     async fn connect(
         &mut self,
         time_out: Duration,
@@ -207,12 +208,13 @@ impl Events {
                 let reason = end["reason"].as_str().unwrap_or_default().to_owned();
                 self.items.push_back(EventsItem::Ended(reason));
                 self.interrupt();
-                // The gateway is about to stop, or this client reads too slowly: another gateway may do better.
+                // The gateway is about to stop, or this client reads too slowly. The next connection goes to another
+                // gateway.
                 let addresses = &self.client.addresses;
                 addresses.move_on_from(addresses.current());
                 return Ok(());
             }
-            // Events of an unknown format, from a later version, are skipped.
+            // An event of an unknown format, from a later version of the gateway, is skipped.
             if let Ok(mut event) = serde_json::from_str::<Box<Event>>(&block.data) {
                 event.json = block.data;
                 self.items.push_back(EventsItem::Event(event));
@@ -228,13 +230,13 @@ impl Events {
 // === impl Event ===
 
 impl Event {
-    /// The event as the gateway sent it.
+    /// The event as the gateway sent it, as JSON.
     pub fn json(&self) -> &str {
         &self.json
     }
 }
 
-/// Reads an answer that is not a stream of events.
+/// Reads an answer that is not a stream of events, such as a problem document.
 async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResponse {
     let sent_at = Instant::now();
     let mut body = Vec::new();
@@ -245,7 +247,7 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
             body.extend(chunk);
         }
     };
-    // If the body is not complete by then, it is not a problem document.
+    // A body that is not complete after the time-out is not parsed as a problem document.
     let _ = timeout(time_out, reading).await;
     CallResponse::new(url, sent_at, &response, body)
 }
@@ -254,37 +256,37 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
 //
 // Parses server-sent events from chunks of bytes.
 
-/// Parser of server-sent events that takes chunks of bytes.
+/// A parser of server-sent events, which is fed with chunks of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct EventParser {
     /// The beginning of a line whose end has not arrived yet.
     line: Vec<u8>,
     name: String,
     data: String,
-    /// The id that the current block sets, if it sets one.
+    /// The event id that the current block sets, if it sets one.
     id: Option<String>,
 }
 
-/// One block of the stream, ended by an empty line.
+/// One block of the event stream, ended by an empty line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// The event type; empty if the block is not an event.
+    /// The type of the event; empty if the block is not an event.
     pub(crate) name: String,
     pub(crate) data: String,
     pub(crate) id: Option<String>,
 }
 
-/// The longest line that is accepted, in bytes. Gateways send no longer lines.
+/// The maximum length of a line in bytes. Gateways send no longer lines.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// The error for a stream that has too long a line, so that it cannot be a stream of events.
+/// The error for a line that is too long, so that the stream cannot be a stream of events.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
 // === impl EventParser ===
 
 impl EventParser {
-    /// Reads a chunk of bytes, and appends each block that it completes.
+    /// Parses a chunk of bytes, and appends to `blocks` each block that ends in the chunk.
     pub(crate) fn read(&mut self, bytes: &[u8], blocks: &mut Vec<Block>) -> Result<(), TooLong> {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend_from_slice(part);
@@ -314,7 +316,7 @@ impl EventParser {
             "event" => value.clone_into(&mut self.name),
             "data" => self.data.push_str(value),
             "id" => self.id = Some(value.to_owned()),
-            // Skipped: comments, and fields of later versions.
+            // Other lines are skipped: comments, and fields of later versions.
             _ => {}
         }
         None

@@ -21,15 +21,15 @@ use crate::{
 /// The result of a renewal or release for one lease of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PartResult {
-    /// The name of the lock.
+    /// The name of the lock to which this result belongs.
     pub name: String,
-    /// Why the lease was not renewed or released: `lease-lost` or another problem code. `None`: success.
+    /// Why the lease was not renewed or released, as a problem code such as `lease-lost`. `None`: success.
     pub code: Option<String>,
     /// What happened to the lease if it was not renewed or released, in a sentence.
     pub detail: Option<String>,
     /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
-    /// The lease after its renewal; empty without a renewal.
+    /// The lease as the gateway describes it after its renewal. Without a renewal, all fields are absent.
     #[serde(flatten)]
     pub lease: Holder,
 }
@@ -37,13 +37,13 @@ pub struct PartResult {
 /// The results of a renewal or release of a group.
 #[derive(Debug, Clone)]
 pub struct PartResults {
-    /// One result for each lease, in the order of the names.
+    /// One result for each lease of the group, in the order of the lock names.
     pub results: Vec<PartResult>,
     renew_after: Duration,
     sent_at: Instant,
     received_at: Instant,
-    /// Whether an earlier copy of the request may have been carried out, so that this copy found leases that had
-    /// just ended.
+    /// Whether an earlier copy of the request may have been carried out, so that the answered copy may have found
+    /// leases that had just ended.
     in_doubt: bool,
     json: String,
 }
@@ -61,8 +61,8 @@ const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 // === impl Client ===
 
 impl Client {
-    /// Acquires a group of locks, all or none. If the request has a wait, waits while a lock is held. If the future
-    /// is dropped, the client releases in the background as [`Client::acquire`] does.
+    /// Acquires a group of locks, all or none. If the request has a wait, waits while one of the locks is held. If the
+    /// future is dropped, the client releases in the background, as [`Client::acquire`] does.
     pub async fn acquire_all(
         &self,
         names: &GroupNames,
@@ -72,13 +72,13 @@ impl Client {
         OnDrop::new(self, acquiring).finish().await
     }
 
-    /// Prepares an acquire of a group of locks. Nothing is sent yet.
+    /// Prepares an acquire of a group of locks. No request is sent yet.
     pub fn acquiring_all(&self, names: GroupNames, request: AcquireRequest) -> Acquiring {
         let first = names.as_slice()[0].clone();
         self.acquiring(first, request).of_group(names)
     }
 
-    /// Renews the leases of these locks that the token holds.
+    /// Renews the leases of these locks, which have one token.
     pub async fn renew_all(
         &self,
         names: &GroupNames,
@@ -91,7 +91,7 @@ impl Client {
         PartResults::from_response(answer)
     }
 
-    /// Releases the leases of these locks that the token holds.
+    /// Releases the leases of these locks, which have one token.
     pub async fn release_all(
         &self,
         names: &GroupNames,
@@ -101,8 +101,8 @@ impl Client {
         self.release_joined(&names.joined(), token, retry).await
     }
 
-    /// Renews a lease with one request, for all locks of a group. If the lease of one lock is lost, the whole lease
-    /// is lost.
+    /// Renews a lease, of one lock or of all locks of a group, with one request. If the lease of one lock of a group is
+    /// lost, the whole lease counts as lost.
     pub(crate) async fn renew_lease_once(
         &self,
         lease: &Lease,
@@ -125,7 +125,7 @@ impl Client {
         Ok(renewed)
     }
 
-    /// Releases a lease, for all locks of a group, with the caller's limits on attempts and time.
+    /// Releases a lease, of one lock or of all locks of a group, with the limits of `retry` on attempts and time.
     pub(crate) async fn release_lease_with(
         &self,
         lease: &Lease,
@@ -154,7 +154,8 @@ impl Client {
         let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
         let answer = call.send_with(self, &mut retry).await?;
         let in_doubt = answer.in_doubt;
-        // For a group, the gateway cannot recognize a repeated release by idempotency keys as it can for one lease.
+        // For a group, an earlier copy of the release may have ended leases that this copy reports as lost: the gateway
+        // recognizes a repeated release by its idempotency key only for one lock.
         let released =
             PartResults::from_response(answer).map_err(|error| error.of_release(in_doubt));
         let mut released = released?;
@@ -165,7 +166,7 @@ impl Client {
         Ok(released)
     }
 
-    /// Releases each lease that the store could not release, with a request of its own.
+    /// Sends a separate release for each lease of the group that the store could not release.
     async fn release_rest(&self, released: &mut PartResults, token: &Token, mut retry: Retry) {
         loop {
             let mut failure = None;
@@ -194,7 +195,7 @@ impl Client {
     }
 }
 
-/// The error for an answer to a renewal that is about another lease.
+/// The error for an answer to a renewal that describes another lease.
 fn not_of_this_lease() -> ClientError {
     ClientError::unknown("the answer to the renewal is not of this lease", None)
 }
@@ -216,7 +217,7 @@ impl ResultsWire {
 // === impl PartResult ===
 
 impl PartResult {
-    /// Whether a further request may succeed, because the store did not answer or not in time.
+    /// Whether a further request for this lease may succeed, because the store did not answer, or not in time.
     fn may_be_repeated(&self) -> bool {
         matches!(
             self.code.as_deref(),
@@ -229,7 +230,7 @@ impl PartResult {
         Problem::of_part(&self.name, code, self.detail.as_deref(), self.held)
     }
 
-    /// Records the answer to the separate release of this lease.
+    /// Replaces this result by the answer to the separate release of its lease.
     fn answered(&mut self, answer: &CallResponse) {
         let in_doubt = self.code.as_deref() == Some(OUTCOME_UNKNOWN);
         if answer.status == StatusCode::NO_CONTENT {
@@ -248,15 +249,16 @@ impl PartResult {
 // === impl PartResults ===
 
 impl PartResults {
-    /// The answer as the gateway sent it.
+    /// The results as the gateway sent them, as JSON.
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// Fails if a lease was not renewed or released. A lost lease is reported before one whose outcome is unknown.
+    /// Fails if a lease of the group was not renewed or released. Reports a lost lease before a lease whose outcome is
+    /// unknown.
     pub fn check(&self) -> Result<(), ClientError> {
         let failed = self.results.iter().filter(|it| it.code.is_some());
-        // A lease whose lock another caller holds now comes first: its work must stop at once.
+        // A lease whose lock another caller holds now is reported first, because its work must stop at once.
         let worst = failed.min_by_key(|it| {
             (
                 it.code.as_deref() != Some(LEASE_LOST),
@@ -268,8 +270,8 @@ impl PartResults {
         };
         let problem = Box::new(part.problem());
         Err(match problem.code.as_str() {
-            // For a group, the gateway cannot recognize a repeated release by idempotency keys, so an earlier copy
-            // may have released it.
+            // An earlier copy may have released this lease: for a group, the gateway cannot recognize a repeated
+            // release by its idempotency key.
             LEASE_LOST if self.in_doubt => {
                 ClientError::unknown(format!("{}: {ENDED_BEFORE}", part.name), Some(problem))
             }
@@ -297,7 +299,7 @@ impl PartResults {
         })
     }
 
-    /// Updates the JSON document with the results of the separate releases.
+    /// Updates the JSON document of the results after the separate releases.
     fn update_json(&mut self) {
         let mut document: Value = serde_json::from_str(&self.json).unwrap_or_default();
         let shown = document["results"].as_array_mut().into_iter().flatten();
@@ -309,7 +311,7 @@ impl PartResults {
         self.json = document.to_string();
     }
 
-    /// The lease of the group after the renewal, or an error if a part of it was not renewed.
+    /// The lease of the group after the renewal. Fails if the lease of one lock was not renewed.
     fn renewed(self, before: &Lease, ttl: Option<Duration>) -> Result<Lease, ClientError> {
         self.check()?;
         let is_renewed = |part: &LeasePart| {
@@ -327,8 +329,8 @@ impl PartResults {
         let mut lease = before.clone();
         (lease.sent_at, lease.received_at) = (self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
-        // After a renewal with a shorter TTL, the gateway may report a longer remaining time. This client relies on
-        // the TTL only.
+        // After a renewal with a shorter TTL, the gateway may report a longer remaining time. This client counts on no
+        // more than the TTL.
         lease.expires_in = Duration::from_millis(left).min(lease.ttl);
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);

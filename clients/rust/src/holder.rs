@@ -1,4 +1,4 @@
-//! The holder of a lock, and the request to release it.
+//! The holder of a lock as a gateway describes it, and the request to release the lock.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,28 +19,28 @@ pub struct Holder {
     pub metadata: Option<BTreeMap<String, String>>,
     /// The fencing token of the lease.
     pub fencing_token: Option<u64>,
-    /// How the lease holds the lock: `exclusive` (alone) or `shared` (together with others).
+    /// How the lease holds the lock: `exclusive` (alone) or `shared` (together with other leases).
     pub mode: Option<String>,
     /// The slot of the lease, if it has one.
     pub slot: Option<u16>,
-    /// A hash that distinguishes one foreign holder from another, if known.
+    /// The mark of a foreign holder: a hash that distinguishes this holder from other foreign holders.
     pub foreign_mark: Option<String>,
-    /// Time left until the lease expires, in milliseconds; `None` if the holder has no expiry.
+    /// The time left until the lease expires, in milliseconds; `None` if the holder has no expiry.
     pub expires_in_ms: Option<u64>,
-    /// The TTL of the last grant or renewal, in milliseconds.
+    /// The TTL of the lease's last grant or renewal, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// Time left until the hold limit of the lease, in milliseconds, if it has one.
+    /// The time left until the hold limit of the lease, in milliseconds, if the lease has a hold limit.
     pub hold_expires_in_ms: Option<u64>,
     /// When the lease was granted, by the clock of the gateway, as an RFC 3339 time.
     pub acquired_at: Option<String>,
-    /// Present if the holder has been asked to release the lock, and the caller may see that.
+    /// The release request, if a caller has asked the holder to release the lock and this caller may see the request.
     pub release_requested: Option<ReleaseRequest>,
 }
 
 // === impl Holder ===
 
 impl Holder {
-    /// Whether no number is too large for JSON to carry exactly.
+    /// Whether all numbers of the holder are small enough for JSON to carry them exactly.
     pub(crate) fn is_exact(&self) -> bool {
         are_exact(&[
             self.fencing_token,
@@ -52,8 +52,7 @@ impl Holder {
     }
 }
 
-/// Whether no number is larger than 2^53 - 1, the largest that JSON carries exactly. Gateways send no larger
-/// numbers.
+/// Whether all numbers are at most 2^53 - 1, the largest that JSON carries exactly. Gateways send no larger numbers.
 pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
     let numbers = numbers.iter().flatten();
     numbers.copied().all(|it| it <= FencingToken::MAX.get())
@@ -65,14 +64,14 @@ pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
 /// the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ReleaseRequest {
-    /// Name of the API key that requested the release, if any.
+    /// The name of the API key that requested the release, if any.
     pub by: Option<String>,
     /// Why the release is requested, in the words of the caller that requested it.
     #[serde(default)]
     pub reason: String,
-    /// Time left for the holder when the gateway answered, in milliseconds.
+    /// The time left for the holder when the gateway answered, in milliseconds.
     pub within_ms: u64,
-    /// The lock whose release is requested, if several locks were acquired as a group.
+    /// The lock whose release is requested, if the lock belongs to a group.
     #[serde(skip)]
     pub name: Option<String>,
 }
@@ -80,7 +79,7 @@ pub struct ReleaseRequest {
 // === impl ReleaseRequest ===
 
 impl ReleaseRequest {
-    /// Time left for the holder when the gateway answered.
+    /// The time left for the holder when the gateway answered.
     #[must_use]
     pub fn within(&self) -> Duration {
         Duration::from_millis(self.within_ms)

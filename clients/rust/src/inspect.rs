@@ -11,21 +11,21 @@ use crate::{
     lock::{LockName, NamePrefix, Owner, SearchText},
 };
 
-/// A lock as a gateway shows it.
+/// A lock as a gateway shows it: its state, its holders and its waiters.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Inspection {
     /// Whether the lock is held or free.
     pub state: LockState,
-    /// The holders, those whose leases end first at the beginning; empty if the lock is free.
+    /// The holders, in the order in which their leases end; empty if the lock is free.
     #[serde(default)]
     pub holders: Vec<Holder>,
-    /// The number of all holders.
+    /// The number of all holders, including holders that are not listed.
     #[serde(default)]
     pub holder_count: u64,
     /// The beginning of the queue: the waiters that are served next.
     #[serde(default)]
     pub waiters: Vec<Waiter>,
-    /// The number of all waiters.
+    /// The number of all waiters, including waiters that are not listed.
     #[serde(default)]
     pub waiter_count: u64,
     #[serde(skip)]
@@ -37,13 +37,13 @@ pub struct Inspection {
 pub struct Waiter {
     /// The position in the queue: 1 is served next.
     pub position: u64,
-    /// The owner that the request named.
+    /// The owner that the waiting request named.
     pub owner: Option<String>,
     /// The mode that the request asks for: `exclusive` or `shared`.
     pub mode: Option<String>,
     /// The limit of a shared request: the lock is granted while fewer leases hold it.
     pub limit: Option<u16>,
-    /// How long the request has waited, in milliseconds.
+    /// How long the waiting request has waited, in milliseconds.
     pub waited_ms: u64,
 }
 
@@ -57,7 +57,7 @@ pub enum LockState {
     Held,
 }
 
-/// The result of a single inspection of a lock.
+/// The result of one inspection of a lock during a wait.
 pub(crate) enum Look {
     /// The lock was inspected.
     Seen(Inspection),
@@ -65,7 +65,7 @@ pub(crate) enum Look {
     Forbidden,
     /// The rate limit of the API key refused the inspection.
     RateLimited,
-    /// The inspection failed otherwise.
+    /// The inspection failed for another reason.
     Unseen,
 }
 
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Inspects a lock with a single request, without repeats.
+    /// Inspects a lock with a single request, which is not sent again.
     pub(crate) async fn look(&self, name: &LockName) -> Look {
         let call = Call::new(Method::GET, name, "");
         let answer = call.send_copy(self, self.options.request_timeout).await;
@@ -110,7 +110,7 @@ impl Client {
 // === impl Inspection ===
 
 impl Inspection {
-    /// The answer as the gateway sent it.
+    /// The lock as the gateway sent it, as JSON.
     pub fn json(&self) -> &str {
         &self.json
     }
@@ -149,18 +149,18 @@ pub struct ListRequest {
     pub owner: Option<Owner>,
     /// Only locks with this text in the name, the owner or a metadata value, ignoring case.
     pub search: Option<SearchText>,
-    /// Approximate number of locks on one page; the gateway's default if absent.
+    /// The approximate number of locks on one page; the gateway's default if absent.
     pub limit: Option<u32>,
-    /// The [`Page::next_cursor`] of the page before; `None` for the first page.
+    /// The [`Page::next_cursor`] of the previous page; `None` for the first page.
     pub cursor: Option<String>,
 }
 
-/// A page of held locks.
+/// One page of the list of held locks.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The locks of this page. A page may be short or empty although more pages follow.
     pub locks: Vec<HeldLock>,
-    /// The cursor of the next page; `None`: this was the last page.
+    /// The cursor for the request of the next page; `None`: this was the last page.
     pub next_cursor: Option<String>,
 }
 
@@ -170,16 +170,16 @@ pub struct HeldLock {
     /// The name of the lock.
     #[serde(deserialize_with = "name")]
     pub name: LockName,
-    /// The holders, at most a hundred; of several, those whose leases end first are at the beginning.
+    /// The holders, at most a hundred, in the order in which their leases end.
     pub holders: Vec<Holder>,
-    /// The number of all holders.
+    /// The number of all holders, including holders that are not listed.
     #[serde(default)]
     pub holder_count: u64,
     #[serde(skip)]
     json: String,
 }
 
-/// The maximum size of a page: a thousand locks, each with as much metadata as is allowed.
+/// The maximum size of a page in bytes: a thousand locks, each with as much metadata as is allowed.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -191,7 +191,7 @@ struct WirePage {
 // === impl Client ===
 
 impl Client {
-    /// Lists one page of the locks that are held. All pages together contain every lock that is held throughout,
+    /// Lists one page of the locks that are held. All pages together contain every lock that is held all the time,
     /// possibly twice.
     pub async fn list(&self, request: &ListRequest) -> Result<Page, ClientError> {
         let call = Call::at(Method::GET, request.target()).longest_answer(MAX_ANSWER);
@@ -247,7 +247,7 @@ impl Page {
 // === impl HeldLock ===
 
 impl HeldLock {
-    /// The lock as the gateway showed it, in one line.
+    /// The lock as the gateway showed it, as one line of JSON.
     pub fn json(&self) -> &str {
         &self.json
     }

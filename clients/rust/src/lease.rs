@@ -14,27 +14,27 @@ use crate::{
     lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
 
-/// A lease that the caller holds: of one lock, or of a group of locks.
+/// A lease that the caller holds, of one lock or of a group of locks.
 #[derive(Clone)]
 pub struct Lease {
-    /// The lock; for a group, its first lock.
+    /// The name of the lock; for a group, the name of its first lock.
     pub name: LockName,
-    /// All locks of a group with their fencing tokens; empty for one lock.
+    /// All locks of a group with their fencing tokens; empty for a lease of one lock.
     pub parts: Vec<LeasePart>,
     /// The secret that renews and releases the lease.
     pub token: Token,
-    /// The fencing token of the lease, for the resource that the lock protects; for a group, that of its first
-    /// lock.
+    /// The fencing token of the lease, for the resource that the lock protects. For a group: the fencing token of its
+    /// first lock.
     pub fence: FencingToken,
-    /// The mode of the lease, exclusive or shared with its slot; for a group, that of its first lock.
+    /// The mode of the lease: exclusive, or shared with its slot. For a group: the mode of its first lock.
     pub mode: Mode,
-    /// The TTL of the last grant or renewal.
+    /// The TTL of the lease's last grant or renewal.
     pub ttl: Duration,
-    /// Time that was left of the lease when the gateway answered.
+    /// The time that was left of the lease when the gateway answered.
     pub expires_in: Duration,
-    /// Time after the answer at which the lease should be renewed.
+    /// The time after the answer at which the lease should be renewed.
     pub renew_after: Duration,
-    /// Time that was left until the hold limit when the gateway answered, if the lease has one.
+    /// The time that was left until the hold limit when the gateway answered, if the lease has a hold limit.
     pub hold_expires_in: Option<Duration>,
     /// The owner that the request for the lease named.
     pub owner: Option<Owner>,
@@ -42,26 +42,26 @@ pub struct Lease {
     pub metadata: Metadata,
     /// How long the caller waited in the queue.
     pub waited: Duration,
-    /// Present if another caller has requested the release of the lock: release the lease in time.
+    /// The release request, if another caller wants the lock: release the lease in time.
     pub release_requested: Option<ReleaseRequest>,
-    /// When the answered copy of the request was sent.
+    /// When the client sent the copy of the request that was answered.
     pub(crate) sent_at: Instant,
     pub(crate) received_at: Instant,
     json: String,
 }
 
-/// One lock of a group, as the caller holds it.
+/// One lock of a group with the fencing token and the mode of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeasePart {
     /// The name of the lock.
     pub name: LockName,
-    /// The fencing token of this lock.
+    /// The fencing token of the lease of this lock.
     pub fence: FencingToken,
     /// The mode of the lease of this lock, exclusive or shared with its slot.
     pub mode: Mode,
 }
 
-/// The answer to an acquire or a renewal: one lease, or the leases of a group, which differ only in name, fencing
+/// The JSON answer to an acquire or a renewal: one lease, or the leases of a group, which differ only in name, fencing
 /// token and mode.
 #[derive(Deserialize)]
 struct Wire {
@@ -86,14 +86,14 @@ struct PartWire {
 // === impl Lease ===
 
 impl Lease {
-    /// The instant until which the lease certainly lasts, counted from when the request was sent: the time of the
-    /// grant after that is unknown. For a lease that came after a wait, this instant may have passed already. Renew
-    /// such a lease first, as [`crate::LeaseRenewer::start`] does.
+    /// The instant until which the lease certainly lasts. The time is counted from the sending of the request, because
+    /// the time of the grant after that is unknown. For a lease that came after a wait, this instant may have passed
+    /// already. Renew such a lease first, as [`crate::LeaseRenewer::start`] does.
     pub fn good_until(&self) -> Instant {
         self.sent_at + self.good_for()
     }
 
-    /// The time that can be relied on: after a release request, only until the gateway breaks the lease.
+    /// The time for which the holder may count on the lease: after a release request, only until the gateway breaks it.
     pub(crate) fn good_for(&self) -> Duration {
         let request = self.release_requested.as_ref();
         request.map_or(self.expires_in, |request| {
@@ -101,12 +101,12 @@ impl Lease {
         })
     }
 
-    /// Time from sending the request to the end of its answer, the wait in the queue included.
+    /// The time from sending the request to the end of its answer, including the wait in the queue.
     pub(crate) fn took(&self) -> Duration {
         self.received_at - self.sent_at
     }
 
-    /// The answer as the gateway sent it, token included.
+    /// The lease as the gateway sent it, as JSON with the token.
     pub fn json(&self) -> &str {
         &self.json
     }
@@ -141,8 +141,8 @@ impl Lease {
             fence: first.fence,
             mode: first.mode,
             ttl,
-            // After a renewal with a shorter TTL, the gateway may report a longer remaining time. This client
-            // relies on the TTL only.
+            // After a renewal with a shorter TTL, the gateway may report a longer remaining time. This client counts on
+            // no more than the TTL.
             expires_in: Duration::from_millis(lease.expires_in_ms?).min(ttl),
             renew_after: Duration::from_millis(wire.renew_after_ms),
             hold_expires_in: lease.hold_expires_in_ms.map(Duration::from_millis),
@@ -165,7 +165,7 @@ impl LeasePart {
             name: LockName::new(name).ok()?,
             fence: FencingToken::new(lease.fencing_token?).ok()?,
             mode: match &lease.mode {
-                // A gateway that reports no mode knows only exclusive leases.
+                // A gateway that sends no mode has only exclusive leases.
                 None => Mode::Exclusive,
                 Some(word) => Mode::from_word(word, lease.slot)?,
             },
@@ -190,11 +190,11 @@ impl fmt::Debug for Lease {
 // === impl Client ===
 
 impl Client {
-    /// Renews a lease: makes it last `ttl` from now, or its own TTL if there is no `ttl`.
+    /// Renews a lease: the lease then lasts `ttl` from now, or its current TTL if `ttl` is `None`.
     ///
-    /// An unanswered renewal is sent again, because a second copy does no harm. A renewal never ends a lease
-    /// earlier: a shorter `ttl` only counts for later renewals. If no answer comes at all, the time from the last
-    /// answer still holds.
+    /// An unanswered renewal is sent again, because a second copy does no harm. A renewal never ends a lease earlier: a
+    /// shorter `ttl` counts only for later renewals. If no answer comes at all, the lease lasts at least as long as the
+    /// last answer said.
     pub async fn renew(
         &self,
         name: &LockName,
@@ -214,7 +214,7 @@ impl Client {
     }
 }
 
-/// The renewal of the lock or the group at this path.
+/// Makes the request that renews the lock or the group at this path.
 pub(crate) fn renewal(path: String, token: &Token, ttl: Option<Duration>) -> Call {
     let body = json!({"ttl_ms": ttl.map(millis)});
     Call::at(Method::PUT, path).token(token).json(body)
@@ -227,15 +227,15 @@ pub(crate) fn renewal(path: String, token: &Token, ttl: Option<Duration>) -> Cal
 impl Client {
     /// Releases a lease.
     ///
-    /// An unanswered release is sent again. If the lease was acquired with an idempotency key, as this client
-    /// always does, the second copy gets the same answer as the first. For any other lease that has ended by then,
-    /// it is unknown whether the first copy ended it.
+    /// An unanswered release is sent again. If the lease was acquired with an idempotency key, as this client always
+    /// does, the second copy gets the same answer as the first. For a lease without a key that has ended by then, it is
+    /// unknown whether the first copy ended the lease.
     pub async fn release(&self, name: &LockName, token: &Token) -> Result<(), ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
         self.release_with(name, token, retry).await
     }
 
-    /// Like `release`, with the caller's limits on attempts and time.
+    /// Like `release`, with the limits of `retry` on attempts and time.
     pub(crate) async fn release_with(
         &self,
         name: &LockName,

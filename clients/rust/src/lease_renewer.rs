@@ -1,4 +1,4 @@
-//! Keeps a lease renewed, reports at once when it is lost, and runs work under a lock.
+//! Keeps a lease renewed, reports at once when the lease is lost, and runs work while a lock is held.
 
 use std::{
     sync::{
@@ -51,46 +51,46 @@ pub struct LeaseRenewer {
     lease: Lease,
     board: Board,
     renewals: AbortHandle,
-    /// When the release began: the instant until which the lease would have lasted; `None` in it if the lease was
-    /// already lost.
+    /// The instant until which the lease would have lasted when its release began, or `None` if the lease was already
+    /// lost. Unset before a release.
     given_up: OnceLock<Option<Instant>>,
     released: AtomicBool,
-    /// The renewal task. It is aborted when the renewer is dropped.
+    /// The task that renews the lease, aborted when the renewer is dropped.
     _task: JoinSet<()>,
 }
 
-/// The published state of the lease and the release request, for all observers.
+/// The published state of the lease and its release request, for all observers of a renewer.
 #[derive(Debug, Clone)]
 struct Board {
     state: watch::Sender<LeaseState>,
     requests: watch::Sender<Option<ReleaseRequest>>,
 }
 
-/// The state of the renewal task.
+/// The state of the task that renews a lease.
 struct RenewTask {
     client: Client,
     lease: Lease,
     board: Board,
-    /// The instant by which the lease should be released, if another caller has requested that.
+    /// The instant by which the lease should be released, if another caller has requested its release.
     release_by: Option<Instant>,
-    /// The TTL that renewals request, whatever TTL other callers with the token have set. `None`: renewals request
-    /// no TTL, so the lease keeps its own, because the API key may not request this TTL any more.
+    /// The TTL that renewals request, whatever TTL other callers with the token have set. `None`: renewals request no
+    /// TTL, so the lease keeps its TTL, because the API key may not request the caller's TTL any more.
     asked: Option<Duration>,
     ttl: Duration,
     until: Instant,
     renew_at: Instant,
-    /// Whether the lease ends at its hold limit, so that no renewal can extend it.
+    /// Whether the lease ends at its hold limit, so that no further renewal can extend it.
     at_limit: bool,
 }
 
-/// A lease whose acquire took more than its TTL divided by this is renewed before it is kept.
+/// A lease whose acquire took longer than a tenth of its TTL is renewed before the renewer reports it as kept.
 const SLOW_ACQUIRE_DIVISOR: u32 = 10;
 
-/// A lease is renewed at the earliest after its remaining time divided by this, so that a gateway that sends
-/// `renew_after_ms` 0 is not called in a tight loop.
+/// A lease is renewed after at least a twentieth of its remaining time, so that a gateway that sends `renew_after_ms` 0
+/// is not called in a tight loop.
 const LEAST_PART: u32 = 20;
 
-/// Deadline of a release whose `within` is too large to add to the clock. No lease lasts longer.
+/// The time for a release whose `within` is too large to add to the clock. No lease lasts longer.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
 
 // === impl LeaseRenewer ===
@@ -98,16 +98,16 @@ const A_LONG_TIME: Duration = Duration::from_hours(24);
 impl LeaseRenewer {
     /// Starts to keep a lease renewed, on the current tokio runtime.
     ///
-    /// A lease whose acquire took long is renewed first. It was probably granted after a wait, at an unknown time,
-    /// and may have ended by the time its answer arrived.
+    /// A lease whose acquire took long is renewed first. It was probably granted after a wait, at an unknown time, and
+    /// may have ended by the time its answer arrived.
     ///
-    /// If that renewal fails, or the future is dropped, the client releases the lease in the background
+    /// If that first renewal fails, or the future is dropped, the client releases the lease in the background
     /// ([`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
         let lease = if lease.took() > lease.ttl / SLOW_ACQUIRE_DIVISOR {
             let held = OnDrop::new(client, lease.clone());
             let renewed = renew_first(client, lease).await;
-            // A lost lease needs no release.
+            // A lost lease needs no release, so the guard is disarmed.
             if matches!(renewed, Ok(_) | Err(ClientError::Lost(_))) {
                 held.disarm();
             }
@@ -146,24 +146,24 @@ impl LeaseRenewer {
         })
     }
 
-    /// Observes the state of the lease: its current value and every change.
+    /// Observes the state of the lease: the receiver gets its current value and every change.
     pub fn watch(&self) -> watch::Receiver<LeaseState> {
         self.board.state.subscribe()
     }
 
-    /// Observes release requests for the lock, as renewals report them. The value changes if a request leaves less
-    /// time than the one before.
+    /// Observes release requests for the lock, as renewals report them. The value changes if a request leaves less time
+    /// than the previous one.
     pub fn requests(&self) -> watch::Receiver<Option<ReleaseRequest>> {
         self.board.requests.subscribe()
     }
 
-    /// The instant until which the lease certainly lasts, in the future; `None` once the lease is lost.
+    /// The instant in the future until which the lease certainly lasts; `None` once the lease is lost.
     pub fn until(&self) -> Option<Instant> {
         self.board.look().until()
     }
 
-    /// Fails if the lease is lost by now, even if this process was suspended and the renewal task has not run
-    /// since.
+    /// Fails if the lease is lost by now, even if this process was suspended and the task that renews the lease has not
+    /// run since.
     pub fn check(&self) -> Result<(), Loss> {
         match self.board.look() {
             LeaseState::Lost(loss) => Err(loss),
@@ -171,7 +171,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Waits until the lease is lost, and returns how.
+    /// Waits until the lease is lost, and returns how it was lost.
     pub async fn lost(&self) -> Loss {
         let mut state = self.board.state.subscribe();
         loop {
@@ -182,7 +182,7 @@ impl LeaseRenewer {
                 | LeaseState::AtRisk { until, .. } => until,
             };
             tokio::select! {
-                // The sender cannot be gone, because `self.board` has it.
+                // The wait cannot fail, because `self.board` keeps the sender of the state.
                 _ = state.changed() => {}
                 () = sleep_until(until) => {}
             }
@@ -191,11 +191,11 @@ impl LeaseRenewer {
 
     /// Releases the lease. Tries for the duration `within`, but not longer than the lease lasts.
     ///
-    /// Renewals stop at once, and all observers see [`Loss::Released`]. If the release fails, it can be called
+    /// Renewals stop at once, and all observers see [`Loss::Released`]. After a failure this function can be called
     /// again; after a success, a further call does nothing.
     pub async fn release(&self, within: Duration) -> Result<(), ClientError> {
         let lasted_until = *self.given_up.get_or_init(|| self.until());
-        // A renewal under way may arrive at the gateway after the release: a renewal cannot revive an ended lease.
+        // If a renewal arrives at the gateway after the release, it has no effect: it cannot revive an ended lease.
         self.renewals.abort();
         self.board.publish(LeaseState::Lost(Loss::Released));
         if self.released.load(Ordering::Acquire) {
@@ -216,7 +216,7 @@ impl LeaseRenewer {
 // === impl Board ===
 
 impl Board {
-    /// Publishes a new state, unless the lease is lost: that state is final. Returns whether it was published.
+    /// Publishes a new state of the lease. If the lease is lost, that state is final, and this returns false.
     fn publish(&self, state: LeaseState) -> bool {
         self.state.send_if_modified(|known| {
             let open = !known.is_lost();
@@ -227,8 +227,8 @@ impl Board {
         })
     }
 
-    /// The current state of the lease. The first observer after the end of the lease publishes the loss, because
-    /// the renewal task may not have run since.
+    /// The current state of the lease. If the lease has ended and no loss is published, publishes the loss, because the
+    /// task that renews the lease may not have run since.
     fn look(&self) -> LeaseState {
         let was_asked = self.requests.borrow().is_some();
         let now = Instant::now();
@@ -250,7 +250,7 @@ impl Board {
 
 async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError> {
     let time_out = copy_time_out(client, lease.ttl);
-    // The lease cannot last longer than this.
+    // The first renewal is tried for as long as the lease can last.
     let mut retry = Retry::until(client, Instant::now() + lease.expires_in);
     loop {
         let renewal = client.renew_lease_once(&lease, None, time_out);
@@ -282,16 +282,17 @@ impl RenewTask {
                 }
                 Ok(Err(failure)) => match failure.error {
                     ClientError::Lost(problem) => LeaseState::Lost(Loss::Ended(problem)),
-                    // The API key may not request this TTL any more. The lease is renewed with its own TTL instead.
+                    // The API key may not request this TTL any more, so from now on the lease is renewed with its own
+                    // TTL.
                     ClientError::Refused(_) if self.asked.is_some() => {
                         self.asked = None;
                         continue;
                     }
-                    // Any other failure may pass before the lease is over.
+                    // Any other failure may pass before the lease ends, so the renewal is repeated.
                     error => {
                         failed += 1;
                         let requested = failure.requested_pause.unwrap_or_default();
-                        // A longer pause could use up the rest of the lease.
+                        // The pause is bounded: a longer one could use up the remaining time of the lease.
                         let requested = requested.min(self.ttl / 10);
                         let spread = requested.mul_f64(1.0 + random_fraction() / 2.0);
                         let pause = pause(failed).max(spread).min(self.ttl / 10);
@@ -321,14 +322,15 @@ impl RenewTask {
         self.renew_at = if self.at_limit {
             self.until
         } else {
-            // Late enough that the gateway is not called in a tight loop, early enough for a second attempt.
+            // The time of the next renewal: late enough not to call the gateway in a tight loop, and early enough for a
+            // second attempt.
             let left = lease.good_for();
             let after = lease.renew_after.max(left / LEAST_PART).min(left / 2);
             lease.sent_at + renewal::spread(after)
         };
     }
 
-    /// Publishes a release request that the answer reports, if it is new.
+    /// Publishes the release request that an answer reports, if the request is new.
     fn hear(&mut self, lease: &Lease) {
         let Some(request) = &lease.release_requested else {
             return;
@@ -357,8 +359,8 @@ fn certain_until(lease: &Lease) -> Instant {
     renewal::certain_until(lease.sent_at, lease.good_for())
 }
 
-/// Time limit of one renewal: short enough that, in the second third of the lease, a few addresses that do not
-/// answer can be skipped.
+/// The time limit of one renewal: short enough that a few addresses that do not answer can be skipped in the second
+/// third of the lease.
 fn copy_time_out(client: &Client, ttl: Duration) -> Duration {
     let enough = (ttl / 9).max(Duration::from_millis(50));
     enough.min(client.options.request_timeout)
@@ -368,24 +370,24 @@ fn copy_time_out(client: &Client, ttl: Duration) -> Duration {
 //
 // The state of a lease that a renewer keeps.
 
-/// The state of a lease that a renewer keeps.
+/// The state of a lease that a renewer keeps: kept, near its end, or lost.
 #[derive(Debug, Clone)]
 pub enum LeaseState {
-    /// The lease was renewed in time.
+    /// The last renewal of the lease succeeded.
     Kept {
         /// The instant until which the lease certainly lasts.
         until: Instant,
     },
-    /// The lease was renewed up to its hold limit, and cannot be renewed again.
+    /// The lease was renewed up to its hold limit, so it cannot be renewed again.
     AtLimit {
         /// The instant until which the lease certainly lasts.
         until: Instant,
     },
-    /// A renewal failed. It is repeated, but work that needs time to stop should watch `until`.
+    /// The last renewal failed. The renewal is repeated, but work that needs time to stop should watch `until`.
     AtRisk {
         /// The instant until which the lease certainly lasts.
         until: Instant,
-        /// Why the renewal failed.
+        /// Why the last renewal failed.
         reason: String,
     },
     /// The lease is lost. This state is final.
@@ -401,7 +403,7 @@ pub enum Loss {
         /// Why the last renewal failed.
         reason: String,
     },
-    /// The caller released the lease with the renewer.
+    /// The caller released the lease through its renewer.
     #[error("it was released")]
     Released,
     /// The lease ended at its hold limit.
@@ -419,7 +421,7 @@ pub enum Loss {
 // === impl LeaseState ===
 
 impl LeaseState {
-    /// Until when the lease certainly lasts; `None` once it is lost.
+    /// The instant until which the lease certainly lasts; `None` once the lease is lost.
     pub fn until(&self) -> Option<Instant> {
         match self {
             Self::Kept { until } | Self::AtLimit { until } | Self::AtRisk { until, .. } => {
@@ -432,8 +434,8 @@ impl LeaseState {
         matches!(self, Self::Lost(_))
     }
 
-    /// How the lease is lost at `now`, if it is over and no loss is published yet. `was_asked`: a release was
-    /// requested.
+    /// How the lease is lost at `now`, if the lease has ended and no loss is published yet. `was_asked`: another caller
+    /// had requested its release.
     fn loss_at(&self, now: Instant, was_asked: bool) -> Option<Loss> {
         if self.until().is_none_or(|until| now < until) {
             return None;
@@ -453,15 +455,15 @@ impl LeaseState {
 
 // === With lock ===
 //
-// Work that runs only while a lock is held.
+// Runs work only while a lock is held.
 
-/// Why work was not run under a lock, or not to its end.
+/// Why work under a lock did not start, or was stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum WithLockError {
     /// The lock was not acquired, so the work did not start.
     #[error(transparent)]
     NotAcquired(#[from] ClientError),
-    /// The lease was lost before the work was done. The work was dropped.
+    /// The lease was lost before the work was done, so the work was dropped.
     #[error("the lease was lost: {0}")]
     Lost(#[source] Loss),
 }
@@ -469,18 +471,18 @@ pub enum WithLockError {
 // === impl Client ===
 
 impl Client {
-    /// Runs some work under a lock: acquires the lock, keeps the lease renewed during the work, and releases it.
+    /// Runs some work under a lock: acquires the lock, keeps the lease renewed during the work, and releases the lease.
     ///
-    /// If the lease is lost, the future of the work is dropped where it awaits. If the loss is a lack of
+    /// If the lease is lost, the future of the work is dropped where it awaits. If the lease is lost because no gateway
     /// answers, that happens before the lock can be granted to another caller. Requests that the work has sent may
-    /// still be on their way: send the fencing token with them, and let the resource refuse a smaller token than it
-    /// has seen. Work that never awaits (`spawn_blocking`, a long computation) is not stopped.
+    /// still be on their way: send the fencing token with them, and let the resource refuse a smaller token than it has
+    /// seen. Work that never awaits (`spawn_blocking`, a long computation) is not stopped.
     ///
     /// A release without an answer is not an error: the lease ends with its TTL.
     ///
     /// If the future is dropped or the work panics, the client releases the lease, or leaves the queue, in the
-    /// background. Do not drop the future while work that never awaits is running. [`Client::finish_releases`]
-    /// waits for the background.
+    /// background. Do not drop the future while work that never awaits is running. [`Client::finish_releases`] waits
+    /// for background releases.
     pub async fn with_lock<T>(
         &self,
         name: &LockName,
@@ -491,7 +493,7 @@ impl Client {
         self.with_acquired(acquiring, work).await
     }
 
-    /// Like [`Client::with_lock`] with a group of locks, of which it acquires all or none.
+    /// Like [`Client::with_lock`] for a group of locks: acquires all locks or none.
     pub async fn with_locks<T>(
         &self,
         names: &GroupNames,
@@ -509,10 +511,11 @@ impl Client {
     ) -> Result<T, WithLockError> {
         let lease = OnDrop::new(self, acquiring).finish().await?;
         let renewer = LeaseRenewer::start(self, lease.clone()).await?;
-        // Declared before the work, so that on a drop the work ends before the release begins.
+        // Declared before the work, and so dropped after it: the work ends before the release begins.
         let held = OnDrop::new(self, lease.clone());
         let done = tokio::select! {
-            // Checked first: a lease that was lost while the work did not await must not count as kept.
+            // The loss is checked before the work: a lease that was lost while the work did not await must not count as
+            // kept.
             biased;
             loss = renewer.lost() => {
                 held.disarm();

@@ -1,11 +1,11 @@
-//! The fencing token: the public number of a grant, which only rises.
+//! The fencing token: the public number of a grant, which is larger for each later grant of the same lock.
 
 use std::fmt;
 
-/// A fencing token: strictly larger for each new grant of a name, unchanged by renew.
+/// A fencing token: strictly larger for each new grant of a lock name, and unchanged by a renewal.
 ///
-/// A fencing token is between 1 and 2^53 - 1, so that JSON, JavaScript and Lua represent it exactly. Use it only
-/// for comparisons.
+/// A fencing token is between 1 and 2^53 - 1, so that JSON, JavaScript and Lua represent it exactly. Use it only for
+/// comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -17,11 +17,11 @@ pub struct FenceError(u64);
 // === impl FencingToken ===
 
 impl FencingToken {
-    /// The largest fencing token, 2^53 - 1. When the counter has reached it, no further lease is granted
-    /// (`fence-exhausted`).
+    /// The largest fencing token, 2^53 - 1. When the counter of a lock has reached it, no further lease of the lock is
+    /// granted (`fence-exhausted`).
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// Makes a fencing token of a number, or says why it is none.
+    /// Makes a fencing token of a number. Fails if the number is not a fencing token.
     pub fn new(number: u64) -> Result<Self, FenceError> {
         if (1..=Self::MAX.0).contains(&number) {
             Ok(Self(number))

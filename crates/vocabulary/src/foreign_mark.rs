@@ -1,15 +1,15 @@
-//! The mark of a foreign lock, which distinguishes one foreign holder from another.
+//! The mark of a foreign lock, which distinguishes one foreign holder of a lock from another.
 
 use std::fmt;
 
-/// The mark of a foreign lock: the SHA-1 of the value that a client without a gateway wrote, in hexadecimal digits.
+/// The mark of a foreign lock: the SHA-1, in hexadecimal digits, of the value that a client without a gateway wrote.
 ///
-/// The value is not shown, because it may be the secret by which that client releases the lock. A client that
+/// The value itself is not shown, because it may be the secret by which that client releases the lock. A client that
 /// always writes the same value always has the same mark.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ForeignMark([u8; Self::DIGITS]);
 
-/// The error for a text that is not a mark.
+/// The error for a text that is not the mark of a foreign lock.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not the mark of a foreign holder; a mark is 40 hexadecimal digits in lower case")]
 pub struct ForeignMarkError;
@@ -17,10 +17,10 @@ pub struct ForeignMarkError;
 // === impl ForeignMark ===
 
 impl ForeignMark {
-    /// How many digits a mark has.
+    /// The number of hexadecimal digits in a mark.
     pub const DIGITS: usize = 40;
 
-    /// Makes a mark of its text, or says that the text is none.
+    /// Makes a mark of its hexadecimal digits. Fails if the text is not a mark.
     pub fn new(text: &str) -> Result<Self, ForeignMarkError> {
         let digits: [u8; Self::DIGITS] =
             text.as_bytes().try_into().map_err(|_| ForeignMarkError)?;
@@ -34,7 +34,7 @@ impl ForeignMark {
         }
     }
 
-    /// The mark as text.
+    /// The mark as text, in hexadecimal digits.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("hexadecimal digits are ASCII")
     }

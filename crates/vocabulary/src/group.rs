@@ -11,10 +11,10 @@ pub struct GroupNames(Box<[LockName]>);
 /// Why a list of names is not a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupNamesError {
-    /// There are fewer than 2 or more than 16 names.
+    /// The group has fewer than 2 or more than 16 names.
     #[error("has {0} names; a group has 2 to 16")]
     Count(usize),
-    /// A name occurs more than once.
+    /// A name occurs more than once in the group.
     #[error("has {0} more than once")]
     Repeated(LockName),
     /// A text is not a lock name.
@@ -22,7 +22,7 @@ pub enum GroupNamesError {
     Name(String, NameError),
 }
 
-/// The group to which a lease belongs, as the lease shows it.
+/// The group to which a lease belongs, as an answer about the lease shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// The first lock name of the group.
@@ -36,8 +36,8 @@ pub struct Group {
 impl GroupNames {
     /// The smallest number of names in a group.
     pub const MIN: usize = 2;
-    /// The largest number of names in a group. Each name costs a command of its own, and its lock is held during
-    /// the wait for the next.
+    /// The largest number of names in a group. Each name costs a command to the store, and the lock of each name is
+    /// held during the wait for the next lock.
     pub const MAX: usize = 16;
 
     /// Makes a group of names in any order, or says why they are none.
@@ -53,7 +53,7 @@ impl GroupNames {
         Ok(Self(sorted))
     }
 
-    /// Makes a group of texts that should be lock names, in any order.
+    /// Makes a group of texts, in any order. Fails if a text is not a lock name, or if the names are not a group.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, GroupNamesError> {
         let texts: Vec<_> = texts.into_iter().collect();
         if !(Self::MIN..=Self::MAX).contains(&texts.len()) {
@@ -61,7 +61,7 @@ impl GroupNames {
         }
         let parse = |text| {
             LockName::new(text).map_err(|error| {
-                // The error shows only the beginning of a text that is far too long.
+                // If a text is far too long for a lock name, the error shows only its beginning.
                 let shown = text.chars().take(LockName::MAX_LEN).collect();
                 GroupNamesError::Name(shown, error)
             })
@@ -70,17 +70,17 @@ impl GroupNames {
         Self::new(names?)
     }
 
-    /// The names in sorted order.
+    /// The names of the group in sorted order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &LockName> {
         self.0.iter()
     }
 
-    /// The names in sorted order, as a slice.
+    /// The names of the group in sorted order, as a slice.
     pub fn as_slice(&self) -> &[LockName] {
         &self.0
     }
 
-    /// The first name and the number of names, which each lease of the group shows.
+    /// The group as each of its leases shows it: the first name, and the number of names.
     pub fn group(&self) -> Group {
         Group {
             first: self.0[0].clone(),
@@ -88,7 +88,7 @@ impl GroupNames {
         }
     }
 
-    /// The names in sorted order, separated by commas, which no name contains.
+    /// The names of the group in sorted order, separated by commas. No name contains a comma.
     pub fn joined(&self) -> String {
         let names: Vec<_> = self.0.iter().map(LockName::as_str).collect();
         names.join(",")

@@ -11,54 +11,54 @@ use crate::{
     token::{self, stored_bytes},
 };
 
-/// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
+/// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token of a lease.
 ///
-/// The token of a lease that was acquired with a key is derived from the key. So every gateway can give the same
-/// answer again, although the store keeps only hashes.
+/// The token of a lease that was acquired with a key is derived from the key. So every gateway can answer a repeated
+/// request with the same token, although the store keeps only hashes.
 #[derive(Clone)]
 pub struct IdempotencyKey(Box<str>);
 
 /// Why a text is not an idempotency key. The error does not repeat the text, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdempotencyKeyError {
-    /// The text is shorter than 16 or longer than 128 characters.
+    /// The idempotency key is shorter than 16 or longer than 128 characters.
     #[error("has {0} characters; 16 to 128 are allowed, a UUID is fine")]
     Length(usize),
-    /// The text has a character that is not visible ASCII.
+    /// The idempotency key has a character that is not visible ASCII.
     #[error("has a character that is not visible ASCII")]
     Character,
 }
 
-/// Hash over the caller, the lock name and the idempotency key, which a store keeps instead of the key.
+/// The hash of the caller, the lock name and the idempotency key. A store keeps this hash instead of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyHash([u8; 32]);
 
-/// Hash over the fields of a request with an idempotency key, which a store keeps. A repeated request has the same
-/// fingerprint; a different request under the same key has another.
+/// The hash of the fields of a request with an idempotency key, which a store keeps. A repeated request has the same
+/// fingerprint; a different request under the same key has another fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// Random bytes kept with a lease, without which its token cannot be derived from the key.
+/// Random bytes that a store keeps with a lease. The token of the lease is derived from them and the idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Salt([u8; 16]);
 
 // === impl IdempotencyKey ===
 
 impl IdempotencyKey {
-    /// The minimum length of a key. A request with the key of another caller is answered with that caller's lease
-    /// and token, so two jobs must not choose the same key by chance (as with `build-4711`). 16 characters can be
-    /// the 64 bits of a random number in hexadecimal digits, which nobody finds by trying.
+    /// The minimum length of an idempotency key. A request with the key of another caller would get that caller's lease
+    /// and token, so two jobs must not choose the same key by chance (as with `build-4711`). 16 characters can be the
+    /// 64 bits of a random number in hexadecimal digits, which nobody can guess by trying.
     pub const MIN_LEN: usize = 16;
-    /// The length from which a key can be as hard to guess as a token: 22 characters of base64 are the 128 bits of
-    /// a UUID. A gateway accepts a shorter key with a warning to the caller.
+    /// The length from which an idempotency key can be as hard to guess as a token: 22 characters of base64 are the 128
+    /// bits of a UUID. A gateway accepts a shorter key with a warning to the caller.
     pub const GOOD_LEN: usize = 22;
-    /// The maximum length of a key.
+    /// The maximum length of an idempotency key.
     pub const MAX_LEN: usize = 128;
 
-    /// Makes a key of a text, or says why it is none.
+    /// Makes an idempotency key of a text. Fails if the text is not one.
     pub fn new(text: &str) -> Result<Self, IdempotencyKeyError> {
-        // Checked first, because the length in the error below counts characters, and only ASCII has one byte for
-        // each.
+        // The characters are checked before the length: the length counts bytes, and the error reports characters,
+        // which are the same only for ASCII.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(IdempotencyKeyError::Character);
         }
@@ -68,7 +68,7 @@ impl IdempotencyKey {
         Ok(Self(text.into()))
     }
 
-    /// A new random key, for a client whose caller gave none.
+    /// Makes a random idempotency key, for a request whose caller gave none.
     pub fn random() -> Self {
         Self(Token::random().expose().into())
     }
@@ -78,17 +78,17 @@ impl IdempotencyKey {
         self.0.len() < Self::GOOD_LEN
     }
 
-    /// The secret key as text, for the header of the request.
+    /// The secret idempotency key as text, for the header of the request.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The hash of this key, which the store keeps.
+    /// The hash of this idempotency key, which the store keeps.
     pub fn hash(&self, caller: &CallerId, name: &LockName) -> IdempotencyHash {
         IdempotencyHash(self.mac(b"latchgate idempotency hash v1", caller, name, &[]))
     }
 
-    /// Derives the token of the lease that was granted under this key with this salt.
+    /// Derives the token of the lease that was granted under this idempotency key with this salt.
     pub fn derive_token(&self, caller: &CallerId, name: &LockName, salt: &Salt) -> Token {
         Token::from_bytes(self.mac(b"latchgate lease token v1", caller, name, &salt.0))
     }
@@ -113,7 +113,7 @@ impl fmt::Debug for IdempotencyKey {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// The fingerprint of the fields that the request itself named. Defaults for missing fields are not part of it,
+    /// The fingerprint of the fields that the request itself contained. Defaults of missing fields are left out,
     /// because they may differ between gateways and operations.
     pub fn compute(
         ttl: Option<Ttl>,
@@ -129,7 +129,7 @@ impl Fingerprint {
         };
         part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
-        // 0 stands for exclusive, 1 for shared without a limit.
+        // In the hash, 0 stands for exclusive, 1 for shared without a limit, and other numbers for the limit plus 1.
         let limit = |sharing: Sharing| 1 + sharing.explicit_limit().map_or(0, Limit::get);
         part(&sharing.map_or(0, limit).to_be_bytes());
         part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
@@ -140,7 +140,7 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The fingerprint of the same request for a group of exactly these locks.
+    /// The fingerprint of the same request for a group, which must have exactly these locks.
     #[must_use]
     pub fn of_group(self, names: &GroupNames) -> Self {
         let mut hash = Sha256::new();
@@ -163,16 +163,17 @@ stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
 
 // === Break target ===
 //
-// Which holder of a lock a break is to hit.
+// The holder of a lock that a break must end.
 
-/// The holder that a break is to end. If another holder has the lock by then, that holder keeps it.
+/// The holder that a break must end. If another holder has the lock when the break is carried out, the break ends
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakTarget {
-    /// The lease with this fencing token.
+    /// The break ends the lease with this fencing token.
     Lease(FencingToken),
-    /// All leases that hold the lock when the break is carried out.
+    /// The break ends all leases that hold the lock when it is carried out.
     All,
-    /// The foreign lock with this mark.
+    /// The break ends the foreign lock with this mark.
     Foreign(ForeignMark),
 }
 
@@ -192,24 +193,24 @@ impl From<ForeignMark> for BreakTarget {
 
 // === Caller ===
 //
-// The caller, as far as idempotency keys depend on it.
+// The caller, as far as the meaning of its idempotency keys depends on it.
 
-/// The scope of an idempotency key: the API key of its caller, or all callers of a gateway without API keys.
+/// The scope of an idempotency key: the API key of its caller. All callers of a gateway without API keys are one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallerId(Option<Arc<str>>);
 
 // === impl CallerId ===
 
 impl CallerId {
-    /// The caller of a gateway without API keys.
+    /// The scope of all callers of a gateway without API keys.
     pub const ANONYMOUS: Self = Self(None);
 
-    /// The caller with the API key of this name.
+    /// The scope of the API key with this name.
     pub fn of_key(name: Arc<str>) -> Self {
         Self(Some(name))
     }
 
-    /// The bytes that stand for the caller in a hash; empty for [`CallerId::ANONYMOUS`].
+    /// The bytes that stand for this scope in a hash; empty for [`CallerId::ANONYMOUS`].
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default().as_bytes()
     }

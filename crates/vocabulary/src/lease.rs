@@ -1,4 +1,4 @@
-//! A granted lease, as its holder and as other callers see it.
+//! A granted lease: its state, and what its holder receives.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::{FencingToken, LockName, Metadata, Mode, Owner, ReleaseRequest, Token
 /// gateway brings the times up to date with [`HeldLease::at`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
-    /// The fencing token of the grant.
+    /// The fencing token of the lease.
     pub fence: FencingToken,
     /// Whether the lease is exclusive or shared, and its slot.
     pub mode: Mode,
-    /// The TTL of the last grant or renewal; a renewal that names no TTL uses it again.
+    /// The TTL of the last grant or renewal. A renewal whose request names no TTL uses this TTL again.
     pub ttl: Ttl,
-    /// Time left before the lease expires, counted from [`HeldLease::as_of`].
+    /// The time left before the lease expires, counted from [`HeldLease::as_of`].
     pub expires_in: Duration,
-    /// Time since the lease was first granted.
+    /// The time since the lease was first granted, counted to [`HeldLease::as_of`].
     pub held_for: Duration,
-    /// Time left until the hold limit, if the lease has one.
+    /// The time left until the hold limit of the lease, if it has one, counted from [`HeldLease::as_of`].
     pub hold_expires_in: Option<Duration>,
-    /// Owner text that the caller gave, if any.
+    /// The owner text of the lease, if its caller gave one.
     pub owner: Option<Owner>,
-    /// Metadata that the holder attached to the lease.
+    /// The metadata that the caller attached to the lease.
     pub metadata: Metadata,
-    /// Present if the holder has been asked to release the lease.
+    /// The release request, if a caller has asked the holder to release the lease.
     pub release_requested: Option<Box<ReleaseRequest>>,
-    /// The instant on this gateway's monotonic clock from which the times count, no later than the store's
-    /// decision. For a store behind a network: when the gateway sent the command that the store answered.
+    /// The instant on this gateway's monotonic clock from which the times of this lease count. It is no later than the
+    /// store's decision: for a store behind a network, the gateway sent the answered command at this instant.
     pub as_of: Instant,
 }
 
@@ -52,15 +52,15 @@ pub struct Lease {
 // === impl HeldLease ===
 
 impl HeldLease {
-    /// The time that is certainly left of the lease at `now`.
+    /// The time that is certainly left of the lease at the instant `now`.
     #[must_use]
     pub fn left_at(&self, now: Instant) -> Duration {
         self.expires_in
             .saturating_sub(now.saturating_duration_since(self.as_of))
     }
 
-    /// The time for which the holder may count on the lease: after a release request, only until the gateway breaks
-    /// it. The lease lasts up to [`ReleaseRequest::BACKSTOP`] longer if the gateway that should break it dies.
+    /// The time for which the holder may count on the lease. After a release request, the time ends when the gateway
+    /// breaks the lease. If that gateway dies, the lease lasts longer, by at most [`ReleaseRequest::BACKSTOP`].
     #[must_use]
     pub fn good_for(&self) -> Duration {
         let request = self.release_requested.as_ref();
@@ -69,7 +69,7 @@ impl HeldLease {
         })
     }
 
-    /// Time after which the holder should renew the lease: a third of its TTL, or of the time left if that is less.
+    /// The time after which the holder should renew the lease: a third of its TTL, or of the time left if that is less.
     #[must_use]
     pub fn renew_after(&self) -> Duration {
         self.good_for().min(self.ttl.duration()) / 3
@@ -84,9 +84,9 @@ impl HeldLease {
         self
     }
 
-    /// Makes the lease older by `by`, and sets the instant from which its times count to `as_of`. The caller
-    /// measures `by` with [`HeldLease::at`] because the caller may know the age more exactly than the old and the
-    /// new `as_of` tell.
+    /// Makes the lease older by `by`, and sets [`HeldLease::as_of`], from which its times count, to `as_of`. The
+    /// duration is a separate argument, because a caller may know it more exactly than the difference between the old
+    /// and the new `as_of`.
     pub fn age(&mut self, by: Duration, as_of: Instant) {
         self.expires_in = self.expires_in.saturating_sub(by);
         self.held_for += by;
@@ -99,7 +99,7 @@ impl HeldLease {
         self.as_of = as_of;
     }
 
-    /// Records a release request. Of several requests, the request with the earliest end counts.
+    /// Records a release request for the lease. Of several requests, the request with the earliest end counts.
     pub fn request_release(&mut self, request: &ReleaseRequest) {
         let before = self.release_requested.as_ref();
         if before.is_none_or(|before| before.within > request.within) {
@@ -110,7 +110,7 @@ impl HeldLease {
         }
     }
 
-    /// Whether the lease ends at its hold limit, so that no renewal can extend it.
+    /// Whether the lease ends at its hold limit, so that a renewal cannot extend it.
     #[must_use]
     pub fn is_at_limit(&self) -> bool {
         self.hold_expires_in
@@ -118,7 +118,7 @@ impl HeldLease {
     }
 
     /// Removes the owner, the metadata and the release request, for callers that may not view the lock. The pattern
-    /// names every field, so that a new field cannot be shown to such callers by mistake.
+    /// names every field, so that a field added later cannot be shown to such callers by mistake.
     pub fn hide_details(&mut self) {
         let Self {
             owner,
@@ -142,7 +142,7 @@ impl HeldLease {
 mod tests {
     use super::*;
 
-    /// A lease with one minute left, and with the given time left until its hold limit.
+    /// A lease for tests that ends in one minute, with the given time left until its hold limit.
     fn lease(hold_expires_in: Option<Duration>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(1).unwrap(),

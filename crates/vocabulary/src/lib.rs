@@ -1,8 +1,8 @@
-//! The vocabulary of locks, shared by the gateway and its clients: types that are valid by construction, and rules
-//! that both sides follow. Nothing here does input or output.
+//! The vocabulary of locks, which the gateway and its clients share: types whose values are always valid, and rules
+//! that both sides follow. No code of this crate does input or output.
 //!
-//! The Rust client (`latchgate-client`) re-exports the types that programs need. Everything else may change with
-//! any version.
+//! The Rust client (`latchgate-client`) re-exports the types that programs need. All other items may change with any
+//! version.
 
 mod fence;
 mod foreign_mark;

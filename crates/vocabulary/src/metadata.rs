@@ -6,20 +6,20 @@ use crate::{Group, LockName};
 
 /// The metadata of a lease: texts by name, at most 16 entries and 2 KiB, without control characters.
 ///
-/// Metadata is shown, and never used for a decision. Cheap to clone.
+/// Metadata is shown to people, and never used for a decision. Cheap to clone.
 ///
 /// The group of a lease is stored together with its metadata, as an entry with an empty name, which a caller cannot
 /// use. Only gateways read that entry, so a store need not know groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata(Option<Arc<BTreeMap<String, String>>>);
 
-/// Why entries are not metadata.
+/// Why a map of entries is not metadata.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// There are more than [`Metadata::MAX_ENTRIES`] entries.
     #[error("has {0} entries; at most 16 are allowed")]
     TooMany(usize),
-    /// Names and values together are longer than [`Metadata::MAX_BYTES`].
+    /// Names and values together have more than [`Metadata::MAX_BYTES`] bytes.
     #[error("has {0} bytes of names and values; at most 2048 are allowed")]
     TooLarge(usize),
     /// An entry has an empty name.
@@ -30,18 +30,18 @@ pub enum MetadataError {
     Control(String, char),
 }
 
-/// The name of the entry that stores the group.
+/// The name of the metadata entry that stores the group of a lease.
 const GROUP: &str = "";
 
 // === impl Metadata ===
 
 impl Metadata {
-    /// The largest number of entries.
+    /// The largest number of metadata entries of a lease.
     pub const MAX_ENTRIES: usize = 16;
     /// The largest size of all names and values together, in bytes.
     pub const MAX_BYTES: usize = 2048;
 
-    /// Makes metadata of entries, or says why they are none.
+    /// Makes metadata of a map of entries. Fails if the entries are not metadata.
     pub fn new(entries: BTreeMap<String, String>) -> Result<Self, MetadataError> {
         if entries.len() > Self::MAX_ENTRIES {
             return Err(MetadataError::TooMany(entries.len()));
@@ -68,7 +68,7 @@ impl Metadata {
         })
     }
 
-    /// The entries by name, without the entry of the group.
+    /// The metadata entries by name, without the entry that stores the group.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stored().filter(|(name, _)| *name != GROUP)
     }
@@ -82,7 +82,7 @@ impl Metadata {
         })
     }
 
-    /// The same entries for a lease that belongs to this group.
+    /// The same metadata for a lease that belongs to this group.
     #[must_use]
     pub fn of_group(&self, group: &Group) -> Self {
         let mut entries = self.0.as_deref().cloned().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Metadata {
         Self(Some(Arc::new(entries)))
     }
 
-    /// All entries that a store keeps, the entry of the group included.
+    /// All metadata entries that a store keeps, including the entry of the group.
     pub fn stored(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
@@ -99,8 +99,8 @@ impl Metadata {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Reads the entries that a store has kept. An entry of the group that cannot be read is ignored, because the
-    /// group is only shown.
+    /// Makes metadata of the entries that a store has kept. If the entry of the group is damaged, it is ignored,
+    /// because the group is only shown.
     pub fn from_stored(mut entries: BTreeMap<String, String>) -> Result<Self, MetadataError> {
         let group = entries.remove(GROUP);
         let metadata = Self::new(entries)?;
@@ -117,7 +117,7 @@ impl Metadata {
         })
     }
 
-    /// Whether there are no entries to store, not even a group.
+    /// Whether a store has no metadata entries to keep, not even the entry of a group.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

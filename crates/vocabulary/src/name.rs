@@ -12,16 +12,16 @@ pub struct LockName(Arc<str>);
 /// Why a text is not a lock name or a name prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The text is empty.
+    /// The lock name is empty.
     #[error("is empty; a lock name has 1 to 200 characters")]
     Empty,
-    /// The text is longer than [`LockName::MAX_LEN`] bytes.
+    /// The lock name or the prefix is longer than [`LockName::MAX_LEN`] bytes.
     #[error("has {0} bytes; a lock name has at most 200")]
     TooLong(usize),
-    /// The text has a character that lock names do not allow.
+    /// The lock name or the prefix has a character that lock names do not allow.
     #[error("has {0:?} in it; allowed are ASCII letters, digits and . _ : @ ~ -")]
     Character(char),
-    /// The text is `.` or `..`, which HTTP clients remove from a path.
+    /// The lock name is `.` or `..`, which HTTP clients remove from a path.
     #[error("is {0:?}, which HTTP clients remove from a path")]
     Dots(&'static str),
 }
@@ -32,7 +32,7 @@ impl LockName {
     /// The maximum length of a lock name or a prefix, in bytes.
     pub const MAX_LEN: usize = 200;
 
-    /// Makes a lock name of a text, or says why it is none.
+    /// Makes a lock name of a text. Fails if the text is not a lock name.
     pub fn new(text: &str) -> Result<Self, NameError> {
         match text {
             "" => return Err(NameError::Empty),
@@ -44,7 +44,7 @@ impl LockName {
         Ok(Self(text.into()))
     }
 
-    /// The name as text.
+    /// The lock name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,7 +64,7 @@ impl std::str::FromStr for LockName {
     }
 }
 
-/// Checks the length and the characters of a name or a prefix.
+/// Checks the length and the characters of a lock name or a prefix.
 fn check(text: &str) -> Result<(), NameError> {
     if text.len() > LockName::MAX_LEN {
         return Err(NameError::TooLong(text.len()));
@@ -78,7 +78,7 @@ fn check(text: &str) -> Result<(), NameError> {
 
 // === Name prefix ===
 
-/// A prefix of lock names: 0 to 200 bytes of the characters that lock names allow. The empty prefix covers every
+/// A prefix of lock names: 0 to 200 bytes of the characters that lock names allow. The empty prefix covers every lock
 /// name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct NamePrefix(String);
@@ -86,7 +86,7 @@ pub struct NamePrefix(String);
 // === impl NamePrefix ===
 
 impl NamePrefix {
-    /// Makes a prefix of a text, or says why it is none.
+    /// Makes a prefix of a text. Fails if the text is not a prefix of lock names.
     pub fn new(text: &str) -> Result<Self, NameError> {
         check(text)?;
         Ok(Self(text.to_owned()))
@@ -97,12 +97,12 @@ impl NamePrefix {
         &self.0
     }
 
-    /// Whether the name begins with this prefix.
+    /// Whether the lock name begins with this prefix.
     pub fn covers(&self, name: &LockName) -> bool {
         name.as_str().starts_with(&self.0)
     }
 
-    /// Whether this prefix covers every name that `other` covers.
+    /// Whether this prefix covers every lock name that `other` covers.
     pub fn covers_all(&self, other: &Self) -> bool {
         other.0.starts_with(&self.0)
     }
@@ -176,7 +176,7 @@ mod tests {
             NamePrefix::new(&"a".repeat(LockName::MAX_LEN + 1)),
             Err(NameError::TooLong(201))
         );
-        // Texts that are a glob pattern, a Redis hash tag or a path.
+        // These characters belong to glob patterns, Redis hash tags or paths.
         for c in ['*', '?', '[', ']', '^', '\\', '{', '}', '/', ' ', 'ä'] {
             assert_eq!(
                 NamePrefix::new(&format!("a{c}")),

@@ -1,22 +1,23 @@
-//! When the keeper renews a lease, and until when the lease certainly lasts.
+//! The rules for renewing a lease, which gateways and clients share: when to renew, and until when a lease certainly
+//! lasts.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The instant until which a lease certainly lasts, if the request was sent at `sent` and answered that `left`
-/// remained.
+/// The instant until which a lease certainly lasts, if a request was sent at the instant `sent` and its answer reported
+/// the time `left`.
 ///
-/// The clocks of a store and of its callers run at different speeds. The safety margin is that of the Redlock
-/// algorithm: a hundredth of the time left, and 2 ms.
+/// The clocks of a store and of its callers run at different speeds. The safety margin for that is the one of the
+/// Redlock algorithm: a hundredth of the time left, and 2 ms.
 #[must_use]
 pub fn certain_until(sent: Instant, left: Duration) -> Instant {
     let drift = left / 100 + Duration::from_millis(2);
     sent + left.saturating_sub(drift)
 }
 
-/// The period, shortened at random by up to a tenth, so that leases that were granted together are not always
-/// renewed at the same moment.
+/// The period of a repeated action, shortened at random by up to a tenth, so that leases that were granted together are
+/// not always renewed at the same moment.
 #[must_use]
 pub fn spread(period: Duration) -> Duration {
     period.mul_f64(1.0 - 0.1 * random_fraction())

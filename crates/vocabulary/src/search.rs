@@ -1,8 +1,8 @@
-//! Search for a text in names, owners and metadata.
+//! The search for a text in lock names, owners and metadata.
 
 use crate::TextError;
 
-/// A text to search for, anywhere in another text, ignoring case: 1 to 200 characters.
+/// The text of a search: 1 to 200 characters, found anywhere in another text, ignoring case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchText {
     given: String,
@@ -15,7 +15,7 @@ impl SearchText {
     /// The maximum length of a search text, in characters: the maximum length of a lock name.
     pub const MAX_CHARS: usize = 200;
 
-    /// Makes a search text, or says why the text is none.
+    /// Makes a search text. Fails if the text is empty, too long or has a control character.
     pub fn new(text: &str) -> Result<Self, TextError> {
         match text.chars().count() {
             0 => Err(TextError::Empty),
@@ -38,7 +38,7 @@ impl SearchText {
     }
 }
 
-/// The text in lower case, letter by letter. A conversion of whole words may change a letter depending on its
+/// The text in lower case, converted letter by letter. A conversion of whole words may change a letter depending on its
 /// neighbours (a final sigma in Greek), and a part of the word would then not be found.
 fn lower(text: &str) -> String {
     if text.is_ascii() {

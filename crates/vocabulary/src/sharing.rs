@@ -1,8 +1,8 @@
-//! How a lock is shared: the limit, the mode of a lease and its slot.
+//! The sharing of a lock: the limit, the mode of a lease and its slot.
 
 use std::{fmt, num::NonZeroU16};
 
-/// How many leases may hold a lock together: 1 to 9999.
+/// The limit of a shared lock: how many leases may hold the lock together, 1 to 9999.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(NonZeroU16);
 
@@ -11,16 +11,16 @@ pub struct Limit(NonZeroU16);
 #[error("is {0}; a limit is 1 to 9999")]
 pub struct LimitError(u64);
 
-/// How an attempt wants to share a lock.
+/// The sharing terms of an attempt to acquire a lock together with others.
 ///
-/// A shared attempt is granted while only shared leases hold the lock, fewer than `limit` of them. The limit is
-/// checked only when this attempt is granted: later grants have limits of their own.
+/// The attempt is granted while only shared leases hold the lock, fewer than `limit` of them. The limit is checked only
+/// when this attempt is granted: later grants have limits of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharing {
-    /// How many leases may hold the lock, this attempt's lease included.
+    /// How many leases may hold the lock, the lease of this attempt included.
     pub limit: Limit,
-    /// Whether the caller gave the limit. Only then does its lease get a slot; otherwise the gateway chose the
-    /// limit.
+    /// Whether the caller gave the limit, so that the lease gets a slot. If the gateway chose the limit, the lease has
+    /// no slot.
     pub has_slot: bool,
 }
 
@@ -33,7 +33,7 @@ pub enum Mode {
     /// The lease holds the lock together with other shared leases.
     Shared {
         /// The slot of the lease, if its request had a limit: the smallest number from 0 that no other lease of the
-        /// lock had at the grant. Always below the limit.
+        /// lock had at the time of the grant. The slot is always below the limit.
         slot: Option<u16>,
     },
 }
@@ -44,7 +44,7 @@ impl Limit {
     /// The largest limit.
     pub const MAX: u16 = 9_999;
 
-    /// Makes a limit of a number, or says why it is none.
+    /// Makes a limit of a number. Fails if the number is not a limit.
     pub fn new(number: u64) -> Result<Self, LimitError> {
         let limit = u16::try_from(number)
             .ok()
@@ -68,13 +68,13 @@ impl fmt::Display for Limit {
 // === impl Sharing ===
 
 impl Sharing {
-    /// The limit that the caller gave, if any.
+    /// The limit that the caller gave, if it gave one.
     pub fn explicit_limit(&self) -> Option<Limit> {
         self.has_slot.then_some(self.limit)
     }
 
-    /// The mode that an attempt requests: exclusive without sharing terms. No lease is granted yet, so there is no
-    /// slot.
+    /// The mode that an attempt requests: shared if it has sharing terms, otherwise exclusive. There is no slot yet,
+    /// because no lease is granted.
     pub fn mode(sharing: Option<Self>) -> Mode {
         match sharing {
             None => Mode::Exclusive,
@@ -86,7 +86,7 @@ impl Sharing {
 // === impl Mode ===
 
 impl Mode {
-    /// Whether the lease shares its lock.
+    /// Whether the lease holds its lock together with other shared leases.
     pub fn is_shared(self) -> bool {
         matches!(self, Self::Shared { .. })
     }
@@ -99,7 +99,7 @@ impl Mode {
         }
     }
 
-    /// Reads a mode from its word on the wire (`exclusive` or `shared`); a shared lease gets this slot.
+    /// Parses the word for a mode on the wire (`exclusive` or `shared`). A shared mode gets this slot.
     pub fn from_word(word: &str, slot: Option<u16>) -> Option<Self> {
         match word {
             "exclusive" => Some(Self::Exclusive),

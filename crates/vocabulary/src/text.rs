@@ -1,23 +1,23 @@
-//! Texts for people: the owner of a lease, the reason of a break, and the request to release a lock.
+//! Texts for people to read: the owner of a lease, the reason of a break, and the request to release a lock.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A free text: 1 to `MAX` characters, none of them a control character.
+/// A text for people to read: 1 to `MAX` characters, none of them a control character.
 ///
-/// The text is shown, and never used for a decision.
+/// The text is only shown, and never used for a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Text<const MAX: usize>(Arc<str>);
 
-/// Owner of a lease: a text for people that says who acquires the lock.
+/// The owner of a lease: a text for people that says who acquires the lock.
 pub type Owner = Text<128>;
 
-/// Reason of a break: a text for people that says why the lock is broken.
+/// The reason of a break: a text for people that says why the lock is broken.
 pub type Reason = Text<200>;
 
 /// Why a text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// There is no text, or only blanks where blanks are not enough.
+    /// The text is empty, or has only blanks where blanks alone are not allowed.
     #[error("is missing or empty")]
     Empty,
     /// The text has more characters (first number) than allowed (second number).
@@ -34,7 +34,7 @@ impl<const MAX: usize> Text<MAX> {
     /// The maximum length of the text, in characters.
     pub const MAX_CHARS: usize = MAX;
 
-    /// Makes a text, or says why it is refused.
+    /// Makes a text for people. Fails if it is empty, too long or has a control character.
     pub fn new(text: &str) -> Result<Self, TextError> {
         let chars = text.chars().count();
         if chars == 0 {
@@ -49,7 +49,7 @@ impl<const MAX: usize> Text<MAX> {
         }
     }
 
-    /// Like [`Text::new`], but refuses a text that has only blanks.
+    /// Like [`Text::new`], but also refuses a text that has only blanks.
     pub fn not_blank(text: &str) -> Result<Self, TextError> {
         let taken = Self::new(text)?;
         (!text.trim().is_empty())
@@ -71,28 +71,29 @@ impl<const MAX: usize> fmt::Display for Text<MAX> {
 
 // === Release request ===
 
-/// A release request: another caller wants the lock, and the holder should release it within a time. After that
-/// time the gateway that sent the request breaks the lease. If that gateway has died, the lease ends soon after.
+/// A release request: another caller wants the lock, and asks the holder to release it within a time. After that time
+/// the gateway that recorded the request breaks the lease. If that gateway has died, the lease ends soon after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRequest {
-    /// Name of the API key that requested the release, if any.
+    /// The name of the API key that requested the release, if any.
     pub by: Option<Arc<str>>,
-    /// Why the release is requested, for people to read.
+    /// Why the release is requested: a text for people to read.
     pub reason: Reason,
-    /// Time left for the holder. No renewal extends the lease beyond it plus [`ReleaseRequest::BACKSTOP`].
+    /// The time left for the holder. No renewal extends the lease beyond this time and [`ReleaseRequest::BACKSTOP`].
     pub within: Duration,
 }
 
 // === impl ReleaseRequest ===
 
 impl ReleaseRequest {
-    /// How much longer than `within` the lease may last. The Lua scripts repeat this number.
+    /// How much longer than `within` the lease lasts if no gateway breaks it. The Lua scripts repeat this number.
     pub const BACKSTOP: Duration = Duration::from_secs(1);
-    /// Smallest difference by which a request must end earlier than the last known request to count as a new one.
-    /// Each answer takes a different time, so the same end seems to come a little earlier or later. The clients in
-    /// JavaScript and Python repeat this number.
+    /// The smallest difference that makes a release request a new one: it must end earlier than the last known request
+    /// by this time. Each answer takes a different time, so the end of the same request seems to come a little earlier
+    /// or later. The clients in JavaScript and Python repeat this number.
     pub const SAME_WITHIN: Duration = Duration::from_millis(500);
-    /// The longest `within` that a caller may set. A caller that wants the lock later can send its request later.
+    /// The longest `within` that a caller may set. A caller that wants the lock later can send its release request
+    /// later.
     pub const MAX_WITHIN: Duration = Duration::from_hours(1);
 }
 

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
-/// The SHA-256 of a token. The store keeps only this, never the token.
+/// The SHA-256 of a token. The store keeps only this hash, never the token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash([u8; 32]);
 
-/// The error for a text that is not a token. It does not repeat the text, which may be most of a secret.
+/// The error for a text that is not a token. The error does not repeat the text, which may be most of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not a token; a token is the 43 characters that acquire answered")]
 pub struct TokenError;
@@ -24,7 +24,7 @@ pub struct TokenError;
 // === impl Token ===
 
 impl Token {
-    /// How many characters a token has as text.
+    /// The number of characters in the text of a token.
     pub const TEXT_LEN: usize = 43;
 
     /// A new token from 256 random bits, which nobody can guess.
@@ -32,12 +32,12 @@ impl Token {
         Self(bytes())
     }
 
-    /// The token with these bytes.
+    /// Makes a token of its 256 bits.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Reads a token from its text ([`Token::expose`]).
+    /// Parses the text of a token (see [`Token::expose`]).
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let mut bytes = [0; 32];
         match URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
@@ -46,12 +46,12 @@ impl Token {
         }
     }
 
-    /// The secret as text, for the answer to the caller that acquired the lease.
+    /// The secret token as text, for the answer to the caller that acquired the lease.
     pub fn expose(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// The secret as text, written into the caller's buffer to avoid an allocation.
+    /// The secret token as text, written into the buffer `text` to avoid an allocation.
     pub fn expose_into<'a>(&self, text: &'a mut [u8; Self::TEXT_LEN]) -> &'a str {
         URL_SAFE_NO_PAD
             .encode_slice(self.0, text)
@@ -73,16 +73,16 @@ impl fmt::Debug for Token {
 
 // === impl TokenHash ===
 
-// Generates both directions, writing and reading, of a type that a store keeps: by hand, one could be forgotten.
+// Generates for a type both directions, from and to the bytes that a store keeps, so that neither is forgotten.
 macro_rules! stored_bytes {
     ($($type:ident: $len:literal),+) => {$(
         impl $type {
-            /// The value with these bytes, as read from a store.
+            /// Makes the value of the bytes that a store has kept.
             pub fn from_bytes(bytes: [u8; $len]) -> Self {
                 Self(bytes)
             }
 
-            /// The bytes that a store keeps.
+            /// The bytes of the value that a store keeps.
             pub fn as_bytes(&self) -> &[u8; $len] {
                 &self.0
             }
@@ -116,13 +116,14 @@ impl fmt::Debug for TokenHash {
 //
 // Random bytes from the operating system.
 
-/// A buffer of random bytes, of which the first `used` are handed out.
+/// A buffer of random bytes, of which the first `used` have already been handed out.
 struct Pool {
     bytes: [u8; POOL],
     used: usize,
 }
 
-/// How many bytes one system call fetches: the call costs as much as the rest of making a token.
+/// The number of bytes that one system call fetches. A call for each token would cost as much as the rest of its
+/// creation.
 const POOL: usize = 1024;
 
 thread_local! {
@@ -150,7 +151,7 @@ impl Pool {
         }
         let unused = &mut self.bytes[self.used..self.used + N];
         let mut taken = [0; N];
-        // Replaces the bytes that are handed out by zeros: a secret must not stay in the buffer.
+        // The bytes that are handed out are replaced by zeros, because a secret must not stay in the buffer.
         taken.swap_with_slice(unused);
         self.used += N;
         taken
@@ -159,11 +160,10 @@ impl Pool {
 
 // === Keeper id ===
 
-/// Identifies the keeper of a lease: the program that renews the lease, and releases it when it is no longer
-/// needed.
+/// The id of a lease's keeper: the program that renews the lease, and releases it when it is no longer needed.
 ///
-/// Several programs may have the token of a lease, because a token can be handed on. The keeper id says which of
-/// them keeps the lease. It is not secret, because it has no effect without the token.
+/// Several programs may have the token of a lease, because a token can be handed on. The keeper id says which of them
+/// keeps the lease. It is not secret, because it has no effect without the token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeeperId([u8; 32]);
 
@@ -175,7 +175,8 @@ impl KeeperId {
         Self(bytes())
     }
 
-    /// The id of an attempt as the keeper of the lease that it was granted, derived from the hash of its token.
+    /// The keeper id of an attempt, for the lease that the attempt is granted. It is derived from the hash of the
+    /// token.
     pub fn of_attempt(token: &TokenHash) -> Self {
         Self(*token.as_bytes())
     }

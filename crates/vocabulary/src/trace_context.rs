@@ -9,7 +9,7 @@ pub struct TraceParent {
     pub trace_id: u128,
     /// The id of the caller's span; never zero.
     pub span_id: u64,
-    /// Whether the caller records its part of the trace.
+    /// Whether the caller records its part of the trace (the flag `sampled`).
     pub is_sampled: bool,
 }
 
@@ -22,22 +22,22 @@ pub struct TraceId(pub u128);
 pub struct TraceContext {
     /// The trace and the span of the caller (`traceparent`).
     pub parent: TraceParent,
-    /// The value of `tracestate`, passed on unchanged.
+    /// The value of the header `tracestate`, passed on unchanged.
     pub state: Option<Arc<str>>,
 }
 
-/// Length of a `traceparent`: version, trace id, span id and flags, with hyphens between.
+/// The length of a `traceparent`: version, trace id, span id and flags, with hyphens between.
 const LEN: usize = 2 + 1 + 32 + 1 + 16 + 1 + 2;
-/// The longest `tracestate` that is passed on; the specification requires at least this.
+/// The maximum length of a `tracestate` that is passed on: the specification requires at least this length.
 const MAX_STATE: usize = 512;
 
 // === impl TraceParent ===
 
 impl TraceParent {
-    /// Reads the header `traceparent`; `None` if it is invalid. Of a later version, the fields of version 00 are
-    /// read.
+    /// Parses the header `traceparent`; `None` if it is invalid. For a later version of the header, the fields of
+    /// version 00 are read.
     pub fn parse(text: &str) -> Option<Self> {
-        // Checked before the text is sliced: a slice that ends within a character would panic.
+        // Checked before the text is sliced, because a slice that ends within a character would panic.
         if !text.is_ascii() || text.len() < LEN {
             return None;
         }
@@ -87,8 +87,8 @@ impl fmt::Display for TraceId {
 // === impl TraceContext ===
 
 impl TraceContext {
-    /// Reads both headers; `None` if `traceparent` is invalid. An invalid `tracestate` is left out, as the
-    /// specification requires.
+    /// Parses the headers `traceparent` and `tracestate`; `None` if `traceparent` is invalid. An invalid `tracestate`
+    /// is left out, as the specification requires.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let fit = |state: &&str| {
             (1..=MAX_STATE).contains(&state.len())

@@ -1,4 +1,4 @@
-//! The TTL of a lease, and its hold limit: the longest time for which renewals may keep it.
+//! The TTL of a lease, and its hold limit: the longest time for which renewals may keep the lease.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ pub struct TtlError(u64);
 impl Ttl {
     /// The shortest TTL: a shorter lease would end before its holder has read the answer.
     pub const MIN: Self = Self(Duration::from_millis(100));
-    /// The longest TTL. Every lease expires.
+    /// The longest TTL: a day. There are no leases that never expire.
     pub const MAX: Self = Self(Duration::from_hours(24));
 
-    /// Makes a TTL of a number of milliseconds, or says why it is none.
+    /// Makes a TTL of a number of milliseconds. Fails if the number is not a TTL.
     pub fn from_millis(ms: u64) -> Result<Self, TtlError> {
         let ttl = Self(Duration::from_millis(ms));
         if ttl < Self::MIN || ttl > Self::MAX {
@@ -42,8 +42,8 @@ impl Ttl {
 
 // === Hold limit ===
 
-/// The hold limit of a lease (`max_hold_ms`): the longest time from the grant for which renewals may keep it, on
-/// the store's clock.
+/// The hold limit of a lease (`max_hold_ms`): the longest time from the grant for which renewals may keep the lease,
+/// measured by the store's clock.
 ///
 /// A hold limit is at most seven days, and at least the TTL of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,15 +52,15 @@ pub struct HoldLimit(Duration);
 /// Why a number is not a hold limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HoldLimitError {
-    /// The number is less than 100 ms or more than seven days.
+    /// The number is less than 100 ms, or more than seven days.
     #[error("is {0} ms; a hold limit is 100 to 604800000 ms")]
     OutOfRange(u64),
-    /// The limit would end the lease before its TTL does.
+    /// The hold limit is shorter than the TTL, and would end the lease before its TTL does.
     #[error("is {limit} ms, less than the TTL of {ttl} ms")]
     BelowTtl {
         /// The hold limit in milliseconds.
         limit: u64,
-        /// The TTL in milliseconds.
+        /// The TTL of the lease in milliseconds.
         ttl: u64,
     },
 }
@@ -68,10 +68,10 @@ pub enum HoldLimitError {
 // === impl HoldLimit ===
 
 impl HoldLimit {
-    /// The longest hold limit.
+    /// The longest hold limit: seven days.
     pub const MAX: Self = Self(Duration::from_hours(7 * 24));
 
-    /// Makes a hold limit of a number of milliseconds, for a lease with this TTL.
+    /// Makes a hold limit of a number of milliseconds, for a lease with this TTL. Fails if it is out of range.
     pub fn from_millis(ms: u64, ttl: Ttl) -> Result<Self, HoldLimitError> {
         let limit = Self(Duration::from_millis(ms));
         if limit > Self::MAX || limit.0 < Ttl::MIN.duration() {
@@ -86,12 +86,12 @@ impl HoldLimit {
         }
     }
 
-    /// The limit as a duration.
+    /// The hold limit as a duration.
     pub fn duration(self) -> Duration {
         self.0
     }
 
-    /// The limit in milliseconds.
+    /// The hold limit in milliseconds.
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).expect("a hold limit is at most seven days")
     }

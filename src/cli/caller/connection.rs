@@ -20,11 +20,11 @@ use super::{
     environment::{self, Environment},
 };
 
-/// The text for a certificate without a key.
+/// The end of the error text if the command line names a client certificate without its private key.
 const WITHOUT_KEY: &str = "needs --client-key-file or LATCHGATE_CLIENT_KEY_FILE with it";
 const WITHOUT_CERTIFICATE: &str = "needs --client-cert-file or LATCHGATE_CLIENT_CERT_FILE with it";
 
-/// The long help of `--url`: several addresses, and how long a gateway is tried.
+/// The long help of `--url`: how several addresses are given, and how long the command tries each gateway.
 const URL_HELP: &str = "\
 The address of the gateway; several on one store, separated by commas, are tried in turn \
 [env: LATCHGATE_URL] [default: http://127.0.0.1:7420]
@@ -58,7 +58,7 @@ pub(crate) struct ConnectionArgs {
     identity: IdentityArgs,
 }
 
-/// The options for the client certificate.
+/// The options for the client certificate and its private key.
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct IdentityArgs {
@@ -73,7 +73,7 @@ pub(crate) struct IdentityArgs {
 // === impl ConnectionArgs ===
 
 impl ConnectionArgs {
-    /// A client for the gateway.
+    /// Makes a client that calls the gateways of `--url` with the credentials of the options.
     pub(crate) fn client(&self, environment: &Environment) -> Result<Client, CliError> {
         let mut options = ClientOptions::default();
         let url = match &self.url {
@@ -99,7 +99,7 @@ impl ConnectionArgs {
 // === impl IdentityArgs ===
 
 impl IdentityArgs {
-    /// The files of the client certificate, if one is named.
+    /// The files of the client certificate and its private key, if an option or a variable names them.
     pub(crate) fn files(
         &self,
         environment: &Environment,
@@ -126,7 +126,7 @@ impl IdentityArgs {
     }
 }
 
-/// The file that a flag names, or otherwise a variable.
+/// The file that the flag names; without the flag, the file that the environment variable names.
 fn file(
     given: Option<&Path>,
     flag: &'static str,

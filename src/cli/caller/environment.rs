@@ -15,17 +15,18 @@ use super::super::{error::CliError, terminal::output};
 /// All environment variables, valid UTF-8 or not. Without `Debug`, because some are secrets.
 pub(crate) struct Environment(Vec<(OsString, OsString)>);
 
-/// The maximum length of a secret. A longer file is not a secret but another file.
+/// The maximum length of a secret in bytes. A longer text is refused: the user has probably named the wrong file.
 const MAX_LEN: u64 = 4096;
 
-/// A kind of secret, with the places where it is read.
+/// A kind of secret, such as the API key, with the flag and the environment variables from which it is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SecretKind {
     /// The name of the secret, for messages.
     pub(crate) name: &'static str,
-    /// The flag that names a file.
+    /// The flag that names a file with the secret.
     pub(crate) flag: &'static str,
-    /// The variable that contains the secret. With `_FILE` appended, the variable that names a file.
+    /// The environment variable that contains the secret. With `_FILE` appended: the variable that names a file with
+    /// the secret.
     pub(crate) variable: &'static str,
 }
 
@@ -73,8 +74,8 @@ impl Environment {
         found.map(|(_, value)| value.as_os_str())
     }
 
-    /// A variable that names an address or a file. A variable that is set must not be empty: a script in which a
-    /// command failed often leaves it empty.
+    /// The value of an environment variable that names an address or a file, if it is set. An empty value is an error:
+    /// a script in which a command failed often leaves a variable empty.
     pub(crate) fn given(&self, name: &'static str) -> Result<Option<&str>, CliError> {
         let refuse = |error| CliError::usage(format!("{name} {error}"));
         let Some(value) = self.get(name) else {
@@ -87,7 +88,7 @@ impl Environment {
         }
     }
 
-    /// A variable as text. An empty variable, or one that is not UTF-8, counts as missing.
+    /// The text of an environment variable. An empty variable, or one that is not UTF-8, counts as missing.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.to_str().filter(|text| !text.is_empty())
     }
@@ -96,7 +97,7 @@ impl Environment {
 // === impl SecretKind ===
 
 impl SecretKind {
-    /// Finds the secret, and converts it with `parse`.
+    /// Finds the secret, and parses its text with `parse`.
     pub(crate) fn read<T, E: fmt::Display>(
         self,
         file: Option<&Path>,
@@ -113,7 +114,8 @@ impl SecretKind {
             .map_err(|error| CliError::usage(format!("what {from} holds {error}")))
     }
 
-    /// Finds the secret. The flag has precedence, then the variable, then the variable that names a file.
+    /// Finds the text of the secret. The flag has precedence over the variable with the secret, and that variable over
+    /// the variable that names a file.
     fn find(
         self,
         file: Option<&Path>,
@@ -172,7 +174,7 @@ impl SecretKind {
     }
 }
 
-/// The text of a file without the line break at its end.
+/// Reads a secret to its end, and removes the line break at its end.
 fn read_all(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
     from.take(MAX_LEN + 1).read_to_string(&mut text)?;

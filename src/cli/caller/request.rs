@@ -1,4 +1,4 @@
-//! The locks that a command acquires, and the terms of the lease.
+//! The names of the locks that a command acquires, and the options for the lease, such as its TTL.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     environment::Environment,
 };
 
-/// The options of all commands that acquire.
+/// The options of all commands that acquire a lock.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// How long the lease lasts: 30s, 500ms, 2m [default: the gateway's, 30s]
@@ -40,7 +40,7 @@ pub(crate) struct RequestArgs {
     meta: Vec<(String, String)>,
 }
 
-/// One lock, or a group of locks.
+/// The lock or the group of locks that a command acquires.
 #[derive(Debug, Clone)]
 pub(crate) enum Locks {
     One(LockName),
@@ -50,7 +50,7 @@ pub(crate) enum Locks {
 // === impl RequestArgs ===
 
 impl RequestArgs {
-    /// An acquire request with this wait.
+    /// Makes the acquire request that these options describe, with this maximum wait.
     pub(crate) fn request(
         &self,
         wait: Duration,
@@ -100,7 +100,8 @@ impl Locks {
         }
     }
 
-    /// A text for the locks, used until it is known for which lock of a group the command waits.
+    /// A text that names the locks in progress messages, until the gateway reports for which lock of a group the
+    /// command waits.
     pub(crate) fn label(&self) -> String {
         let more = match self {
             Self::One(name) => return name.to_string(),
@@ -134,7 +135,7 @@ fn limit(text: &str) -> Result<Limit, String> {
     number(text, Limit::new)
 }
 
-/// Parses a number, and converts it with `new`.
+/// Parses a number from a command-line argument, and converts it with `new`.
 pub(crate) fn number<T, E: ToString>(
     text: &str,
     new: impl FnOnce(u64) -> Result<T, E>,
@@ -147,9 +148,9 @@ pub(crate) fn number<T, E: ToString>(
 
 // === Metadata ===
 //
-// `--meta NAME=VALUE`.
+// The option `--meta NAME=VALUE`.
 
-/// Parses one entry of the metadata.
+/// Parses one `NAME=VALUE` of the option `--meta`.
 pub(crate) fn entry(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -157,7 +158,8 @@ pub(crate) fn entry(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Makes metadata of entries. A name that occurs twice is an error, because it is unclear which value is meant.
+/// Makes metadata from the entries of `--meta`. A repeated name is an error, because it is unclear which value is
+/// meant.
 pub(crate) fn build_metadata(entries: &[(String, String)]) -> Result<Metadata, String> {
     let mut map = BTreeMap::new();
     for (name, value) in entries {
@@ -172,7 +174,8 @@ pub(crate) fn build_metadata(entries: &[(String, String)]) -> Result<Metadata, S
 //
 // The default owner, if `--owner` is not given.
 
-/// The default owner, `USER@HOST`. Without the process id, because the process ends before the lease.
+/// The default owner, `USER@HOST`. The process id is left out, because the process of the command ends before the
+/// lease.
 pub(crate) fn default(environment: &Environment) -> Option<Owner> {
     let user = environment
         .text("USER")

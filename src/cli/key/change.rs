@@ -19,8 +19,8 @@ use crate::{
     file_stamp::FileStamp,
 };
 
-/// The error if a new key cannot be printed. Its secret is lost, so `remedy` says how to remove the key from the
-/// file.
+/// The error if the new key cannot be printed. Its secret is then lost, so `remedy` says how to remove the key from the
+/// keys file.
 pub(super) fn key_not_written(error: &io::Error, remedy: &str) -> CliError {
     CliError::unexpected(format!(
         "cannot write the key: {error}; the key is lost: {remedy}"
@@ -47,7 +47,7 @@ pub(super) fn change(
         CliError::unexpected(text)
     };
     let locked = File::open(directory(&path)).map_err(unwritable)?;
-    // Without this lock, one of two changes at the same time would be lost.
+    // The file lock makes changes take turns: without it, one of two changes at the same time would be lost.
     flock(&locked, FlockOperation::LockExclusive).map_err(|error| unwritable(error.into()))?;
     let before = FileStamp::read(&path);
     let old = match bounded_file::read_text(&path, KeysFile::MAX_LEN) {
@@ -60,13 +60,13 @@ pub(super) fn change(
     };
     let unfit = |reason| CliError::usage(format!("{file}: {reason}"));
     let text = edit(old.as_deref().unwrap_or_default()).map_err(unfit)?;
-    // This check also finds another key with the same name, or another secret with the same id.
+    // Refuses a text that a gateway would not accept, such as two keys with one name or two secrets with one id.
     KeysFile::new(&path).parse(&text)?;
     let new = new_version(&path, text.as_bytes()).map_err(unwritable)?;
     if old.is_some() {
         let taken = fs::metadata(&path).and_then(|old| {
             take_after(new.as_file(), &old)?;
-            // Without this, a power failure might leave a file that the gateway cannot read.
+            // Without the sync, a power failure might leave a keys file that the gateway cannot read.
             new.as_file().sync_all()
         });
         taken.map_err(unwritable)?;
@@ -80,7 +80,7 @@ pub(super) fn change(
     replace(&path, new).map_err(unwritable)
 }
 
-/// Gives the new version of a file the mode and the owner of the old one.
+/// Gives the new version of a file the mode and the owner of its old version.
 fn take_after(new: &File, old: &Metadata) -> io::Result<()> {
     let own = new.metadata()?;
     if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
@@ -90,7 +90,7 @@ fn take_after(new: &File, old: &Metadata) -> io::Result<()> {
     new.set_permissions(Permissions::from_mode(mode))
 }
 
-/// The text of a keys file with one more table at its end.
+/// The text of a keys file with one more `[[key]]` table at its end.
 fn with_table(old: &str, table: &str) -> String {
     let between = match old {
         "" => "",
@@ -127,7 +127,7 @@ mod tests {
         let path = directory.path().join("keys.toml");
         append(&path, &table("one")).unwrap();
         assert_eq!(mode(&path), 0o600);
-        // An editor may leave any end, here a file without a newline.
+        // The table must be added correctly after a file without a newline at its end.
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("# Keys.\n{}", text.trim_end())).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();

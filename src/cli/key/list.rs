@@ -31,7 +31,7 @@ pub(in crate::cli) struct KeyListArgs {
     json: bool,
 }
 
-/// Which keys file to use.
+/// The options that say which keys file a command uses.
 #[derive(Args)]
 pub(super) struct KeysFileArgs {
     /// The keys file, if it is not the one that the configuration names
@@ -135,7 +135,7 @@ fn expires_at(key: &KeyEntry) -> Option<String> {
     Some(humantime::format_rfc3339_seconds(end).to_string())
 }
 
-/// The limits that the key has, with their names in the file.
+/// The limits that the key has, each with its name in the keys file.
 fn limits(key: &KeyEntry) -> Vec<(&'static str, Value)> {
     let limits = &key.limits;
     let all = [
@@ -156,7 +156,7 @@ fn limits(key: &KeyEntry) -> Vec<(&'static str, Value)> {
     all.into_iter().filter_map(set).collect()
 }
 
-/// A rate is a whole number in the file, so it is shown as one.
+/// Converts a rate to a whole number, because the keys file has rates as whole numbers.
 fn whole(number: f64) -> Value {
     format!("{number:.0}")
         .parse::<u64>()

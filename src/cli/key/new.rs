@@ -50,7 +50,7 @@ pub(in crate::cli) struct NewArgs {
     json: bool,
 }
 
-/// The fields of the key's table that the caller chooses, under their names in the file.
+/// The fields of the key's table that the command line sets, under their names in the keys file.
 #[derive(Args, Serialize)]
 struct EntryArgs {
     /// The name of the key, in logs and in the list
@@ -83,21 +83,22 @@ struct EntryArgs {
     max_streams: Option<u64>,
 }
 
-/// A flag for each permission, with the values of the keys file.
+/// The permissions of the key: one flag for each permission, with the values that the keys file gets.
 #[derive(Serialize)]
 struct PermissionArgs(BTreeMap<&'static str, Value>);
 
 // === impl NewArgs ===
 
 impl NewArgs {
-    /// Makes a key and prints it.
+    /// Makes an API key and prints it.
     pub(in crate::cli) fn make(&self) -> Result<(), CliError> {
         let key = ApiKey::random();
         let secret = format!("{}:sha256:{}", key.id(), key.hash());
         let entry = toml::to_string(&self.entry).expect("TOML has texts, numbers and lists");
         let name = &self.entry.name;
         let table = format!("[[key]]\nname = {name:?}\nsecrets = [{secret:?}]\n{entry}");
-        // Checked with the rules of the gateway, so that no key is printed that a gateway would refuse.
+        // Checks the table with the rules of the gateway, so that the command prints no key that a gateway would
+        // refuse.
         KeysFile::new("the new key").parse(&table)?;
         if let Some(file) = &self.append {
             append(file, &table)?;
@@ -178,7 +179,7 @@ impl FromArgMatches for PermissionArgs {
     }
 }
 
-/// Reads when a key expires, in whole seconds.
+/// Parses when a key expires, in whole seconds.
 fn end(text: &str) -> Result<Datetime, String> {
     let now = SystemClock.wall();
     let time = match humantime::parse_duration(text) {

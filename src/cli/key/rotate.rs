@@ -101,7 +101,7 @@ impl RotateArgs {
     }
 }
 
-/// The text of a keys file with a second secret of a key, and the id of the first.
+/// Returns the text of a keys file with a second secret for the key, and the id of the key's first secret.
 fn with_secret(text: &str, name: &str, secret: &str) -> Result<(String, String), String> {
     match secrets(text, name)?.as_slice() {
         [only] => {
@@ -115,8 +115,8 @@ fn with_secret(text: &str, name: &str, secret: &str) -> Result<(String, String),
     }
 }
 
-/// The text of a keys file without one of two secrets of a key, and the ids of the removed and the kept secret.
-/// Without `keep`, the second secret is kept.
+/// Returns the text of a keys file without one of the key's two secrets, and the ids of the removed and the kept
+/// secret. Without `keep`, the second secret is kept.
 fn with_one_secret(
     text: &str,
     name: &str,
@@ -145,7 +145,7 @@ fn with_one_secret(
     }
 }
 
-/// The id of a secret, which is the text before its first colon.
+/// The id of a secret at this position of the keys file: the part of the secret before the first colon.
 fn id(text: &str, secret: &Range<usize>) -> String {
     let secret = text[secret.clone()].trim_matches(['"', '\'']);
     secret.split(':').next().unwrap_or_default().to_owned()
@@ -156,9 +156,9 @@ fn ids(text: &str, secrets: &[Range<usize>]) -> String {
     ids.join(" and ")
 }
 
-/// The positions of the secrets of a key in the text of a keys file.
+/// The positions of the key's secrets in the text of a keys file.
 fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
-    // The parser's message is not shown: it may quote a key. `change` checks the file as a whole afterwards.
+    // The parser's message may quote a key, so it is not shown. `change` checks the whole file afterwards.
     let document = DeTable::parse(text).map_err(|_error| "the file is not TOML".to_owned())?;
     let tables = array(document.get_ref(), "key").into_iter().flatten();
     let mut keys = tables.filter_map(|key| match key.get_ref() {

@@ -115,7 +115,7 @@ pub(super) enum OnRequest {
 //
 // The times at which a command must be stopped, so that it ends before its lease.
 
-/// The times from TERM to KILL, and from KILL to the end of the lease.
+/// The time from TERM to KILL, and the time from KILL to the end of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timing {
     /// The time from TERM to KILL.
@@ -124,19 +124,19 @@ pub(super) struct Timing {
     margin: Duration,
 }
 
-/// The shortest TTL with which a command is run: a shorter lease would end whenever the machine is busy for a
-/// moment.
+/// The shortest TTL with which `run` starts a command. With a shorter lease, a machine that is busy for a moment would
+/// renew too late, and the command would be stopped.
 pub(super) const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// The time from TERM to KILL if another caller has ended the lease and no lease holds the lock yet: short, because
-/// that caller probably wants the lock for another user soon.
+/// The time from TERM to KILL if another caller has ended the lease and no new lease holds the lock yet. The time is
+/// short, because the caller that ended the lease probably wants the lock for another user soon.
 const UNHELD: Duration = Duration::from_secs(1);
 
 // === impl Timing ===
 
 impl Timing {
-    /// The default is a third of the TTL: renewal happens after the first third, and the second is for repeated
-    /// renewals. It is at most as long as a person would wait.
+    /// The default time from TERM to KILL is a third of the TTL: the first third passes before the renewal, and the
+    /// second third is for repeated renewals. The default is never longer than a person would wait.
     pub(super) fn new(ttl: Duration, kill_after: Option<Duration>) -> Self {
         let default = (ttl / 3).min(Duration::from_secs(10));
         Self {
@@ -158,12 +158,12 @@ impl Timing {
     /// When to kill a command whose lease was lost just now.
     pub(super) fn kill_if_lost_now(self, loss: &Loss) -> Instant {
         match loss {
-            // The lock may be granted to another caller at any moment.
+            // The lock is free, so it may be granted to another caller at any moment.
             Loss::Ended(problem) if problem.held != Some(true) => {
                 Instant::now() + self.kill_after.min(UNHELD)
             }
-            // Another lease holds the lock, so any cleanup of the command could harm its holder; or the command was
-            // already asked to stop in time. In both cases it is killed now.
+            // Either another lease holds the lock, so that cleanup by the command could harm the other holder; or the
+            // command has already had its TERM before the lease ended. In both cases the command is killed now.
             Loss::Ended(_)
             | Loss::Expired { .. }
             | Loss::HoldLimit
@@ -172,7 +172,7 @@ impl Timing {
         }
     }
 
-    /// When to kill a command that gets a TERM now.
+    /// When to kill a command that is sent a TERM now.
     pub(super) fn kill_if_stopped_now(self) -> Instant {
         Instant::now() + self.kill_after
     }

@@ -36,13 +36,14 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
     let request = args.request.request(wait, environment)?;
-    // Checked before the wait: after a long wait, a typing error would be reported too late.
+    // The command is looked up before the wait: otherwise a mistyped name would be reported only after a long wait.
     if let Some(program) = args.command.first()
         && let Err(error) = look_for(program, environment.get("PATH"))
     {
         return Ok(report(program, &error));
     }
-    // Handled from now on, so that a signal cannot leave a lock behind that no command uses.
+    // Signals are handled from now on: otherwise a signal could end this process and leave the lock held without a
+    // command.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
     let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
     let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
@@ -70,7 +71,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     }
 }
 
-/// Starts to renew the lease, unless a signal comes first.
+/// Starts to renew the lease. If a signal comes first, releases the lease.
 async fn keep(
     client: &Client,
     lease: &Lease,
@@ -144,7 +145,7 @@ impl RunArgs {
     }
 }
 
-/// A JSON object with a number for each lock, by name.
+/// Formats the values of the locks as a JSON object: for each lock its name and a number, such as the slot.
 fn by_name<T: Into<serde_json::Value>>(
     lease: &Lease,
     number: impl Fn(&LeasePart) -> Option<T>,
@@ -156,21 +157,21 @@ fn by_name<T: Into<serde_json::Value>>(
 
 // === Release lock ===
 //
-// Releases the lock, unless a process of the command is still alive.
+// Releases the lock of the command after its end, unless a process of the command is still alive.
 
-/// How long to try to release a lost lease, which has most likely ended.
+/// The time limit for the release of a lost lease. The limit is short, because a lost lease has most likely ended.
 const RELEASE_LOST: Duration = Duration::from_secs(1);
-/// Printed while the release is not answered.
+/// The message while the gateway does not answer the release.
 const RELEASE_UNANSWERED: &str = "no answer to the release of the lock yet; a signal (Ctrl-C) leaves it \
                                   until its lease ends";
-/// The reason if a signal interrupted the release.
+/// The reason in the message if a signal interrupted the release.
 const IMPATIENT: &str = "a signal came before a gateway had answered";
-/// The reason if the lock is not released because a process is still alive.
+/// The reason in the message if the lock is not released because a process of the command is still alive.
 const STILL_ALIVE: &str = "a process of the command lives on although it was killed: it waits for a \
                            disk or a file system, or has changed its user";
 
-/// Releases the lock of a command that has ended. A failure is printed, and does not change the exit code of the
-/// command.
+/// Releases the lock of a command that has ended. If the release fails, prints the failure; the exit code of the
+/// command stays the same.
 async fn release_lock(
     name: &LockName,
     renewer: LeaseRenewer,
@@ -179,7 +180,7 @@ async fn release_lock(
 ) {
     let until = renewer.until();
     match (leftover, until) {
-        // The renewer is dropped, so the lease is not renewed any more.
+        // Dropping the renewer ends the renewals, so the lock becomes free when its lease ends.
         (Leftover::Somebody, Some(until)) => {
             drop(renewer);
             left_locked(name, until, STILL_ALIVE);
@@ -190,7 +191,8 @@ async fn release_lock(
             ));
         }
         (Leftover::Nobody, Some(until)) => {
-            // Repeated until the release is answered or the lease ends: no other program can release it.
+            // The release is repeated until a gateway answers or the lease ends, because no other program can release
+            // the lock.
             let left = until.saturating_duration_since(Instant::now());
             if let Some(problem) = release(name, until, renewer.release(left), signals).await {
                 output::note(&format!(
@@ -199,7 +201,7 @@ async fn release_lock(
             }
         }
         (Leftover::Nobody, None) => {
-            // A failure is not printed, because the loss of the lease has already been reported.
+            // A failed release is not printed: the loss of the lease has already been reported.
             let _: Option<Result<_, _>> = signals
                 .until_second_signal(renewer.release(RELEASE_LOST))
                 .await;
@@ -207,15 +209,15 @@ async fn release_lock(
     }
 }
 
-/// Releases a lock under which no command has run.
+/// Releases a lock for which no command was started.
 async fn release_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
     let released = client.release_lease(lease);
-    // A lost lease needs no release.
+    // If the lease is already lost, there is nothing to release, so the problem is ignored.
     let _: Option<Problem> = release(&lease.name, lease.good_until(), released, signals).await;
 }
 
-/// Waits for the release of a lease that lasts until `until`, and prints a failure. `Some` if the lease had already
-/// ended.
+/// Waits for `release`, the release of a lease that lasts until `until`, and prints a failure. Returns the problem if
+/// the lease had already ended.
 async fn release(
     name: &LockName,
     until: Instant,
@@ -226,7 +228,7 @@ async fn release(
     match signals.until_second_signal(release).await {
         Some(Ok(())) => {}
         Some(Err(ClientError::Lost(problem))) => return Some(*problem),
-        // The lease has ended, most likely by an earlier copy of the release whose answer was lost.
+        // The lease has ended, most likely by an earlier copy of this release whose answer was lost: no failure.
         Some(Err(ClientError::OutcomeUnknown {
             problem: Some(problem),
             ..
@@ -237,7 +239,7 @@ async fn release(
     None
 }
 
-/// Prints that the lock was not released, why, and when its lease ends.
+/// Prints that the lock was not released, the reason, and when its lease ends.
 fn left_locked(name: &LockName, until: Instant, why: &str) {
     let left = until.saturating_duration_since(Instant::now());
     let end = if left.is_zero() {
@@ -265,7 +267,7 @@ mod tests {
 
     const LEASE: &str = r#"{"name":"deploy","token":"qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU","fencing_token":42,"ttl_ms":3000,"expires_in_ms":3000,"renew_after_ms":1000}"#;
 
-    /// A gateway that grants, renews and releases, and records its requests.
+    /// Starts a gateway for tests that grants, renews and releases, and records its requests.
     async fn gateway() -> (String, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -294,7 +296,7 @@ mod tests {
         (url, asked)
     }
 
-    /// The requests that a gateway gets if this is left of a command.
+    /// The requests that a gateway receives if the ended command leaves `leftover`.
     async fn asked_with(leftover: Leftover) -> Vec<String> {
         let (url, asked) = gateway().await;
         let client = Client::new(ClientOptions {
@@ -307,7 +309,7 @@ mod tests {
         let renewer = LeaseRenewer::start(&client, lease.unwrap()).await.unwrap();
         let mut signals = Signals::listen([]).unwrap();
         release_lock(&name, renewer, leftover, &mut signals).await;
-        // Longer than the time until the next renewal.
+        // The wait is longer than the time until the next renewal, so that a renewal would be seen.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         asked.lock().unwrap().clone()
     }

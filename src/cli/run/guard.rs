@@ -1,4 +1,5 @@
-//! The guard of `latchgate run`: a second process that kills the command at a deadline, which it reads from a pipe.
+//! The guard of `latchgate run`: a second process that kills the command at a deadline. `run` sends each deadline
+//! through a pipe.
 
 use std::{
     env,
@@ -24,48 +25,48 @@ use tokio::time::Instant;
 
 use crate::clock::{Clock, SystemClock};
 
-/// A second process that kills the command if this process cannot, because it was killed or is suspended.
+/// A second process that kills the command if `latchgate run` cannot, because `run` was killed or is suspended.
 ///
-/// The guard gets a new deadline after each renewal of the lease.
+/// `run` sends the guard a new deadline after each renewal of the lease.
 pub(super) struct Guard {
     child: Child,
 }
 
-/// How long to wait for the guard to start, which takes milliseconds. The command does not run yet.
+/// The time limit for the start of the guard, which takes milliseconds. The command starts only after its guard.
 const READY: Duration = Duration::from_secs(5);
 
 // === impl Guard ===
 
 impl Guard {
-    /// Starts a guard for a process group, without a deadline. When this returns, the guard ignores the signals
-    /// that are meant for the command.
+    /// Starts a guard for a process group, without a deadline. When this function returns, the guard already ignores
+    /// the signals that are meant for the command.
     pub(super) fn start(group: Pid) -> io::Result<Self> {
         let mut child = Command::new(own_program()?)
             .arg0(GUARD)
             .arg(group.as_raw_pid().to_string())
             .stdin(Stdio::piped())
-            // Not the output of the command: a program that reads the output of the command must not wait for the guard
-            // to close it.
+            // The guard gets a pipe instead of the output of the command: a program that reads this output to its end
+            // must not wait for the guard.
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // A group of its own, so that Ctrl-C on the terminal does not reach the guard.
+            // The guard is in a process group of its own, so that Ctrl-C on the terminal does not reach the guard.
             .process_group(0)
             .spawn()?;
         let ready = child.stdout.take().map_or(Ok(()), is_ready);
         if let Err(error) = ready {
-            // The guard may be suspended.
+            // The guard has not started in time, and may be suspended, so it is killed.
             drop(child.kill().and_then(|()| child.wait()));
             return Err(error);
         }
         Ok(Self { child })
     }
 
-    /// Sets the deadline at which the guard kills the command.
+    /// Sends the guard a new deadline, at which it kills the command.
     pub(super) fn kill_at(&mut self, at: Instant) {
         let left = at.saturating_duration_since(Instant::now());
         let kill_at = SystemClock.since_boot() + left;
         if let Some(pipe) = &mut self.child.stdin {
-            // A failure is ignored: the guard has ended, and the command continues without one.
+            // A failed write is ignored: it means that the guard has ended, and the command continues without a guard.
             drop(writeln!(pipe, "{}", kill_at.as_millis()));
         }
     }
@@ -80,14 +81,14 @@ impl Guard {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends the guard, because the command has ended. The guard is killed before its pipe is closed: a closed pipe
-    /// would make it kill the command.
+    /// Ends the guard, because the command has ended. The guard is killed before its pipe is closed: a guard whose pipe
+    /// is closed would kill the process group.
     pub(super) fn dismiss(mut self) {
         let _: io::Result<_> = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// Waits until the guard has written its ready signal.
+/// Waits until the guard has written its ready signal to the pipe.
 fn is_ready(mut says: ChildStdout) -> io::Result<()> {
     let until = Instant::now() + READY;
     loop {
@@ -102,7 +103,7 @@ fn is_ready(mut says: ChildStdout) -> io::Result<()> {
     }
 }
 
-/// The path of this program, valid even if its file was replaced since the start.
+/// The path of this program, which stays valid if the program's file was replaced since its start.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() {
@@ -121,8 +122,8 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
 pub(super) const GUARD: &str = "latchgate-run-guard";
 /// The ready signal of the guard: from now on signals cannot end it.
 pub(super) const READY_WORD: &[u8; 1] = b".";
-/// How often the guard checks the clock. A timer stops while the machine sleeps; the clock that is checked does
-/// not.
+/// How often the guard compares the clock with its deadline. A single long timer would be late, because timers stop
+/// while the machine sleeps and this clock does not.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether this process was started as a guard.
@@ -130,21 +131,21 @@ pub(in crate::cli) fn is_guard() -> bool {
     env::args_os().next().is_some_and(|name| name == GUARD)
 }
 
-/// Runs the guard until it is killed or has killed the process group. Each line on standard input is a new deadline,
-/// in milliseconds since boot.
+/// Runs the guard process until it is killed, or has killed the process group. Each line on standard input is a new
+/// deadline, in milliseconds since boot.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
     let group = env::args().nth(1).and_then(|group| group.parse().ok());
     let Some(group) = group.and_then(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
-    // If the write fails, the other end of the pipe is gone, and the deadlines end too.
+    // A failed write of the ready signal is ignored: `run` has ended, so the pipe of the deadlines is closed too.
     let mut out = io::stdout();
     drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
     let (sender, deadlines) = sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            // An unreadable line counts as the end of the deadlines.
+            // A line that is not a number counts as the end of the deadlines.
             let Some(ms) = line.ok().and_then(|line| line.parse().ok()) else {
                 return;
             };
@@ -154,23 +155,23 @@ pub(in crate::cli) fn guard() -> ExitCode {
         }
     });
     wait_until_due(&deadlines, &SystemClock);
-    // The call fails only if no process of the group is left.
+    // The kill fails only if no process of the group is left.
     let _: Result<_, _> = kill_process_group(group, Signal::KILL);
     ExitCode::SUCCESS
 }
 
-/// Blocks the signals that end a process. A service manager that ends a whole session means the command, not the
-/// guard. Threads started later inherit this.
+/// Blocks the signals that end a process, in this thread and in threads that it starts later. A service manager that
+/// ends a whole session means the command, not its guard.
 fn ignore_signals() {
     let mut signals = SigSet::empty();
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2] {
         signals.add(signal);
     }
-    // A failure is ignored: a guard that signals can end is better than none.
+    // A failure to block the signals is ignored: a guard that signals can end is better than no guard.
     let _: Result<_, _> = signals.thread_block();
 }
 
-/// Waits until the latest deadline is over, or until the pipe is closed because `latchgate run` was killed.
+/// Waits until the guard's latest deadline has passed, or until the pipe is closed because `latchgate run` was killed.
 fn wait_until_due(deadlines: &Receiver<Duration>, clock: &dyn Clock) {
     let mut kill_at = Duration::MAX;
     loop {

@@ -31,11 +31,11 @@ use super::{
 pub(super) struct Job {
     child: Child,
     group: Pid,
-    /// A process of the group that was alive at the last check, and most likely still is.
+    /// A process of the group that was alive at the last check. The next check begins with this process.
     alive: Option<i32>,
 }
 
-/// The state of the command's own process.
+/// The state of the command's own process, without its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Running,
@@ -44,23 +44,23 @@ pub(super) enum Status {
     Ended,
 }
 
-/// The variable for the token. An inherited value belongs to another lease.
+/// The variable with the token of the lease, for the command. An inherited value belongs to another lease.
 pub(super) const TOKEN: &str = "LATCHGATE_TOKEN";
-/// The variable for the slot. An inherited value belongs to another lease.
+/// The variable with the slot of the lease, for the command. An inherited value belongs to another lease.
 pub(super) const SLOT: &str = "LATCHGATE_SLOT";
-/// The variable for the slots in all locks.
+/// The variable with the slots of the lease in all locks of a group, for the command.
 pub(super) const SLOTS: &str = "LATCHGATE_SLOTS";
 
-/// The state of the process group.
+/// The state of the process group of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupState {
     /// A process of the group is alive.
     Alive,
-    /// The group has processes, but it is unknown whether one is alive: the system does not show its processes, or
-    /// not those of other users.
+    /// The group has processes, but it is unknown whether one of them is alive: the system does not show any processes,
+    /// or not those of other users.
     Unknown,
-    /// All visible processes of the group are dead and not collected yet; the command itself stays so until this
-    /// process collects it. A process may have been started during the check.
+    /// All visible processes of the group are dead and wait to be collected by their parents. The command's own process
+    /// waits until `latchgate run` collects it. A process may have been started during the check.
     Dead,
     /// The group has no processes.
     Gone,
@@ -80,32 +80,33 @@ const PROCESSES: &str = "/proc";
 /// user.
 const INIT: i32 = 1;
 
-/// Whether processes of a group are left after its end.
+/// Whether processes of the command's group are left after the end of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {
-    /// No live process is visible.
+    /// No live process of the group is visible.
     Nobody,
-    /// A process survived the KILL, or the system does not show whether one did. A process that waits for a disk or
-    /// a remote file system dies only after its operation; a process that has changed its user cannot be killed.
+    /// A process of the group survived the KILL, or the system does not show whether one did. A process that waits for
+    /// a disk or a remote file system dies only after its operation; a process that has changed its user cannot be
+    /// killed.
     Somebody,
 }
 
-/// Collects processes whose parents have ended, if this process is the first of a container and so their new
-/// parent. Without that, dead processes would stay in the process table for as long as the container runs.
+/// Collects processes whose parents have ended, if this process is the first of a container and so their new parent.
+/// Without the collection, dead processes would stay in the process table for as long as the container runs.
 ///
-/// Outside of a container, the first process of the system collects them. To become their parent as a "subreaper"
-/// would add only processes that have left the process group, which are not stopped anyway.
+/// Outside of a container, the first process of the system collects them. If this process became their parent as a
+/// "subreaper", it would only get processes that have left the process group, which are not stopped anyway.
 #[derive(Debug)]
 pub(super) struct Orphans {
     is_first: bool,
-    /// Children of this process that are collected elsewhere.
+    /// Children of this process that other code collects, such as the command and the guard.
     children: Vec<Pid>,
 }
 
-/// How long to wait for the end of a killed group. The kernel needs a moment to end a process with much memory; a
-/// process that is alive after this time waits for an operation that may never end.
+/// How long to wait for the end of a killed process group. The kernel needs a moment to end a process with much memory;
+/// a process that is alive after this time waits for an operation that may never end.
 const KILLED: Duration = Duration::from_secs(5);
-/// How often the state of an ending group is checked.
+/// How often the state of an ending process group is checked.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 // === impl Job ===
@@ -119,8 +120,8 @@ impl Job {
         }
     }
 
-    /// Starts a command in a process group of its own. The command is suspended before it begins, and begins with
-    /// CONT. Must be called on the main thread: see [`stopped`].
+    /// Starts a command in a process group of its own. The command's process is suspended before it executes the
+    /// command, and continues when it gets a CONT. Must be called on the main thread: see [`stopped`].
     pub(super) fn start(
         command: &[OsString],
         variables: &[(&'static str, String)],
@@ -135,7 +136,8 @@ impl Job {
         let job = Self::from_child(child);
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(job.group), stopped), Err(Errno::INTR)) {}
-        // Collects this stop here, so that the supervisor does not see it.
+        // The status of this first suspension is read here, so that the supervisor does not take it for a suspension by
+        // the user.
         job.status();
         Ok(job)
     }
@@ -144,8 +146,8 @@ impl Job {
         self.group
     }
 
-    /// The current state of the command's process. If it has ended, it is left for [`Job::collect`], so that the
-    /// system gives its process id to no other process group before.
+    /// The current state of the command's process. If the process has ended, [`Job::collect`] collects it later: until
+    /// then the system gives its process id to no other process group.
     pub(super) fn status(&self) -> Status {
         let now = |options| {
             let options = options | WaitIdOptions::NOHANG;
@@ -160,14 +162,14 @@ impl Job {
         }
     }
 
-    /// Sends a signal to the whole process group.
+    /// Sends a signal to the whole process group of the command.
     pub(super) fn signal(&self, signal: Signal) {
-        // The call fails only if no process is left, or if the remaining ones have changed their user.
+        // The call fails only if no process of the group is left, or if all processes left have changed their user.
         let _: Result<_, _> = kill_process_group(self.group, signal);
     }
 
-    /// Collects the ended command, and returns its exit code. From now on the system may give the process id, which
-    /// is also that of the group, to other processes, so the group must not get any more signals.
+    /// Collects the ended command, and returns its exit code. After this call, the group must not get any more signals:
+    /// the system may give its id, which is the process id of the command, to other processes.
     pub(super) fn collect(&mut self) -> io::Result<u8> {
         let status = self.child.wait()?;
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
@@ -176,11 +178,11 @@ impl Job {
             .unwrap_or(u8::MAX))
     }
 
-    /// The current state of the group. A successful signal does not show that a process is alive: dead processes
-    /// get signals until their parent collects them, and the first process of a container, their new parent, may
-    /// never do so.
+    /// The current state of the group. A signal that can be sent does not show that a process is alive: dead processes
+    /// get signals until their parent collects them, and the first process of a container, their new parent, may never
+    /// do so.
     fn group_state(&mut self) -> GroupState {
-        // A process that has changed its user cannot be signalled, but exists.
+        // If all processes of the group have changed their user, the error is another one: the group still exists.
         if test_kill_process_group(self.group) == Err(Errno::SRCH) {
             return GroupState::Gone;
         }
@@ -192,8 +194,8 @@ impl Job {
         group_state
     }
 
-    /// Checks the processes that the ended command has left, and kills them after `kill_at`. `killed` is set to the
-    /// time of the KILL. Returns `None` while there are processes to wait for.
+    /// Checks the processes that the ended command has left in its group, and kills them after `kill_at`. Sets `killed`
+    /// to the time of the KILL. Returns `None` while there are processes to wait for.
     pub(super) fn look(
         &mut self,
         killed: &mut Option<Instant>,
@@ -204,19 +206,20 @@ impl Job {
         if killed.is_none() && is_to_be_killed(state, now >= kill_at) {
             self.signal(Signal::KILL);
             *killed = Some(now);
-            // The second check finds processes that the first one missed.
+            // This second check of the group finds processes that the check before the KILL missed.
             state = self.group_state();
         }
         leftover(state, killed.map(|at| now - at))
     }
 
-    /// Checks for hidden processes after the KILL, when the command has been collected. Before that, the
-    /// uncollected command would make an empty group look like one with hidden processes. If the system has given
-    /// the process id to another group by now, that group is taken for leftover processes, but gets no signal.
+    /// Checks for hidden processes of the group after the KILL, when the command has been collected. Before the
+    /// collection, the dead command would make an empty group look like a group with hidden processes. If the system
+    /// has given the process id to another group by now, that group is taken for leftover processes, but gets no
+    /// signal.
     pub(super) async fn look_for_hidden(&mut self, orphans: &Orphans) -> Leftover {
         let until = Instant::now() + KILLED;
         loop {
-            // Uncollected dead processes would count as members of the group.
+            // Dead processes that are not collected would count as members of the group.
             orphans.collect();
             match self.group_state() {
                 GroupState::Gone | GroupState::Dead => return Leftover::Nobody,
@@ -227,9 +230,9 @@ impl Job {
     }
 }
 
-/// Whether a group in this state is to be killed. `is_due`: its time to end is over. A group with hidden processes
-/// is killed at once: before the command is collected, an empty group looks the same, and every command would be
-/// waited for as if it had left processes running.
+/// Whether a process group in this state is to be killed now. `is_due`: the time that the group has to end is over. A
+/// group that may have hidden processes is killed at once: before the command is collected, an empty group looks the
+/// same, and otherwise `run` would wait after every command as if processes were left.
 fn is_to_be_killed(state: GroupState, is_due: bool) -> bool {
     match state {
         GroupState::Dead | GroupState::Unknown => true,
@@ -238,10 +241,10 @@ fn is_to_be_killed(state: GroupState, is_due: bool) -> bool {
     }
 }
 
-/// What is left of a group in this state, and so long after its KILL. `None` to wait longer.
+/// What is left of a process group in this state, this long after its KILL. `None`: keep waiting for the group to end.
 fn leftover(state: GroupState, since_kill: Option<Duration>) -> Option<Leftover> {
     match state {
-        // `look_for_hidden` checks for hidden processes after the command is collected.
+        // `look_for_hidden` checks for hidden processes of the group later, after the command is collected.
         GroupState::Gone | GroupState::Dead | GroupState::Unknown => Some(Leftover::Nobody),
         GroupState::Alive => (since_kill >= Some(KILLED)).then_some(Leftover::Somebody),
     }
@@ -250,7 +253,7 @@ fn leftover(state: GroupState, since_kill: Option<Duration>) -> Option<Leftover>
 // === impl Orphans ===
 
 impl Orphans {
-    /// The orphans of this process. `children` are collected elsewhere.
+    /// Makes a collector of this process's orphans, except `children`, which other code collects.
     pub(super) fn beside(children: impl IntoIterator<Item = Pid>) -> Self {
         Self {
             is_first: process::id() == 1,
@@ -258,8 +261,8 @@ impl Orphans {
         }
     }
 
-    /// Collects dead orphans, as far as the system shows them. Works without `/proc`, unless a dead child of this
-    /// process hides them.
+    /// Collects dead orphans, as far as the system shows them. Works without `/proc`, unless a dead child that other
+    /// code collects hides the orphans.
     #[cfg(target_os = "linux")]
     pub(super) fn collect(&self) {
         use nix::{
@@ -275,9 +278,10 @@ impl Orphans {
             && let Some(dead) = Pid::from_raw(dead.as_raw())
         {
             if self.children.contains(&dead) {
-                // The dead child stays until it is collected elsewhere, and hides the orphans behind it.
+                // The dead child stays until other code collects it, and until then `waitid` reports no orphan behind
+                // it.
                 for orphan in dead_children().filter(|pid| !self.children.contains(pid)) {
-                    // If an orphan cannot be collected, the next check tries again.
+                    // If an orphan cannot be collected now, the next call tries again.
                     let _: Result<_, _> = waitid(id_of(orphan), now);
                 }
                 return;
@@ -288,17 +292,17 @@ impl Orphans {
         }
     }
 
-    /// Only Linux has containers in which this process is the first.
+    /// Outside of Linux there is nothing to collect: this process is never the first of a container.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn collect(&self) {
         debug_assert!(!self.is_first, "{:?}", self.children);
     }
 }
 
-/// The state of a group that can be signalled, given the visible processes, and a process of it that is alive.
+/// Judges a group that can be signalled by its visible processes: its state, and a process of the group that is alive.
 ///
-/// A `/proc` that is mounted with `hidepid` shows no processes of other users. So a process that has changed its
-/// user may be alive although only dead processes of the group are visible.
+/// A `/proc` that is mounted with `hidepid` shows no processes of other users. So a process that has changed its user
+/// may be alive although only dead processes of the group are visible.
 fn judge(
     group: i32,
     visible: impl Iterator<Item = (i32, ProcessStat)>,
@@ -328,7 +332,7 @@ fn dead_children() -> impl Iterator<Item = Pid> {
 
 /// The ids of all processes that the system shows.
 fn processes() -> impl Iterator<Item = i32> {
-    // If `/proc` belongs to another container, its process ids are not those of this one.
+    // If `/proc` belongs to another container, its process ids are not valid in this container.
     let own = fs::read_link("/proc/self").ok();
     let own = own.and_then(|link| link.to_str()?.parse().ok());
     let entries = (own == Some(process::id()))
@@ -346,9 +350,9 @@ impl ProcessStat {
         Self::parse(&String::from_utf8_lossy(&stat))
     }
 
-    /// Parses a line of `/proc/PID/stat`, see proc(5).
+    /// Parses the text of `/proc/PID/stat`, see proc(5).
     fn parse(stat: &str) -> Option<Self> {
-        // The name of the program, in parentheses, may contain any text.
+        // The fields begin after the last parenthesis: the program's name, in parentheses, may contain any text.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         let state = fields.next()?;
@@ -358,7 +362,7 @@ impl ProcessStat {
         Some(Self {
             parent,
             group,
-            // The first thread may end before the other threads of its process.
+            // A process is dead only if no thread is left: its first thread may end before the others.
             dead: matches!(state, "Z" | "X") && threads <= 1,
         })
     }
@@ -375,13 +379,13 @@ const DIES_WITH_PARENT: &str = "dies-with-parent";
 /// The argument for a command that is to outlive its parent.
 const OUTLIVES_PARENT: &str = "outlives-parent";
 
-/// A command line that becomes `command` when the process is continued.
+/// A command line that starts a suspended process. When the process is continued, it executes `command`.
 ///
-/// The process is the first of its process group. It suspends itself before the command begins, so that its parent
-/// has time to start a guard for the group.
+/// The process is the first of its process group. It suspends itself before the command begins, so that its parent has
+/// time to start a guard for the group.
 ///
-/// A command that must not outlive its lease dies with the thread that started it. So that thread must live as long
-/// as the process.
+/// A command that must not outlive its lease dies with the thread that started it. So that thread must live as long as
+/// `latchgate run`.
 pub(super) fn stopped(program: &OsStr, command: &[OsString], on_lost: OnLost) -> Command {
     let mut start = Command::new(program);
     start
@@ -396,12 +400,12 @@ pub(super) fn stopped(program: &OsStr, command: &[OsString], on_lost: OnLost) ->
     start
 }
 
-/// Whether this process was started to become a command.
+/// Whether this process was started by `run` to become its command.
 pub(in crate::cli) fn is_start() -> bool {
     env::args_os().next().is_some_and(|name| name == START)
 }
 
-/// Suspends this process, and becomes the command when it is continued. Returns only after a failure.
+/// Suspends this process, and executes the command when the process is continued. Returns only after a failure.
 pub(in crate::cli) fn start() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let parent = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
@@ -409,7 +413,7 @@ pub(in crate::cli) fn start() -> ExitCode {
     let Some(program) = arguments.next() else {
         return ExitCode::FAILURE;
     };
-    // A parent that died before this call causes no KILL, so the parent is checked below.
+    // If the parent died before this call, the kernel sends no KILL, so the parent is checked below.
     if dies {
         die_with_parent();
     }
@@ -417,7 +421,8 @@ pub(in crate::cli) fn start() -> ExitCode {
         return ExitCode::FAILURE;
     }
     kill_process(getpid(), Signal::STOP).expect("a process may send a signal to itself");
-    // The system also continues a process whose parent has died.
+    // The system also continues this process if its parent has died. The command must then not start, because no
+    // process renews the lease.
     if getppid().map(Pid::as_raw_pid) != parent {
         return ExitCode::FAILURE;
     }
@@ -425,7 +430,7 @@ pub(in crate::cli) fn start() -> ExitCode {
     report(&program, &error).into()
 }
 
-/// Prints why a command cannot be started, and returns the exit code for that.
+/// Prints why a command cannot be started, and returns the exit code for this failure.
 pub(super) fn report(program: &OsStr, error: &io::Error) -> u8 {
     let text = format!("cannot start {}: {error}", program.to_string_lossy());
     output::note(&format!("latchgate: {}", visible(&text)));
@@ -439,7 +444,7 @@ pub(super) fn look_for(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> 
         return look_at(Path::new(program));
     }
     let Some(path) = path else {
-        // Without a PATH, the system searches default directories, which are not known here.
+        // Without a PATH, the system searches default directories, which this program does not know: no check.
         return Ok(());
     };
     let mut refusal = io::Error::from(Errno::NOENT);
@@ -459,24 +464,24 @@ fn look_at(path: &Path) -> io::Result<()> {
     }
     match accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
         Err(Errno::ACCESS) => Err(Errno::ACCESS.into()),
-        // Any other error, such as a system without this check, is left to the start of the command.
+        // Any other error, such as a system without this check, is ignored here: the start of the command reports it.
         _ => Ok(()),
     }
 }
 
-/// Makes the kernel send this process a KILL when the thread that started it ends for any reason. This is the third
-/// line of defence, after `latchgate run` and its guard: without both, no process renews the lease or could follow a
+/// Makes the kernel kill this process when the thread that started it ends for any reason. This is the third line of
+/// defence, after `latchgate run` and its guard: if both are gone, no process renews the lease, and none could follow a
 /// TERM with a KILL in time.
 ///
 /// The setting survives `exec`. Children of the command do not inherit it, and it is cleared if the command becomes
 /// another user (`sudo`).
 #[cfg(target_os = "linux")]
 fn die_with_parent() {
-    // A kernel without this feature leaves the other two lines of defence.
+    // A failure is ignored: on a kernel without this feature, `latchgate run` and the guard still protect the lease.
     let _: Result<_, _> = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-/// Other systems than Linux have no such feature.
+/// Only Linux can kill a process when its parent ends.
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent() {}
 
@@ -513,7 +518,7 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // The child is dead and not collected.
+        // The command's process is dead and not collected, so its group can still be signalled.
         assert!(test_kill_process_group(job.group()).is_ok());
         assert_eq!(job.group_state(), GroupState::Dead);
         job.child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Supervises a command: its lease, its terminal and the signals for it.
+//! Supervises the command of `latchgate run`: its lease, its terminal and the signals for it.
 
 use std::{io, time::Duration};
 
@@ -40,7 +40,7 @@ pub(super) struct Supervisor {
     lease_lost: bool,
     requests: watch::Receiver<Option<ReleaseRequest>>,
     on_request: OnRequest,
-    /// The release request for the lock, if there is one.
+    /// The last release request for the lock, if a caller has sent one.
     request: Option<ReleaseRequest>,
     timing: Timing,
     on_lost: OnLost,
@@ -50,13 +50,13 @@ pub(super) struct Supervisor {
     /// Whether the command is suspended by a signal, and may be continued.
     stopped: bool,
     warned: bool,
-    /// The trouble with the lease, used as the reason if the command is stopped.
+    /// What is wrong with the lease at the moment, used as the reason if the command must be stopped.
     trouble: String,
-    /// Why the command was stopped, if it was.
+    /// Why the supervisor stopped the command, if it did.
     why: Option<String>,
 }
 
-/// How far the command has got on the way to its end.
+/// How far the supervisor has got with ending the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Running,
@@ -66,13 +66,13 @@ enum Stage {
     Ended,
 }
 
-/// How a command ended.
+/// How the command ended, and what is left of it.
 pub(super) struct CommandEnd {
     /// The exit code of the command.
     pub(super) code: io::Result<u8>,
-    /// Whether processes of its group are left.
+    /// Whether processes of the command's group are left.
     pub(super) leftover: Leftover,
-    /// Why the command was stopped, if its lease was the reason.
+    /// Why the command was stopped, if the supervisor stopped it because of its lease.
     pub(super) stopped: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct CommandEnd {
 /// effect.
 pub(super) const OF_JOBS: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
-/// The warning for a command without a guard.
+/// The warning that the command runs without a guard.
 const UNGUARDED: &str = if cfg!(target_os = "linux") {
     "if this process is killed, the command is killed with it, but processes that the command \
      started go on without the lock"
@@ -91,21 +91,21 @@ const UNGUARDED: &str = if cfg!(target_os = "linux") {
 /// The exit code of a command that was ended by KILL.
 const KILLED: u8 = 128 + 9;
 
-/// How much earlier the guard's timer may end than the timer here, because the guard gets whole milliseconds.
+/// How much earlier the guard's timer may end than the supervisor's timer, because the guard gets whole milliseconds.
 const GUARD_EARLY: Duration = Duration::from_millis(5);
 
-/// The reason of a stop after a release request.
+/// The reason for stopping the command if a release request was not fulfilled in time.
 const NOT_RELEASED: &str = "a release of the lock was requested, and the lock was not released in \
                             time";
 
-/// How long to wait for a suspension. If the system ignores the request, because no shell could undo it, the
-/// process continues after this time.
+/// How long to wait until the system has suspended this process. If the system ignores the request, because no shell
+/// could continue the process, the command continues after this time.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Takes over a command, starts its guard, gives it the terminal, and lets it begin.
+    /// Makes the supervisor of a started command: starts its guard, gives it the terminal, and lets it begin.
     pub(super) fn new(
         name: &LockName,
         job: Job,
@@ -155,7 +155,7 @@ impl Supervisor {
             trouble: String::new(),
             why: None,
         };
-        // Sets the guard's deadline before the command begins.
+        // Sets the guard's first deadline before the command begins.
         this.look_at_lease();
         this.job.signal(Signal::CONT);
         this.look_at_request();
@@ -167,8 +167,8 @@ impl Supervisor {
         loop {
             let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
-                // Known changes first: after a suspension, both a renewal and the time to stop may be waiting. Then
-                // the deadline, which must not be late.
+                // Changes of the lease come first: after a suspension, a renewal and the deadline may both be ready,
+                // and the renewal moves the deadline. The deadline comes before signals, because it must not be late.
                 biased;
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
                 () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
@@ -190,15 +190,16 @@ impl Supervisor {
         self.job.signal(Signal::TERM);
         self.job.signal(Signal::CONT);
         let leftover = self.stop_what_is_left(signals).await;
-        // From here on the process id of the group may belong to other processes, so the group gets no more
-        // signals.
+        // After `collect`, the process id of the group may belong to other processes. The guard is dismissed before, so
+        // that it cannot kill them.
         if let Some(guard) = self.guard.take() {
             guard.dismiss();
         }
         let code = self.job.collect();
         let was_killed = matches!(&code, Ok(code) if *code == KILLED);
         if was_killed && was_due {
-            // The guard has its own timer, and may have killed the command first.
+            // The command was killed when its deadline was due, most likely by the guard, whose timer may end earlier.
+            // So the lease counts as the reason, as if the supervisor had killed the command.
             self.stopping();
         }
         CommandEnd {
@@ -211,7 +212,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops the processes that the command left running. Signals are passed on to them.
+    /// Stops the processes that the ended command left running. Signals to this process are passed on to them.
     async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Leftover {
         let at_last = self.timing.kill_if_stopped_now();
         let mut killed = None;
@@ -239,7 +240,8 @@ impl Supervisor {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
                     self.guard = None;
                     self.orphans = Orphans::beside([self.job.group()]);
-                    // A guard that has killed the command ends as expected.
+                    // After the deadline, or after a KILL, a guard that has ended is not reported: it has done its
+                    // work.
                     if self.stage != Stage::Killed && Instant::now() < self.kill_at {
                         self.note(&format!("the guard is gone: {UNGUARDED}"));
                     }
@@ -248,7 +250,7 @@ impl Supervisor {
                 let status = self.job.status();
                 if status == Status::Stopped {
                     self.stopped = true;
-                    // If a shell waits for this process, the shell must see the suspension too.
+                    // If a shell waits for this process, the shell must see that the command was suspended.
                     if self.terminal.is_some() {
                         self.suspend().await;
                     }
@@ -256,7 +258,7 @@ impl Supervisor {
                 status
             }
             Signal::TSTP => {
-                // While this process is suspended, the lease is not renewed, so the command must not run.
+                // While this process is suspended, the lease is not renewed, so the command is suspended as well.
                 self.job.signal(Signal::STOP);
                 self.stopped = true;
                 self.suspend().await;
@@ -276,7 +278,7 @@ impl Supervisor {
         }
     }
 
-    /// Suspends this process, after the command was suspended.
+    /// Suspends this process after its command was suspended, and continues the command afterwards.
     async fn suspend(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
@@ -295,7 +297,7 @@ impl Supervisor {
         self.resume();
     }
 
-    /// Continues the command, unless its lease has ended.
+    /// Continues the suspended command, or kills it if its lease has ended.
     fn resume(&mut self) {
         if self.on_lost == OnLost::Terminate && Instant::now() >= self.kill_at {
             "the command was suspended for longer than its lease lasted"
@@ -312,7 +314,8 @@ impl Supervisor {
         }
     }
 
-    /// Sends TERM to the command after a release request. The exit code is still that of the command.
+    /// Handles a release request: sends TERM to the command, unless requests are ignored. The exit code is still that
+    /// of the command.
     fn look_at_request(&mut self) {
         let request = self.requests.borrow_and_update().clone();
         let Some(request) = request else { return };
@@ -328,7 +331,7 @@ impl Supervisor {
             OnRequest::Term if is_first && self.stage == Stage::Running => {
                 self.job.signal(Signal::TERM);
                 if self.stopped {
-                    // A suspended command does not get the TERM.
+                    // A suspended command does not get the TERM until it is continued.
                     self.resume();
                 }
             }
@@ -345,7 +348,7 @@ impl Supervisor {
                     self.note("the lease is renewed again");
                 }
                 self.warned = false;
-                // If the lease was renewed in time and still ends, there is no other reason than these two.
+                // If the lease ends although it was renewed in time, only one of these two reasons is possible.
                 let trouble = if self.request.is_some() {
                     NOT_RELEASED
                 } else {
@@ -379,7 +382,7 @@ impl Supervisor {
         self.term_at = self.timing.term_at(until);
         let kill_at = self.timing.kill_at(until);
         self.kill_at = match self.stage {
-            // The command has got its TERM, and keeps the deadline that was set then.
+            // After the TERM, a renewal cannot give the command a later deadline than was set then.
             Stage::Terminated => kill_at.min(self.kill_at),
             Stage::Running | Stage::Killed | Stage::Ended => kill_at,
         };
@@ -418,12 +421,12 @@ impl Supervisor {
         self.on_lost == OnLost::Terminate && self.stage != Stage::Killed
     }
 
-    /// Whether the command has got a TERM because of a release request, so that it has time until the KILL.
+    /// Whether the command was asked to end because of a release request. The command then has time until the KILL.
     fn was_told_to_end(&self) -> bool {
         self.request.is_some() && self.on_request == OnRequest::Term
     }
 
-    /// When the next action is due to stop the command in time.
+    /// When the supervisor must act next to stop the command before its lease ends.
     fn due(&self) -> Instant {
         match self.stage {
             Stage::Running if self.was_told_to_end() => self.kill_at,
@@ -464,7 +467,7 @@ impl Supervisor {
 
 // === Terminal ===
 //
-// The terminal's foreground process group: that of `latchgate run`, or that of its command.
+// Sets the terminal's foreground process group: that of `latchgate run`, or that of its command.
 
 /// The terminal at standard input.
 struct Terminal {
@@ -484,17 +487,18 @@ impl Terminal {
         })
     }
 
-    /// Makes a group the foreground group, if this process is in the foreground; a background job is not.
+    /// Makes `group` the foreground group of the terminal, if this process is in the foreground. If this process is a
+    /// background job, nothing changes.
     fn give(&mut self, group: Pid) {
         if tcgetpgrp(io::stdin()) == Ok(self.own) {
             self.given = set_foreground(group);
         }
     }
 
-    /// Makes the group of this process the foreground group again.
+    /// Makes the process group of this process the foreground group of the terminal again.
     fn take_back(&mut self) {
         if self.given {
-            // A failure means that the terminal is gone.
+            // A failure is ignored: it means that the terminal is gone.
             set_foreground(self.own);
             self.given = false;
         }
@@ -507,8 +511,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Makes a group the foreground group of the terminal. The system suspends a background process that does this,
-/// unless the signal TTOU is blocked.
+/// Makes `group` the foreground group of the terminal. TTOU is blocked meanwhile, because the system suspends a
+/// background process that changes the foreground group.
 fn set_foreground(group: Pid) -> bool {
     let mut stop = SigSet::empty();
     stop.add(Blocked::SIGTTOU);

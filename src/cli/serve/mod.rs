@@ -1,4 +1,4 @@
-//! `latchgate serve`: from reading the configuration to the last answer.
+//! `latchgate serve`: runs a gateway, from reading the configuration to the last answer.
 
 mod run;
 mod service_manager;

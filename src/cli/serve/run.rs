@@ -58,8 +58,8 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
     )
 }
 
-/// Runs a gateway like `latchgate serve`, on a store that the caller provides. For benchmarks, which measure the
-/// gateway without the cost of a store.
+/// Runs a gateway like `latchgate serve`, on a store that the caller of this function provides. Used by benchmarks that
+/// measure the gateway without the cost of a store.
 pub fn serve_over(config: Config, store: AnyStore) -> ExitCode {
     match start(config, Some(store), &Environment::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,9 +72,9 @@ fn start(
     store: Option<AnyStore>,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    // Dropped last, so that all log lines are written.
+    // The log ends last, when this value is dropped, so that all log lines are written.
     let _log = telemetry::init(&config.log).map_err(CliError::unexpected)?;
-    // This runtime accepts connections and runs background tasks; requests run on the worker threads.
+    // The main runtime accepts connections and runs background tasks; requests run on the worker threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -83,7 +83,7 @@ fn start(
     let lifecycle = Lifecycle::on(workers);
     let outcome = runtime.block_on(run(Arc::new(config), store, environment, lifecycle));
     drop(running);
-    // Tasks that are left after a second signal or the grace period are not awaited.
+    // Ends the runtime without waiting for tasks that are left after a second signal or the grace period.
     runtime.shutdown_background();
     outcome
 }
@@ -94,7 +94,7 @@ async fn run(
     environment: &Environment,
     lifecycle: Lifecycle,
 ) -> Result<(), CliError> {
-    // Before anything else, so that no signal is missed.
+    // Signals are received before anything else is started, so that none is missed.
     let mut signals = ServeSignals::new().map_err(CliError::runtime)?;
     let (listener, address) = listen("listen", config.listen).await?;
     let scraped_at = match config.metrics.address() {
@@ -111,7 +111,7 @@ async fn run(
         None => store::open(&config, Arc::clone(&clock), &lifecycle).await?,
     };
     let metrics = Metrics::default();
-    // Measured outside of the store: the metric is the time for which the engine waits.
+    // The store is wrapped from outside, so that its metric is the time for which the engine waits for an answer.
     let engine = Engine::start(
         store.clone().measured(metrics.clone()),
         lifecycle.clone(),
@@ -131,7 +131,7 @@ async fn run(
     }
     audit.started(address, &store.describe());
     signals.audit = audit.clone();
-    // If standard output cannot be written, the gateway serves nevertheless.
+    // A failure is ignored: a gateway that cannot write to its standard output still serves.
     drop(output::answer(&greeting(
         address,
         &config.http.base_path,
@@ -158,7 +158,7 @@ async fn run(
     };
     accept(listener, service, certificates, in_flight.clone());
     if let Some((listener, _)) = scraped_at {
-        // Scrapes do not count as requests in flight, so that a scrape cannot delay the end of the gateway.
+        // Scrapes of metrics do not count as requests in flight, so that a scrape cannot delay the end of the gateway.
         accept(
             listener,
             http::metrics_service(gateway),
@@ -209,7 +209,8 @@ async fn listen(
     })
 }
 
-/// Reads the certificates of the gateway, and starts a task that reads changed files again. `None` without TLS.
+/// Reads the certificates of the gateway, and starts a task that reads them again when the files have changed. `None`
+/// without TLS.
 fn certificates(
     config: &HttpTlsConfig,
     clock: &Arc<dyn Clock>,
@@ -228,7 +229,8 @@ fn certificates(
     Ok(Some(certificates))
 }
 
-/// Reads the keys file into a gate that admits callers, and starts a task that reads the changed file again.
+/// Reads the keys file into a gate that admits callers, and starts a task that reads the file again when it has
+/// changed.
 fn gate(
     config: &AuthConfig,
     clock: &Arc<dyn Clock>,
@@ -259,7 +261,7 @@ fn gate(
     Ok(gate)
 }
 
-/// The text at the start: listen address, store, dashboard, and a command to try.
+/// The text that the gateway prints at its start: listen address, store, dashboard, and a command to try.
 fn greeting(
     address: SocketAddr,
     base_path: &str,

@@ -16,24 +16,24 @@ use tracing::warn;
 
 use crate::{cli::caller::environment::Environment, lifecycle::Lifecycle};
 
-/// The service manager, if one wants notifications. Cheap to clone.
+/// The service manager that started the gateway, if it wants notifications. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ServiceManager {
     socket: Option<Arc<UnixDatagram>>,
-    /// The watchdog time: the manager kills the gateway after this time without a notification.
+    /// The watchdog time: the service manager kills the gateway after this time without a notification.
     watchdog: Option<Duration>,
 }
 
-/// How long a notification may take to send. A manager reads thousands of messages in this time; the gateway does
-/// not wait for a slower one.
+/// The time limit for sending one notification. A service manager reads thousands of messages in this time, and the
+/// gateway does not wait for a slower one.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time to end the process after the grace period.
+/// The time that the process needs to end after the grace period.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 // === impl ServiceManager ===
 
 impl ServiceManager {
-    /// The service manager that the environment names. Must be called within the runtime.
+    /// The service manager that the environment variables name. Must be called within the runtime.
     pub(super) fn from_environment(environment: &Environment) -> Self {
         let name = environment.text("NOTIFY_SOCKET");
         let socket = name.and_then(|name| {
@@ -57,17 +57,17 @@ impl ServiceManager {
         self.notify("READY=1\nSTATUS=serving").await;
     }
 
-    /// Notifies the manager that the gateway handles a HUP. `ready` must follow.
+    /// Notifies the manager that the gateway handles a HUP. A call of `ready` must follow when the HUP is handled.
     pub(super) async fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        // The time by which the manager distinguishes the answer to its own signal from an earlier one.
+        // The manager compares this time with that of its own signal, to know which reload the notification is about.
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))
             .await;
     }
 
-    /// Notifies the manager that the gateway drains, for `grace` at most, so that the manager does not kill it
-    /// earlier because of its own time-out.
+    /// Notifies the manager that the gateway stops, which takes at most `grace`. Without the time, the manager might
+    /// kill the gateway after its own, shorter time-out.
     pub(super) async fn stopping(&self, grace: Duration) {
         let micros = (grace + LAST_MOMENTS).as_micros();
         self.notify(&format!(
@@ -77,7 +77,8 @@ impl ServiceManager {
         .await;
     }
 
-    /// Starts a task that notifies the watchdog as long as tasks run on every worker, until the gateway stops.
+    /// Starts a task that notifies the manager's watchdog as long as every worker thread responds, until the gateway
+    /// stops.
     pub(super) fn keep_watchdog(&self, lifecycle: &Lifecycle) {
         let (Some(limit), true) = (self.watchdog, self.socket.is_some()) else {
             return;
@@ -85,7 +86,8 @@ impl ServiceManager {
         let (manager, workers) = (self.clone(), lifecycle.workers().clone());
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
-            // Half of the limit, as the documentation of the watchdog recommends.
+            // A notification is sent after each half of the watchdog time, as the documentation of `sd_notify`
+            // recommends.
             let mut beats = interval(limit / 2);
             beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut stopped = std::pin::pin!(stopped);
@@ -94,7 +96,8 @@ impl ServiceManager {
                     () = &mut stopped => return,
                     _ = beats.tick() => {}
                 }
-                // All workers must respond: a stuck worker serves none of its connections, even if the others work.
+                // A worker that does not respond serves none of its connections, so a single one stops the
+                // notifications.
                 let turns = workers.all().map(|it| workers.carry_out(it, async {}));
                 tokio::select! {
                     () = &mut stopped => return,
@@ -118,7 +121,8 @@ impl ServiceManager {
     }
 }
 
-/// Connects a socket to the socket with this name. A name with `@` in front is an abstract address without a file.
+/// Connects a datagram socket to the manager's socket with this name. A name that begins with `@` is an abstract
+/// address, without a file.
 fn connect(name: &str) -> io::Result<UnixDatagram> {
     let address = match name.strip_prefix('@') {
         Some(name) => abstract_address(name)?,
@@ -135,13 +139,13 @@ fn abstract_address(name: &str) -> io::Result<SocketAddr> {
     <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
 }
 
-/// Other systems than Linux have no abstract addresses.
+/// Only Linux has abstract socket addresses, so other systems return an error.
 #[cfg(not(target_os = "linux"))]
 fn abstract_address(_name: &str) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The watchdog time of the manager, if its watchdog is for this process.
+/// The watchdog time that the manager has set, if its watchdog is meant for this process.
 fn watchdog(environment: &Environment) -> Option<Duration> {
     let number = |name| environment.text(name)?.parse::<u64>().ok();
     let for_another = |pid| pid != u64::from(std::process::id());
@@ -149,6 +153,6 @@ fn watchdog(environment: &Environment) -> Option<Duration> {
         return None;
     }
     let limit = Duration::from_micros(number("WATCHDOG_USEC")?);
-    // A shorter limit has no useful half.
+    // A watchdog time below 2 ms is ignored, because half of it is no usable period.
     (limit >= Duration::from_millis(2)).then_some(limit)
 }

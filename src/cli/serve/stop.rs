@@ -1,4 +1,4 @@
-//! How a gateway ends: after a signal it is withdrawn, drains, and closes, all within its grace period.
+//! How a gateway ends: after a signal the gateway becomes not ready, drains, and closes, all within its grace period.
 
 use std::{
     io::{self, IsTerminal},
@@ -30,16 +30,17 @@ use crate::{
 
 use super::service_manager::ServiceManager;
 
-/// The part of the grace period that is reserved for its end: answers under way, releases of undelivered leases,
-/// closing the store. Each takes milliseconds, unless a caller does not read or the store is not available.
+/// The end of the grace period, which is reserved for the last steps of the gateway: answers under way, releases of
+/// undelivered leases, closing the store. Each takes milliseconds, unless a caller does not read or the store is not
+/// available.
 const LAST_THINGS: Duration = Duration::from_secs(1);
 
-/// Time limit for the last lines of the audit log, so that a stuck disk or reader cannot delay the end of the
-/// process.
+/// The time limit for writing the last lines of the audit log, so that a stuck disk or reader cannot delay the end of
+/// the process.
 const LAST_LINE: Duration = Duration::from_millis(250);
 
-/// Time limit for the last spans, so that a hanging collector cannot delay the end of a gateway that has nothing
-/// else to do.
+/// The time limit for sending the last spans, so that a collector that hangs cannot delay the end of a gateway that has
+/// nothing else to do.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// The parts of a running gateway that are needed to stop it.
@@ -63,7 +64,7 @@ impl Serving {
         config: &ShutdownConfig,
     ) -> Result<(), CliError> {
         let signal = signals.next().await;
-        // Without the manager: a notification of a reload would contradict the notification that the gateway stops.
+        // No reload is notified any more: it would contradict the notification that the gateway stops.
         signals.manager = None;
         let grace = config.grace_ms.duration().max(ShutdownConfig::MIN_GRACE);
         let deadline = Instant::now() + grace;
@@ -75,7 +76,8 @@ impl Serving {
             self.announce(signal, deadline.saturating_duration_since(Instant::now()));
             self.end_by(deadline, grace).await
         };
-        // Notifies during the stop, so that a manager that does not read uses up no part of the grace period.
+        // The manager is notified while the gateway stops: a manager that does not read costs no part of the grace
+        // period.
         let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
         let outcome = tokio::select! {
             outcome = end => outcome,
@@ -91,7 +93,8 @@ impl Serving {
         outcome
     }
 
-    /// Waits for the configured delay, so that load balancers can notice that this gateway is not ready.
+    /// Waits for the configured delay, so that load balancers notice that this gateway is not ready before it refuses
+    /// acquires.
     async fn wait_until_withdrawn(&self, signal: &str, delay: Duration) {
         if delay.is_zero() {
             return;
@@ -120,10 +123,10 @@ impl Serving {
 
     async fn end_by(&self, deadline: Instant, grace: Duration) -> Result<(), CliError> {
         let last_things = LAST_THINGS.min(grace / 4);
-        // After a time-out as after success, the gateway stops now.
+        // If the time runs out before the gateway is idle, the gateway stops all the same.
         drop(timeout_at(deadline - last_things, self.until_idle()).await);
         let left = deadline.saturating_duration_since(Instant::now());
-        // The store gets the smallest part, because it only has to write what it has.
+        // The store keeps the smallest part of the time, because it only has to write what it already has.
         let ended = self
             .lifecycle
             .stop(left.saturating_sub(last_things / 4))
@@ -140,13 +143,13 @@ impl Serving {
         }
     }
 
-    /// Waits until no request is under way, and no lease granted here is left that its holder might want to renew
-    /// or release.
+    /// Waits until no request is under way, and no lease is left that this gateway granted and that its holder might
+    /// want to renew or release.
     async fn until_idle(&self) {
         loop {
             self.in_flight.quiet().await;
-            // Created before the leases are checked, so that no release is missed in between. A release without its
-            // caller, or the end of a stream, does not show as the end of a request.
+            // Both futures are created before the leases are checked, so that no release is missed. `shrunk` reports
+            // leases that end without the end of a request: by a release whose caller hung up, or with a stream.
             let (changed, shrunk) = (self.in_flight.changed(), self.engine.leases_shrunk());
             let Some(until) = self.engine.leases_needed_until() else {
                 return;
@@ -162,18 +165,18 @@ impl Serving {
 
 // === Signals ===
 //
-// The signals that end the gateway or make it read files again.
+// The signals that end the gateway, or make it read its files again.
 
 /// The signals TERM, INT and HUP, received from the creation of this value.
 pub(super) struct ServeSignals {
     term: unix::Signal,
     int: unix::Signal,
-    /// HUP, not received if the program that started the gateway wants it ignored, as `nohup` does.
+    /// The signal HUP, not received if the program that started the gateway wants it ignored, as `nohup` does.
     hup: Signals,
-    /// USR1 and USR2, received only because they would end the process otherwise.
+    /// USR1 and USR2, received and ignored, because they would end the process otherwise.
     _ignored: [unix::Signal; 2],
-    /// Whether a user started the gateway on a terminal. Checked at the start, because a closed terminal cannot be
-    /// recognized any more.
+    /// Whether a user started the gateway on a terminal. Checked at the start, because a terminal that was closed since
+    /// cannot be recognized.
     interactive: bool,
     /// Tasks that read their files again after a HUP.
     pub(super) reload: Vec<Arc<Notify>>,
@@ -202,11 +205,11 @@ impl ServeSignals {
         })
     }
 
-    /// Waits for the next signal that ends the gateway.
+    /// Waits for the next signal that ends the gateway, and returns its name. A HUP is handled here.
     ///
-    /// A HUP from a closed terminal ends a gateway that was started on that terminal. Without a terminal, HUP is
-    /// the usual request to read the configuration again, so it does not end the gateway. Only keys and
-    /// certificates are read again.
+    /// A HUP ends a gateway that a user started on a terminal, because it means that the terminal was closed. For any
+    /// other gateway, a HUP is the usual request to read the configuration again: keys and certificates are read again,
+    /// the audit log is opened again, and the gateway continues.
     pub(super) async fn next(&mut self) -> &'static str {
         loop {
             tokio::select! {

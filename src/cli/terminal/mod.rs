@@ -1,4 +1,4 @@
-//! Output of commands for people, and signals to commands.
+//! The terminal of a command: output for people, and signals.
 
 pub(super) mod output;
 pub(super) mod signals;

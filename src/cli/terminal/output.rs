@@ -12,17 +12,17 @@ use crate::lock::LockName;
 
 use super::{super::error::CliError, signals::CLEANUP_GRACE, visible};
 
-/// Writes an answer to standard output, and flushes it.
+/// Writes the answer of a command to standard output, and flushes it.
 pub(crate) fn answer(text: &str) -> Result<(), CliError> {
     write(text).map_err(|error| unwritten(&error))
 }
 
-/// The failure to write an answer.
+/// The error for an answer that could not be written to standard output.
 pub(crate) fn unwritten(error: &io::Error) -> CliError {
     CliError::unexpected(format!("cannot write the answer: {error}"))
 }
 
-/// Like [`answer`], for a caller with an error text of its own.
+/// Like [`answer`], but returns the plain I/O error, for a command that has an error text of its own.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -39,7 +39,7 @@ pub(crate) fn ask(question: &str) {
     drop(out.flush());
 }
 
-/// Writes a line to standard error. A failure is ignored, because it could not be reported.
+/// Writes a line to standard error. A failure is ignored, because there is no other place to report it.
 pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
@@ -55,7 +55,7 @@ pub(crate) fn failure(error: &CliError) -> ExitCode {
     error.code().into()
 }
 
-/// Runs the cleanup, and writes a message if it takes longer than a moment.
+/// Runs the cleanup of a command, and writes a message if the cleanup takes longer than a moment.
 pub(crate) async fn notify_if_slow<T>(
     name: &LockName,
     what: &str,

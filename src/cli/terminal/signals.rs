@@ -1,4 +1,4 @@
-//! The signals that a command handles instead of being ended by them.
+//! The signals that a command handles, instead of being ended by them.
 
 use std::{
     fs,
@@ -18,8 +18,8 @@ use tokio::{
 /// Signals that end a command which does not handle them.
 pub(crate) const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// Signals that make a command give up while it waits: those that end it, and those that would end it if it
-/// had no handler. There is no child yet to which they could be passed on.
+/// The signals that end a command's wait for a lock: those that end a command, and those that would end it if it had no
+/// handler for them. During the wait there is no child to which they could be passed on.
 pub(crate) const GIVING_UP: [Signal; 6] = [
     Signal::INT,
     Signal::TERM,
@@ -29,8 +29,8 @@ pub(crate) const GIVING_UP: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// How long the cleanup at the end of a command cannot be interrupted by signals. A supervisor may send several
-/// signals at once, or one to each process; these do not mean that the user no longer wants to wait.
+/// How long signals cannot interrupt the cleanup at the end of a command. A supervisor may send several signals at
+/// once, or one to each process, which does not mean that the user no longer wants to wait.
 pub(crate) const CLEANUP_GRACE: Duration = Duration::from_secs(1);
 
 /// A set of signals, received from the creation of this value.
@@ -44,7 +44,7 @@ impl Signals {
     pub(crate) fn listen(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
         let ignored = ignored();
         let wanted = signals.into_iter().filter(|&signal| {
-            // CHILD is always received: if it is ignored, the end of a child must still be seen.
+            // CHILD is received even if it is ignored, because a command must see the end of its child.
             signal == Signal::CHILD || ignored & (1 << (signal.as_raw() - 1)) == 0
         });
         let stream = |kind: Signal| Ok((kind, signal(SignalKind::from_raw(kind.as_raw()))?));
@@ -70,7 +70,7 @@ impl Signals {
         self.one_of(&ENDING).await
     }
 
-    /// Waits for the next of these signals. Other signals are dropped.
+    /// Waits for the next signal of this list. Other signals are dropped.
     pub(crate) async fn one_of(&mut self, signals: &[Signal]) -> Signal {
         loop {
             let signal = self.next().await;
@@ -80,8 +80,8 @@ impl Signals {
         }
     }
 
-    /// Runs the cleanup at the end of a command. `None`: after the first moment another signal came, so the cleanup
-    /// was not finished.
+    /// Runs the cleanup at the end of a command. Returns `None` if a signal after the first moment interrupts the
+    /// cleanup.
     pub(crate) async fn until_second_signal<T>(
         &mut self,
         cleanup: impl Future<Output = T>,

@@ -24,7 +24,7 @@ pub(crate) fn parse_millis(text: &str) -> Result<u64, String> {
     ms.try_into().map_err(|_| "too long".to_owned())
 }
 
-/// Parses how long to wait, which may be `0`.
+/// Parses the duration of a wait, which may be `0`.
 pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)
@@ -50,7 +50,7 @@ pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
     rows.iter().map(|row| line(row.as_ref())).collect()
 }
 
-/// The text of a table cell, or a dash if there is none.
+/// The text of a table cell; a dash if the value is missing.
 pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())
 }
@@ -66,7 +66,7 @@ pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
     )
 }
 
-/// The owner of a lease in a table, with its release request if there is one.
+/// The table cell with the owner of a lease, and its release request if there is one.
 pub(crate) fn owner_and_request(holder: &Holder) -> String {
     let owner = match &holder.owner {
         Some(owner) => visible(owner).into_owned(),
@@ -79,7 +79,7 @@ pub(crate) fn owner_and_request(holder: &Holder) -> String {
     }
 }
 
-/// The time left of a lease in a table.
+/// The table cell with the time left until a lease expires.
 pub(crate) fn expires_in(holder: &Holder) -> String {
     let left = holder.expires_in_ms.map(Duration::from_millis);
     left.map_or_else(|| "never".to_owned(), duration)

@@ -1,4 +1,4 @@
-//! Acquires a lock for a command: waits, shows the progress, and withdraws after a signal.
+//! Acquires a lock for a command: waits in the queue, shows the progress, and withdraws the acquire after a signal.
 
 use std::{
     fmt::{Display, Write as _},
@@ -24,16 +24,18 @@ use super::{
     visible,
 };
 
-/// How often the progress line is drawn: it counts seconds.
+/// How often the progress line is drawn again, because it shows the seconds waited.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
-/// How often the lock is inspected if a terminal shows the progress.
+/// How often the lock is inspected during a wait, if a terminal shows the progress.
 const DRAWN_LOOK: Duration = Duration::from_secs(2);
-/// How often the lock is inspected without a terminal: many commands may wait so, and no user watches them.
+/// How often the lock is inspected during a wait without a terminal: many commands may wait so, and no user watches
+/// them.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
-/// How often a line is written without news: systems that run jobs end a job that writes nothing for some minutes.
+/// How often a line is written during a wait in which nothing changes: systems that run jobs end a job that writes
+/// nothing for some minutes.
 const SAID_EVERY: Duration = Duration::from_secs(30);
 
-/// Printed while the gateway does not answer the withdrawal.
+/// The message while the gateway does not answer the withdrawal of the acquire.
 const WITHDRAWAL_UNANSWERED: &str = "the gateway has not answered the withdrawal yet; after another signal \
                                      (Ctrl-C) a lock that was granted meanwhile stays held until its TTL is over";
 
@@ -51,9 +53,11 @@ pub(crate) async fn acquire(
         Ok(lease) => return Ok(lease),
         Err(error) => error,
     };
-    // A position left in the queue, or a lease whose answer was lost, would block other callers.
+    // After these errors the acquire must be withdrawn: a position left in the queue, or a lease whose answer was lost,
+    // would block other callers.
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
-        // If the user sends another signal, the gateway releases the position or the lease a few seconds later.
+        // If another signal interrupts the withdrawal, the gateway releases the position or the undelivered lease a few
+        // seconds later.
         let withdrawal = notify_if_slow(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
         signals.until_second_signal(withdrawal).await;
     }
@@ -99,7 +103,8 @@ async fn watched(
                     suspend();
                 }
                 signal if GIVING_UP.contains(&signal) => return Err(CliError::Interrupted(signal)),
-                // CHILD for a child that this process has inherited, or CONT after a suspension.
+                // Other signals change nothing: CHILD is for a child that this process has inherited, CONT follows a
+                // suspension.
                 _ => {}
             },
             lease = &mut acquire => return Ok(lease?),
@@ -121,8 +126,8 @@ async fn watched(
     }
 }
 
-/// Suspends the process group as Ctrl-Z would without a handler. TTIN does that where a shell can continue the
-/// group, and has no effect elsewhere.
+/// Suspends the process group of this process, as Ctrl-Z would do without a handler. The signal is TTIN, because it
+/// suspends only where a shell can continue the group, and has no effect elsewhere.
 pub(crate) fn suspend() {
     kill_current_process_group(Signal::TTIN).expect("a process may send a signal to its own group");
 }
@@ -131,11 +136,11 @@ pub(crate) fn suspend() {
 //
 // Reports once that an acquire gets no answers, and once that it gets answers again.
 
-/// Whether an acquire gets answers. Used without a terminal, where no progress line shows it.
+/// Whether the gateways answer an acquire. Used without a terminal, where no progress line shows an outage.
 pub(crate) struct Outage<'a> {
     name: &'a (dyn Display + Sync),
     asked: Instant,
-    /// Whether a gateway was ever reached. If not, the command ends with that error moments later.
+    /// Whether a gateway was ever reached. If none is reached, the command soon ends with that error.
     reached: bool,
     announced: bool,
 }
@@ -143,7 +148,7 @@ pub(crate) struct Outage<'a> {
 // === impl Outage ===
 
 impl<'a> Outage<'a> {
-    /// The state of an acquire that began at `asked`, without trouble.
+    /// The state of an acquire that began at `asked` and has had no outage.
     pub(crate) fn new(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
         Self {
             name,
@@ -160,11 +165,11 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// The message to print, if the state has changed.
+    /// The message to print about the outage, if the state has changed.
     fn message(&mut self, trouble: Option<&ClientError>) -> Option<String> {
         self.reached |= !matches!(trouble, Some(ClientError::Unreachable { .. }));
         match trouble {
-            // An outage shortly after the start is not reported: it may end within a moment.
+            // An outage in the first moment of the acquire is not reported: it may end at once.
             Some(error)
                 if self.reached && !self.announced && self.asked.elapsed() >= CLEANUP_GRACE =>
             {
@@ -183,10 +188,10 @@ impl<'a> Outage<'a> {
 
 // === Wait report ===
 //
-// Reports the progress of a wait in lines, without a terminal.
+// Reports the progress of a wait in lines on standard error, without a terminal.
 
-/// The last report of a wait. A line is written at its start, when the position or the holder changes, and every
-/// half minute.
+/// What the last line about a wait reported. A line is written at the start, when the position or the holder changes,
+/// and every half minute.
 pub(crate) struct WaitReport {
     asked: Instant,
     said_at: Option<Instant>,
@@ -195,16 +200,16 @@ pub(crate) struct WaitReport {
     holder: Option<HolderIdentity>,
 }
 
-/// The properties by which holders are distinguished.
+/// The properties that tell whether a lock has the same holder as before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HolderIdentity {
     One(Option<u64>, Option<String>, Option<String>),
-    /// The number of shared leases: which of them ends first changes with each renewal, so a single one is not
-    /// compared.
+    /// The number of shared leases. A single one is not compared: the lease that ends first, which the gateway reports,
+    /// is another one after each renewal.
     Several(u64),
 }
 
-/// A status of the wait, and when it was received.
+/// A status of the wait, and the instant at which it was received.
 #[derive(Debug, Clone)]
 pub(crate) struct SeenStatus {
     status: WaitStatus,
@@ -219,13 +224,13 @@ impl SeenStatus {
         Self { status, at }
     }
 
-    /// The status with the holder's remaining time as it most likely is now.
+    /// The status as it most likely is now: the time since it was received is subtracted from the holder's time left.
     fn current(&self) -> WaitStatus {
         let mut status = self.status.clone();
         if let Some(holder) = &mut status.holder {
             let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
             let left = holder.expires_in_ms.map(|ms| ms.saturating_sub(since));
-            // The time is over, so the lease was renewed since or has ended.
+            // If no time is left, the lease was renewed or has ended since, so its time left is unknown.
             holder.expires_in_ms = left.filter(|&ms| ms > 0);
         }
         status
@@ -235,7 +240,7 @@ impl SeenStatus {
 // === impl WaitReport ===
 
 impl WaitReport {
-    /// The report of a wait that began at `asked`, before its first line.
+    /// The report of a wait that began at `asked`, before its first line is written.
     pub(crate) fn new(asked: Instant) -> Self {
         Self {
             asked,
@@ -246,10 +251,10 @@ impl WaitReport {
         }
     }
 
-    /// When the next line is due, even without news.
+    /// When the next line is due even if nothing has changed.
     pub(crate) fn due(&self) -> Instant {
         match self.said_at {
-            // A lock that is granted within a moment was not waited for, so no line is written.
+            // No line is written about a wait that ends within a moment.
             None => self.asked + DRAWN_EVERY,
             Some(at) => at + SAID_EVERY,
         }
@@ -261,7 +266,7 @@ impl WaitReport {
         }
     }
 
-    /// The next line, if it is due or the status has changed.
+    /// The next line to write, if it is due or the status has changed.
     fn message(
         &mut self,
         name: &(dyn Display + Sync),
@@ -269,7 +274,8 @@ impl WaitReport {
     ) -> Option<String> {
         let now = Instant::now();
         let status = seen.map(SeenStatus::current);
-        // `Outage` reports the beginning of trouble. What was known before the trouble is not news.
+        // During an outage only `Outage` writes messages: the status is the one from before, so it is not reported as a
+        // change.
         let changed = status
             .as_ref()
             .is_some_and(|status| status.trouble.is_none() && self.learns(status));
@@ -291,7 +297,7 @@ impl WaitReport {
         })
     }
 
-    /// Whether the position or the holder has changed. Unknown values count as unchanged.
+    /// Whether the position or the holder has changed since the last status. Unknown values count as unchanged.
     fn learns(&mut self, status: &WaitStatus) -> bool {
         let position = status.position.or(self.position);
         let holder = match (several(status), &status.holder) {
@@ -317,7 +323,7 @@ impl WaitReport {
 /// Terminal codes that go to the beginning of the line and erase it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// A line on the terminal at standard error that is drawn again and again.
+/// A line on the terminal at standard error, which shows the progress of a wait and is drawn again and again.
 #[derive(Default)]
 pub(crate) struct ProgressLine {
     drawn: bool,
@@ -326,7 +332,7 @@ pub(crate) struct ProgressLine {
 // === impl ProgressLine ===
 
 impl ProgressLine {
-    /// Whether standard error is a terminal.
+    /// Whether the progress line can be seen: whether standard error is a terminal.
     pub(crate) fn is_visible() -> bool {
         io::stderr().is_terminal()
     }
@@ -344,7 +350,7 @@ impl ProgressLine {
         self.drawn = true;
     }
 
-    /// Erases the line, so that other messages can be written.
+    /// Erases the progress line, so that other messages can be written.
     pub(crate) fn clear(&mut self) {
         if self.drawn {
             put(CLEAR);
@@ -359,12 +365,12 @@ impl Drop for ProgressLine {
     }
 }
 
-/// The text before the first answer.
+/// The text of the progress before the gateway's first answer.
 pub(crate) fn describe_unanswered(name: &(dyn Display + Sync), waited: Duration) -> String {
     beginning(name, waited) + ", no answer yet"
 }
 
-/// The text of the progress of a wait.
+/// The text that describes the progress of a wait: the lock, the position, the holder and the time waited.
 pub(crate) fn describe(
     name: &(dyn Display + Sync),
     waiting: &WaitStatus,
@@ -411,7 +417,7 @@ pub(crate) fn describe(
     on_a_line(&text)
 }
 
-/// The number of holders, if there is more than one.
+/// The number of holders of the lock, if there is more than one.
 fn several(waiting: &WaitStatus) -> Option<u64> {
     waiting.holder_count.filter(|&count| count > 1)
 }
@@ -428,7 +434,7 @@ fn on_a_line(text: &str) -> String {
 
 fn put(text: &str) {
     let mut out = io::stderr().lock();
-    // A failure is ignored: no user sees the line.
+    // A failed write is ignored: without the terminal, no user sees the progress line.
     drop(out.write_all(text.as_bytes()));
     drop(out.flush());
 }
@@ -455,7 +461,7 @@ mod tests {
         }
     }
 
-    /// The messages for these results, with pauses between them.
+    /// The messages that `Outage` returns for these results of requests, with pauses between them.
     async fn messages<const N: usize>(results: [Option<ClientError>; N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
         let mut outage = Outage::new(&name, Instant::now());
@@ -539,7 +545,7 @@ mod tests {
         );
     }
 
-    /// The lines for these statuses, each so many seconds after the one before.
+    /// The lines that `WaitReport` writes for these statuses, each this many seconds after the one before.
     async fn reported<const N: usize>(seen: [(u64, WaitStatus); N]) -> [Option<String>; N] {
         let name = LockName::new("deploy").unwrap();
         let mut report = WaitReport::new(Instant::now());

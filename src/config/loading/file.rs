@@ -12,7 +12,7 @@ use crate::bounded_file;
 
 use super::super::{ConfigError, NotToml, Source, StoreUrl};
 
-/// A value for a key, with its source. The value may hold a password, which `Debug` masks.
+/// A value that a source sets for a key, with that source. The value may hold a password, which `Debug` masks.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) path: String,
@@ -23,14 +23,15 @@ pub(crate) struct Setting {
 // === impl Setting ===
 
 impl Setting {
-    /// The value for messages, without a password, also if the value is malformed.
+    /// The value for messages: without a password, even if the value is malformed.
     pub(crate) fn displayed(&self) -> String {
         match &self.value {
             toml::Value::String(text) if self.path == "store" => {
                 format!("{:?}", StoreUrl::redact(text))
             }
             toml::Value::Table(_) => "a table".to_owned(),
-            // A list for another key may be a store URL with its password by mistake.
+            // Only the lists of hosts and origins are shown: for any other key, a list may contain a store URL with its
+            // password by mistake.
             toml::Value::Array(_) if !self.path.starts_with("http.allowed_") => "a list".to_owned(),
             value => value.to_string(),
         }
@@ -50,7 +51,7 @@ pub(crate) struct TomlEntry {
     /// The names of the tables and of the key, with dots between. The tables of an array are numbered: `key[0].name`.
     pub(crate) path: String,
     pub(crate) value: toml::Value,
-    /// The line in the text, counted from 1.
+    /// The line of the entry in the text, counted from 1.
     pub(crate) line: usize,
 }
 
@@ -62,10 +63,10 @@ impl fmt::Debug for TomlEntry {
     }
 }
 
-/// The largest configuration file in bytes: twenty times a file with every key and its description.
+/// The maximum length of a configuration file in bytes: twenty times a file with every key and its description.
 const MAX_LEN: u64 = 1024 * 1024;
 
-/// Reads all settings of a file, including unknown keys.
+/// Reads all settings of a configuration file, including settings of unknown keys.
 pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, ConfigError> {
     let text = bounded_file::read_text(path, MAX_LEN).map_err(|error| ConfigError::Unreadable {
         path: path.to_owned(),
@@ -83,20 +84,20 @@ pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
     Ok(entries(path, &text)?.into_iter().map(setting).collect())
 }
 
-/// Every `key = value` of the text of a file, in the order of the text.
+/// Every `key = value` in the text of a TOML file, in the order of the text.
 pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml> {
     let lines = |range: Range<usize>| text.get(range).unwrap_or_default().matches('\n').count();
     let document = DeTable::parse(text).map_err(|error| NotToml {
         path: path.to_owned(),
         line: 1 + error.span().map_or(0, |span| lines(0..span.start)),
-        // The long form of the message repeats the line, which may hold a password.
+        // The short message of the parser, because its long form repeats the line, which may hold a password.
         reason: error.message().to_owned(),
     })?;
     let mut found = Vec::new();
     collect(document.into_inner(), "", &mut found);
     found.sort_by_key(|(offset, ..)| *offset);
-    // Lines are counted from the previous entry on. A keys file may have a hundred thousand entries, and counting from
-    // the beginning for each would take quadratic time.
+    // Each line is counted from the line of the previous entry. A keys file may have a hundred thousand entries, and
+    // counting from the beginning for each would take quadratic time.
     let (mut counted, mut line) = (0, 1);
     let entry = |(offset, path, value)| {
         line += lines(counted..offset);
@@ -110,7 +111,8 @@ fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, tom
     for (key, value) in table {
         let name = key.get_ref();
         let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        // No key has a name that needs quotes. Without the quotes, the name "a.b" would be taken for the key `a.b`.
+        // A name with quotes keeps them, and is then unknown: no key needs quotes, and without them the name "a.b"
+        // would be taken for the key `a.b`.
         let path = if !name.is_empty() && name.chars().all(is_bare) {
             format!("{prefix}{name}")
         } else {
@@ -142,7 +144,7 @@ fn collect_value(
             }
         }
         value => {
-            // A number that is too large for TOML becomes a fraction or NaN, which every key refuses.
+            // A number that is too large for TOML is kept as a fraction or NaN, which every key refuses.
             let number = match &value {
                 DeValue::Integer(number) => number.to_string().parse().unwrap_or(f64::NAN),
                 _ => f64::NAN,

@@ -16,7 +16,7 @@ pub struct Key {
     pub path: String,
     /// The kind of value that the key takes.
     pub kind: ValueKind,
-    /// The default, as TOML.
+    /// The default value of the key, as TOML.
     pub default: String,
     /// The description of the key, from the doc comment of its field.
     pub doc: String,
@@ -27,20 +27,20 @@ pub struct Key {
 pub enum ValueKind {
     /// A whole number, with the smallest and the largest allowed if the key has bounds.
     WholeNumber(Option<(u64, u64)>),
-    /// `true` or `false`.
+    /// The value is `true` or `false`.
     Boolean,
-    /// A text, whose form the type of the field checks.
+    /// The value is a text, whose form the type of the field checks.
     Text,
-    /// One of these words.
+    /// The value is one of these words.
     OneOf(Vec<String>),
-    /// A list of texts.
+    /// The value is a list of texts.
     Texts,
 }
 
 /// A table of the configuration with its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The name of the table; empty for the keys above all tables.
+    /// The name of the table; empty for the keys before the first table.
     pub name: String,
     /// The description of the table, from the doc comment of its field.
     pub doc: String,
@@ -51,7 +51,7 @@ pub struct Section {
 // === impl Section ===
 
 impl Section {
-    /// All tables with all keys, in the order in which the structs declare them.
+    /// All tables of the configuration with all keys, in the order in which the structs declare them.
     ///
     /// Paths and defaults come from the default configuration as TOML, which keeps the order. Types and descriptions
     /// come from the JSON schema of the structs.
@@ -88,7 +88,7 @@ impl Section {
 // === impl Key ===
 
 impl Key {
-    /// Every key, in the order in which the structs declare them.
+    /// Every key of the configuration, in the order in which the structs declare them.
     pub fn all() -> Vec<Self> {
         Section::all()
             .into_iter()
@@ -104,15 +104,15 @@ impl Key {
         )
     }
 
-    /// The path of the key, and the paths of the tables that contain the key.
+    /// The path of the key, and the paths of all tables that contain the key.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let tables = self.path.match_indices('.');
         let tables = tables.map(|(end, _)| self.path[..end].to_owned());
         std::iter::once(self.path.clone()).chain(tables)
     }
 
-    /// The setting that the text of a variable or a flag makes. A text that cannot be parsed stays a text, which the
-    /// check of types refuses later.
+    /// Makes a setting of the text of a variable or a flag. If the text cannot be parsed, the setting keeps the text,
+    /// and the check of types refuses it later.
     pub(crate) fn setting(&self, text: &str, source: Source) -> Setting {
         let as_text = || toml::Value::String(text.to_owned());
         Setting {
@@ -131,7 +131,7 @@ impl Key {
 // === impl ValueKind ===
 
 impl ValueKind {
-    /// The allowed values, in words.
+    /// A description of the values that this kind allows.
     pub fn allowed(&self) -> String {
         match self {
             Self::WholeNumber(None) => "a whole number".to_owned(),
@@ -145,15 +145,15 @@ impl ValueKind {
         }
     }
 
-    /// Parses the text of a variable or of a flag.
+    /// Parses the text of a variable or a flag as a value of this kind.
     fn read(&self, text: &str) -> Option<toml::Value> {
         match self {
-            // Only digits: parsing would silently accept a plus sign.
+            // Only digits are allowed, because the number parser would accept a plus sign.
             Self::WholeNumber(_) if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
             Self::WholeNumber(_) => text.parse().ok().map(toml::Value::Integer),
             Self::Boolean => text.parse().ok().map(toml::Value::Boolean),
             Self::Text | Self::OneOf(_) => Some(toml::Value::String(text.to_owned())),
-            // An empty text is an empty list, which overrides the list of a file.
+            // An empty text is an empty list, so that a variable or a flag can empty the list of the file.
             Self::Texts => Some(toml::Value::Array(
                 text.split(',')
                     .map(str::trim)
@@ -164,7 +164,7 @@ impl ValueKind {
         }
     }
 
-    /// Whether a value has the right type, is within the bounds of a number, and is one of the words of `OneOf`.
+    /// Whether a value is of this kind: its type fits, a number is within its bounds, a word is one of `OneOf`.
     pub(crate) fn takes(&self, value: &toml::Value) -> bool {
         match (self, value) {
             (Self::WholeNumber(bounds), toml::Value::Integer(number)) => {
@@ -203,7 +203,7 @@ impl ValueKind {
     }
 }
 
-/// The schema of the field for a key or a table: with the description, and perhaps a reference to the type.
+/// The JSON schema of the field for a key or a table, with its description, and perhaps with a reference to its type.
 fn property<'a>(root: &'a Value, path: &str) -> &'a Value {
     path.split('.')
         .filter(|part| !part.is_empty())

@@ -1,4 +1,5 @@
-//! Loads the configuration: defaults, which a file, then environment variables, then flags override.
+//! Loads the configuration. Flags override environment variables, variables override the file, and the file overrides
+//! the defaults.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf};
 
@@ -9,30 +10,30 @@ use super::{
     file::{self, Setting},
 };
 
-/// The sources of settings, apart from the defaults.
+/// The sources of settings that override the defaults.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// All environment variables of the process.
     pub variables: Vec<(OsString, OsString)>,
-    /// The file that `--config` names. If the flag is missing, `LATCHGATE_CONFIG` may name a file.
+    /// The configuration file that `--config` names. Without the flag, `LATCHGATE_CONFIG` may name a file.
     pub file: Option<PathBuf>,
-    /// The settings of flags: the key, the name of the flag and its text.
+    /// The settings that flags make: for each the key, the name of the flag and its text.
     pub flags: Vec<(&'static str, &'static str, String)>,
 }
 
 /// A valid configuration, with the source of each setting.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The configuration.
+    /// The valid configuration.
     pub config: Config,
-    /// Every key that a source sets, with its value (without a password) and that source.
+    /// Every key that a source sets, with its value (without a password) and its source.
     pub set: Vec<(String, String, Source)>,
 }
 
 // === impl Sources ===
 
 impl fmt::Debug for Sources {
-    /// Shows names only, because values may hold passwords.
+    /// Shows the names of variables and flags only, because their values may hold passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variables = self.variables.iter().map(|(name, _)| name);
         f.debug_struct("Sources")
@@ -62,7 +63,7 @@ impl Sources {
         for setting in &settings {
             check(setting, &keys)?;
         }
-        // Later settings replace earlier ones of the same key.
+        // Of several settings of one key, the last one counts.
         let settings: BTreeMap<_, _> = settings
             .into_iter()
             .map(|setting| (setting.path.clone(), setting))
@@ -83,7 +84,7 @@ impl Sources {
         let set = |key: &Key| {
             let setting = settings.get(&key.path)?;
             let displayed = match setting.path.as_str() {
-                // A valid URL masks its password itself.
+                // A valid store URL masks its own password when it is displayed.
                 "store" => format!("\"{}\"", config.store),
                 _ => setting.displayed(),
             };
@@ -116,14 +117,15 @@ impl Sources {
     }
 }
 
-/// Checks that the key exists and that the value has the right type.
+/// Checks that the key of a setting exists, and that the value has the type of the key.
 fn check(setting: &Setting, keys: &[Key]) -> Result<(), ConfigError> {
     let table = format!("{}.", setting.path);
     let empty = |value: &toml::Value| value.as_table().is_some_and(toml::Table::is_empty);
     match keys.iter().find(|key| key.path == setting.path) {
         Some(key) if key.kind.takes(&setting.value) => Ok(()),
         Some(key) => Err(refuse(setting, key.kind.allowed())),
-        // The path is that of a table. An empty table, a header without keys, is allowed; another value is refused.
+        // The setting names a table instead of a key. An empty table (a header without keys) is allowed; any other
+        // value is refused.
         None if keys.iter().any(|key| key.path.starts_with(&table)) => {
             if empty(&setting.value) {
                 Ok(())
@@ -153,7 +155,7 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
         table.insert(name.to_owned(), value);
     }
     serde_path_to_error::deserialize(toml::Value::Table(root)).map_err(|error| {
-        // The path of an element is the path of its list with an index behind it.
+        // The path of a list element in the error is the path of its list, followed by an index.
         let path = error.path().to_string();
         let setting = settings.get(path.split('[').next().unwrap_or_default());
         let setting = setting.expect("names and types were checked, so a value was refused");
@@ -161,8 +163,8 @@ fn build(settings: &BTreeMap<String, Setting>) -> Result<Config, ConfigError> {
     })
 }
 
-/// The allowed values for a setting that its type refused. The text never contains the value: the errors of origins and
-/// hosts, the only other types that check their text, do not repeat that text.
+/// Describes the allowed values for a setting that the type of its key refused. The text never contains the value: the
+/// errors of the types that check a text (store, origins, hosts) do not repeat that text.
 fn expected(setting: &Setting, error: &toml::de::Error) -> String {
     match (setting.path.as_str(), &setting.value) {
         ("listen", _) => "IP:PORT, such as 127.0.0.1:7420 or [::1]:7420".to_owned(),
@@ -203,8 +205,8 @@ fn refused(invalid: Invalid, settings: &BTreeMap<String, Setting>) -> ConfigErro
 /// The environment variable that names the configuration file.
 const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
-/// Variables with the prefix `LATCHGATE_` for client commands, for the command of `latchgate run` or for a build. A
-/// gateway ignores these variables, because it may be started from the same shell.
+/// Variables with the prefix `LATCHGATE_` that are no settings of a gateway, but belong to client commands, to the
+/// command of `latchgate run` or to a build. A gateway ignores them, because it may be started from the same shell.
 const OF_OTHERS: [&str; 16] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
@@ -260,15 +262,15 @@ fn read_variables(
     Ok(settings)
 }
 
-/// Whether Kubernetes has set the variable.
+/// Whether Kubernetes has set the variable, so that it is no setting.
 ///
 /// In every container Kubernetes sets variables for each Service of the namespace, which begin with the name of the
 /// Service. If the name is `latchgate` or begins with `latchgate-`, the variables have the prefix of settings:
 /// `.._SERVICE_HOST`, `.._SERVICE_PORT`, `.._SERVICE_PORT_HTTP`, `.._PORT`, `.._PORT_7420_TCP`,
 /// `.._PORT_7420_TCP_ADDR`, ..
 ///
-/// Kubernetes sets the plain `.._PORT` to a URL. With a number, the variable is a mistaken attempt to set the
-/// gateway's port, and is refused.
+/// Kubernetes sets the plain `.._PORT` to a URL. If its value is a number, the variable is a mistaken attempt to set
+/// the gateway's port, and is refused.
 fn is_from_kubernetes(name: &str, value: &str) -> bool {
     let parts: Vec<&str> = name.split('_').collect();
     let is_port = |text: &str| text.parse::<u16>().is_ok();

@@ -15,7 +15,7 @@ use super::{
     route::{RequestLabels, RouteLabel},
 };
 
-/// The description of a metric.
+/// The description of a metric: name, kind, labels and help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     /// The name of the metric. A scrape adds `_total` to the name of a counter.
@@ -24,7 +24,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// The names of the metric's labels.
     pub labels: &'static [&'static str],
-    /// The help text: what the values mean.
+    /// The help text of the metric, which says what its values mean.
     pub help: &'static str,
 }
 
@@ -55,13 +55,13 @@ macro_rules! catalogue {
             help: $help,
         }),*];
 
-        /// The metrics that are updated when an event happens. The other metrics are computed for each scrape.
+        /// The metrics that are updated when an event happens. All other metrics are computed for each scrape.
         pub(super) struct Counted {
             $($(pub(super) $field: $type,)?)*
         }
 
         impl Counted {
-            /// Registers these metrics, with the names and help texts of the catalogue and the value 0.
+            /// Registers the counted metrics, with the names and help texts of the catalogue and the value 0.
             pub(super) fn registered(registry: &mut Registry) -> Self {
                 Self { $($($field: register(registry, $name, $help),)?)* }
             }
@@ -170,12 +170,12 @@ catalogue! {
 // === impl Metric ===
 
 impl Metric {
-    /// The metric with this name, if there is one.
+    /// The metric of the catalogue with this name, if there is one.
     pub fn named(name: &str) -> Option<&'static Self> {
         CATALOGUE.iter().find(|metric| metric.name == name)
     }
 
-    /// The names of the metric's samples in a scrape.
+    /// The names of the metric's samples in a scrape, such as `_bucket`, `_sum` and `_count` of a histogram.
     pub fn samples(&self) -> Vec<String> {
         let with = |end: &str| format!("{}{end}", self.name);
         match self.kind {
@@ -188,12 +188,12 @@ impl Metric {
 
 fn register<M: Registered + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
-    // The library adds the full stop.
+    // The help text is passed without its full stop, because the library adds one.
     registry.register(name, help.trim_end_matches('.'), metric.clone());
     metric
 }
 
-/// The text of `docs/metrics.md`.
+/// The text of `docs/metrics.md`, made from the catalogue.
 pub fn page() -> String {
     let mut page = include_str!("page.md").to_owned();
     for metric in CATALOGUE {

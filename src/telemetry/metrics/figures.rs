@@ -1,4 +1,4 @@
-//! Figures: metrics whose values are looked up when the metrics are read, instead of being counted.
+//! Figures: metrics whose values are read from the gateway for each scrape, instead of being counted.
 
 use std::{
     fmt::{self, Display, Write as _},
@@ -9,20 +9,20 @@ use crate::release;
 
 use super::Metric;
 
-/// The current state of the gateway, as metrics show it.
+/// The current state of the gateway for a scrape of the metrics.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     /// Whether the gateway is about to stop.
     pub is_withdrawn: bool,
-    /// The checks of readiness: the name of each check, and how bad its result is (0 to 3).
+    /// The checks of the gateway's readiness: the name of each check, and how bad its result is (0 to 3).
     pub checks: Vec<(&'static str, u8)>,
     /// The number of waiters at this gateway.
     pub waiters: usize,
-    /// The number of streams that hold a lock.
+    /// The number of open streams that hold a lock.
     pub held_streams: usize,
-    /// The number of streams of events.
+    /// The number of open streams of events.
     pub event_streams: usize,
-    /// The number of leases that this gateway believes are alive, and that count at no other gateway.
+    /// The number of leases that this gateway believes are alive, and that no other gateway counts.
     pub leases: usize,
     /// How many of `leases` are shared.
     pub shared_leases: usize,
@@ -37,7 +37,7 @@ pub struct Figures {
 pub struct StoreFigures {
     /// The number of open connections.
     pub connections: Option<u32>,
-    /// Whether messages of other gateways arrive.
+    /// Whether this gateway receives the messages of other gateways.
     pub hears: Option<bool>,
     /// The number of messages to other gateways that could not be sent.
     pub unsent_messages: Option<u64>,
@@ -45,15 +45,15 @@ pub struct StoreFigures {
     pub clock_skew: Vec<(String, f64)>,
     /// The node that is the master, and since when the gateway follows it, in seconds since 1970.
     pub master: Option<(String, f64)>,
-    /// How often the gateway left a master, mostly for another.
+    /// How often the gateway stopped following a master, mostly because another node became the master.
     pub master_changes: Option<u64>,
-    /// For each sentinel, whether it answers.
+    /// For each sentinel, its address and whether it answers.
     pub sentinels: Vec<(String, bool)>,
-    /// For each master of a cluster, whether it can be reached.
+    /// For each master of a cluster, its address and whether it can be reached.
     pub masters: Vec<(String, bool)>,
-    /// The number of replicas that had received the last grant that the gateway waited for.
+    /// The number of replicas that had received a grant, for the last grant for which the gateway waited for replicas.
     pub replicas: Option<u32>,
-    /// The nodes of a quorum.
+    /// The current state of each node of a quorum.
     pub nodes: Vec<NodeFigures>,
 }
 
@@ -66,16 +66,16 @@ pub struct NodeFigures {
     pub is_up: bool,
     /// How often the node voted for an acquire.
     pub given: u64,
-    /// How often the node refused its vote, because the lock was held there.
+    /// How often the node refused its vote to an acquire, because the lock was held at the node.
     pub refused: u64,
-    /// How often the node gave no vote: it did not answer in time, or may not vote yet.
+    /// How often the node gave no vote: it did not answer in time, or may not vote yet after its start.
     pub missing: u64,
 }
 
 // === impl Figures ===
 
 impl Figures {
-    /// Writes these figures, and figures of the process, in the text format of Prometheus.
+    /// Writes these figures, and the figures of the process, in the text format of Prometheus.
     pub(super) fn write_to(&self, text: &mut String) {
         let build = [release::VERSION, release::COMMIT];
         write(text, "latchgate_build_info", iter::once((build, 1)));
@@ -145,12 +145,12 @@ impl StoreFigures {
     }
 }
 
-/// Writes a metric without labels; only its head if there is no figure.
+/// Writes a metric without labels. Without a figure, writes only the head of the metric: its help text and type.
 fn write_one(text: &mut String, name: &str, figure: Option<impl Display>) {
     write(text, name, figure.map(|figure| ([], figure)));
 }
 
-/// Writes a metric with one label; only its head if there are no figures.
+/// Writes a metric with one label. Without figures, writes only the head of the metric: its help text and type.
 fn write_each<'a>(
     text: &mut String,
     name: &str,
@@ -193,7 +193,7 @@ fn write<'a, const N: usize>(
 //
 // Figures of this process from the operating system.
 
-/// Figures of this process; `None` on systems other than Linux.
+/// The figures of this process; `None` on systems other than Linux.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Process {
     started_at: Option<f64>,
@@ -206,18 +206,17 @@ struct Process {
 // === impl Process ===
 
 impl Process {
-    /// Reads the current figures.
+    /// Reads the current figures of this process from `/proc`.
     fn now() -> Self {
         let ticks =
             f64::from(u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100));
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The program's name is in parentheses and may contain any text; the fields after its last parenthesis are
-        // numbers.
+        // The fields begin after the last parenthesis: the program's name, in parentheses, may contain any text.
         let fields = stat
             .rsplit_once(") ")
             .map(|(_, rest)| rest.split_ascii_whitespace().collect::<Vec<_>>())
             .unwrap_or_default();
-        // Fields by their numbers in proc(5); the first two are cut off.
+        // Fields have the numbers of proc(5), where the first two fields, now cut off, are numbers 1 and 2.
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         let boot = fs::read_to_string("/proc/stat").ok().and_then(|stat| {
             let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -238,7 +237,7 @@ impl Process {
                 .zip(field(15))
                 .map(|(user, kernel)| (user + kernel) / ticks),
             resident,
-            // Without the descriptor that reads the directory.
+            // The descriptor that reads the directory is open too, and is not counted.
             open_files: open.map(|open| (open.count() as u64).saturating_sub(1)),
             most_files: limit.current,
         }

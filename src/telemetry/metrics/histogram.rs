@@ -15,9 +15,10 @@ use prometheus_client::{
     metrics::{MetricType, TypedMetric, exemplar::Exemplar},
 };
 
-/// Counts durations by bucket. Cheap to clone.
+/// A histogram: counts durations by bucket. Cheap to clone.
 ///
-/// The histogram of the Prometheus library takes a lock for each duration, and its counts can be read as text only.
+/// The histogram of the Prometheus library is not used: it takes a lock for each duration, and its counts can be read
+/// as text only.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram<const IS_LONG: bool>(Arc<Buckets>);
 
@@ -30,7 +31,7 @@ pub(super) type LongHistogram = Histogram<true>;
 struct Buckets {
     /// The upper bound of each bucket, in microseconds.
     bounds: &'static [u64],
-    /// The count of each bucket, and last the count of durations above all bounds.
+    /// The number of durations in each bucket; last, the number of durations above all bounds.
     counts: Box<[AtomicU64]>,
     /// The sum of all durations, in microseconds.
     sum_us: AtomicU64,
@@ -75,16 +76,16 @@ impl<const IS_LONG: bool> Default for Histogram<IS_LONG> {
 }
 
 impl<const IS_LONG: bool> Histogram<IS_LONG> {
-    /// Counts a duration.
+    /// Adds a duration to the histogram.
     pub(super) fn observe(&self, duration: Duration) {
-        // Rounded up, so that a duration barely above a bound falls into the next bucket.
+        // The duration is rounded up, so that a duration barely above a bound falls into the next bucket.
         let us = u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         let bucket = self.0.bounds.partition_point(|bound| us > *bound);
         self.0.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.0.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// The count of each bucket, and last the count of durations above all bounds.
+    /// The number of durations in each bucket; last, the number of durations above all bounds.
     pub(super) fn counts(&self) -> Vec<u64> {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         self.0.counts.iter().map(count).collect()

@@ -7,7 +7,7 @@ pub(super) type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 // === Outcomes ===
 //
-// Outcomes of operations, as metrics count them.
+// The outcomes of operations, as values of metric labels.
 
 with_all! {
     /// The outcome of an acquire.
@@ -15,7 +15,7 @@ with_all! {
     pub enum AcquireOutcome {
         /// A new lease was granted.
         Granted => "granted",
-        /// The request got the lease granted earlier under its idempotency key.
+        /// The acquire was a repeated request, and got the lease that was granted earlier under its idempotency key.
         Again => "again",
         /// Another lease holds the lock, or the wait ran out.
         Held => "held",
@@ -38,26 +38,26 @@ with_all! {
         Done => "done",
         /// The token did not hold the lock.
         Lost => "lost",
-        /// Another stream has adopted the lease and keeps it.
+        /// Another stream has taken over the lease (adopted it) and keeps it.
         Adopted => "adopted",
         /// The store was not available, and nothing happened.
         Unavailable => "unavailable",
         /// The outcome is unknown: the command may have been carried out.
         Unknown => "unknown",
-        /// The store has foreign data.
+        /// The store has foreign data, so the renewal or the release failed.
         Failed => "failed",
     }
 }
 
 with_all! {
-    /// What showed that a lease had ended while its holder still used it.
+    /// Which operation found that a lease had ended while its holder still used it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SeenBy {
-        /// A caller's attempt to renew the lease.
+        /// A caller tried to renew the lease.
         Renew => "renew",
-        /// A caller's attempt to release the lease.
+        /// A caller tried to release the lease.
         Release => "release",
-        /// The stream that kept the lease.
+        /// The hold stream that kept the lease found that it had ended.
         Stream => "stream",
     }
 }
@@ -77,7 +77,7 @@ impl LeaseOutcome {
 // === impl SeenBy ===
 
 impl SeenBy {
-    /// The label value for the party that renews the lease.
+    /// The label value for who renews the lease: the caller or the hold stream.
     pub fn renewer(self) -> &'static str {
         match self {
             Self::Renew | Self::Release => "caller",

@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use super::histogram::ShortHistogram;
 
-/// Counts the requests of a route. A series is created with the first request that belongs to it.
+/// The metrics of the requests of one route. A series is created with the first request that belongs to it.
 #[derive(Debug)]
 pub struct RouteMetrics {
     route: Arc<str>,
@@ -24,12 +24,12 @@ pub struct RouteMetrics {
     duration: OnceLock<ShortHistogram>,
 }
 
-/// The first few metrics that were looked up, by their key.
+/// A cache of the metrics that were looked up first, each with its key.
 #[derive(Debug)]
 pub(super) struct Cached<K, M>([OnceLock<(K, M)>; KNOWN]);
 
-/// As many as a route normally has pairs of method and status, and as many as a store has operations. Further
-/// metrics are looked up each time.
+/// The size of the cache: as many as a route normally has pairs of method and status, and as many as a store has
+/// operations. Metrics beyond this number are looked up each time.
 const KNOWN: usize = 12;
 
 /// The labels of a request.
@@ -56,7 +56,8 @@ impl EncodeLabelValue for Status {
     }
 }
 
-/// The method as a label. Unknown methods become `other`, because callers could invent any number of them.
+/// The method of a request as a label value. Unknown methods become `other`, because callers could invent any number of
+/// them.
 fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
     let known = KNOWN.into_iter().find(|known| *known == method.as_str());
@@ -80,7 +81,7 @@ impl RouteMetrics {
         }
     }
 
-    /// Counts a request that was answered, or whose caller hung up before the answer (`status` is `None`).
+    /// Counts a request with its duration. `status` is `None` if the caller hung up before the answer.
     pub fn request(&self, asked: &Method, status: Option<StatusCode>, took: Duration) {
         let (method, status) = (method(asked), Status(status.map(|status| status.as_u16())));
         let look_up = || {
@@ -110,10 +111,10 @@ impl<K, M> Default for Cached<K, M> {
 }
 
 impl<K: Copy + PartialEq, M> Cached<K, M> {
-    /// Runs `work` with the metric of this key. `look_up` finds the metric if it is not among the first few.
+    /// Runs `work` with the metric of this key. If the metric is not in the cache, `look_up` finds it.
     pub(super) fn with(&self, key: K, look_up: impl Fn() -> M, work: impl FnOnce(&M)) {
         for slot in &self.0 {
-            // Another thread may have filled the slot first, with a metric of another key.
+            // Another thread may have filled this slot of the cache first, with the metric of another key.
             let (of, metric) = slot.get_or_init(|| (key, look_up()));
             if *of == key {
                 return work(metric);

@@ -18,20 +18,20 @@ pub struct Metrics(pub(super) Arc<Set>);
 pub(super) struct Set {
     registry: Registry,
     pub(super) counted: Counted,
-    /// The counters of acquires by outcome, so that no request has to look one up.
+    /// The counters of acquires, one for each outcome, so that no request has to look one up.
     pub(super) acquired: [Counter; AcquireOutcome::ALL.len()],
-    /// The counters of releases by outcome.
+    /// The counters of releases, one for each outcome.
     pub(super) released: [Counter; LeaseOutcome::ALL.len()],
-    /// The durations of store commands by operation.
+    /// The histograms of the durations of store commands, by operation.
     store_durations: Cached<&'static str, ShortHistogram>,
-    /// The number of all errors of the store, for the totals.
+    /// The counter of all commands that the store did not answer, for [`Metrics::totals`].
     pub(super) unanswered: Counter,
 }
 
 // === impl Metrics ===
 
 impl Default for Metrics {
-    /// New metrics, all at 0.
+    /// Makes the metrics of a gateway, all at 0.
     fn default() -> Self {
         let mut registry = Registry::default();
         let counted = Counted::registered(&mut registry);
@@ -81,7 +81,7 @@ impl Metrics {
         self.0.counted.waits(outcome).observe(for_this_long);
     }
 
-    /// Counts a lock that passed to a waiter at this gateway.
+    /// Counts a lock that passed to a waiter at this gateway. `by_another_gateway`: another gateway made the grant.
     pub fn handed_over(&self, by_another_gateway: bool) {
         let by = if by_another_gateway {
             "another"
@@ -91,7 +91,7 @@ impl Metrics {
         self.0.counted.handed_over(by).inc();
     }
 
-    /// Counts a wait whose caller hung up.
+    /// Counts a waiter whose caller hung up.
     pub fn wait_abandoned(&self) {
         self.0.counted.abandoned_waits.inc();
     }
@@ -101,7 +101,7 @@ impl Metrics {
         self.0.counted.given_back.inc();
     }
 
-    /// Counts a renewal. `left` is the time that the store had left of the lease before it, if known.
+    /// Counts a renewal. `left` is the time that was left of the lease before the renewal, if known.
     pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();
         self.0.counted.renewed(renewer, ended).inc();
@@ -110,7 +110,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a release. `held` is the time for which the lease was held, if known.
+    /// Counts a release. `held` is how long the lease had been held, if known.
     pub fn released(&self, ended: LeaseOutcome, held: Option<Duration>) {
         self.0.released[ended as usize].inc();
         if let (LeaseOutcome::Done, Some(held)) = (ended, held) {
@@ -118,7 +118,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a release whose caller hung up before the answer.
+    /// Counts a release whose caller hung up before the answer. `is_carried_out`: the release is carried out
+    /// nevertheless.
     pub fn release_abandoned(&self, is_carried_out: bool) {
         let outcome = if is_carried_out {
             "carried-out"
@@ -128,7 +129,7 @@ impl Metrics {
         self.0.counted.abandoned(outcome).inc();
     }
 
-    /// Counts a lease that had ended while its holder still used it, and that was not broken.
+    /// Counts a lease that ended, other than by a break, while its holder still used it. `seen_by`: how that was found.
     pub fn expired_while_held(&self, seen_by: SeenBy) {
         self.0.counted.expired(seen_by).inc();
     }
@@ -161,7 +162,7 @@ impl Metrics {
         }
     }
 
-    /// All metrics in the text format of Prometheus.
+    /// Formats all metrics in the text format of Prometheus. `now`: the current figures of the gateway.
     pub fn text(&self, now: &Figures) -> String {
         let mut text = String::new();
         now.write_to(&mut text);
@@ -178,11 +179,11 @@ impl fmt::Debug for Metrics {
 
 // === impl Counted ===
 //
-// The series whose labels are known at compile time.
+// The series of counted metrics whose labels are known at compile time.
 
 impl Counted {
-    /// Creates all these series with the value 0. A series that appears with its first event hides that event from
-    /// `increase` and `rate`.
+    /// Creates these series with the value 0. A series that appears only with its first event would hide that event
+    /// from the functions `increase` and `rate` of Prometheus.
     fn begin(&self) {
         for by in ["this", "another"] {
             self.handed_over(by);

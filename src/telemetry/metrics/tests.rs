@@ -39,7 +39,7 @@ fn figures() -> Figures {
     }
 }
 
-/// The name and the labels of each sample.
+/// The name and the label names of each sample in a scraped text.
 fn samples(text: &str) -> BTreeSet<(String, Vec<String>)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines

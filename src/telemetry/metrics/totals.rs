@@ -67,12 +67,12 @@ pub struct Releases {
     otherwise: Otherwise,
 }
 
-/// Other outcomes of a renewal or a release.
+/// The outcomes that a renewal and a release have in common.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 struct Otherwise {
     /// The token did not hold the lock.
     lost: u64,
-    /// Another stream has adopted the lease and keeps it.
+    /// Another stream has taken over the lease (adopted it) and keeps it.
     adopted: u64,
     /// The store was not available, and nothing happened.
     unavailable: u64,
@@ -88,7 +88,7 @@ pub const MARGINS_MS: &[u64] = &LONG;
 // === impl Metrics ===
 
 impl Metrics {
-    /// The counts since the start.
+    /// The counts of the gateway's operations since its start.
     pub fn totals(&self) -> Totals {
         let set = &self.0;
         let acquired = |outcome: AcquireOutcome| set.acquired[outcome as usize].get();
@@ -129,8 +129,8 @@ impl Metrics {
         }
     }
 
-    /// Number of renewals by the time that was left of the lease: up to each bound of [`MARGINS_MS`], and above the
-    /// bound before it; last, above all bounds.
+    /// The number of renewals by the time that was left of the lease: one count for each bound of [`MARGINS_MS`], of
+    /// the renewals above the bound before and up to this bound; last, the count above all bounds.
     pub fn renew_margins(&self) -> Vec<u64> {
         let by = |by| self.0.counted.margins(by).counts();
         let both = by("caller").into_iter().zip(by("stream"));

@@ -1,7 +1,7 @@
 //! Spans, and their encoding as OTLP protocol buffers.
 //!
-//! The encoding is written by hand, because it is a few fields of five messages, and the crates that generate it
-//! depend on a gRPC stack. The tests decode it with the official definitions.
+//! The encoding is written by hand: it has only a few fields of five messages, and the crates that generate such code
+//! depend on a gRPC stack. The tests decode the result with the official definitions.
 
 use std::{
     borrow::Cow,
@@ -11,11 +11,11 @@ use std::{
 
 use crate::release;
 
-/// The process that sends spans, as the resource attributes describe it.
+/// The process that sends the spans, which the resource attributes of OTLP describe.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) service_name: String,
-    /// A random id of this process.
+    /// A random id of this process, different for each start.
     pub(super) instance: String,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Sender {
 const SCOPE: &str = "latchgate";
 
 const STATUS_CODE_ERROR: u64 = 2;
-/// The trace is sampled, and the flag below is valid.
+/// The flags of a span: the trace is sampled, and the flag whether the parent is remote is valid.
 const FLAGS: u32 = 0x101;
 const IS_PARENT_REMOTE: u32 = 0x200;
 
@@ -84,7 +84,8 @@ fn span(record: &Record) -> ProtoMessage {
     span
 }
 
-/// Nanoseconds since 1970. A time outside the range becomes its nearest end, which shows in the trace only.
+/// The time in nanoseconds since 1970. A time outside the range becomes the nearest end of the range, which is wrong
+/// only in the trace.
 fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
@@ -127,13 +128,13 @@ impl ProtoMessage {
         self.bytes(field, &message.0);
     }
 
-    /// Encodes a `KeyValue` with its `AnyValue`.
+    /// Encodes an attribute: a `KeyValue` with its `AnyValue`.
     fn attribute(&mut self, field: u32, name: &str, value: &Value) {
         let mut any = Self::default();
         match value {
             Value::Text(text) => any.text(1, text),
             Value::Flag(flag) => any.number(2, u64::from(*flag)),
-            // Two's complement, as the format requires.
+            // A negative number is encoded in two's complement, as the format requires.
             Value::Number(number) => any.number(3, number.cast_unsigned()),
         }
         let mut pair = Self::default();
@@ -160,15 +161,15 @@ impl ProtoMessage {
 
 // === Record ===
 //
-// The data of a span.
+// The data of a span that is sent to the collector.
 
-/// The data of a span.
+/// The data of a span: names, ids, times and attributes.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) trace_id: u128,
     pub(super) span_id: u64,
     pub(super) parent: Option<u64>,
-    /// Whether the parent is in another process.
+    /// Whether the parent span belongs to another process.
     pub(super) is_parent_remote: bool,
     pub(super) state: Option<Arc<str>>,
     pub(super) name: Cow<'static, str>,
@@ -179,32 +180,32 @@ pub(super) struct Record {
     pub(super) has_failed: bool,
 }
 
-/// The kind of a span, with its number in OTLP.
+/// The kind of a span, with the number of the kind in OTLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// An operation within the process.
+    /// The span is an operation within this process.
     Internal = 1,
-    /// The span answers a request.
+    /// The span is the answer to a request.
     Server = 2,
-    /// The span sends a request to another program.
+    /// The span is a request to another program.
     Client = 3,
 }
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A text.
+    /// The value is a text.
     Text(Cow<'static, str>),
-    /// A whole number.
+    /// The value is a whole number.
     Number(i64),
-    /// True or false.
+    /// The value is true or false.
     Flag(bool),
 }
 
 // === impl Record ===
 
 impl Record {
-    /// A span that starts now, without parent, attributes and duration.
+    /// The data of a span that starts now, still without parent, attributes and duration.
     pub(super) fn new(
         trace_id: u128,
         name: Cow<'static, str>,
@@ -213,7 +214,7 @@ impl Record {
     ) -> Self {
         Self {
             trace_id,
-            // Without random bytes, traces are wrong, but the gateway works.
+            // Without random bytes, span ids repeat and traces are wrong, but the gateway works.
             span_id: getrandom::u64().unwrap_or_default().max(1),
             parent: None,
             is_parent_remote: false,

@@ -1,4 +1,4 @@
-//! Sends spans to the collector.
+//! Sends queued spans to the collector.
 
 use std::{
     error::Error,
@@ -30,18 +30,18 @@ use crate::{
 
 use super::encode::{self, Record, Sender};
 
-/// The maximum number of spans in one request.
+/// The maximum number of spans in one request to the collector.
 const BATCH: usize = 512;
-/// How long a span waits for further spans of the same request.
+/// How long the first span of a batch waits for further spans, which are then sent in the same request.
 const GATHERING: Duration = Duration::from_secs(1);
-/// The first pause after a failure. Each further pause is twice as long.
+/// The first pause after the collector failed. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause, short enough for a collector that works again.
+/// The longest pause between two attempts, short enough to notice soon that the collector works again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The minimum time between two warnings that spans cannot be sent.
+/// The minimum time between two log warnings that spans cannot be sent.
 const NOTICE: Duration = Duration::from_mins(1);
 
-/// Sends the queued spans in batches.
+/// Sends the queued spans to the collector in batches.
 pub(super) struct Exporter {
     http: reqwest::Client,
     url: Url,
@@ -52,16 +52,16 @@ pub(super) struct Exporter {
 
 struct Work {
     spans: mpsc::Receiver<Record>,
-    /// Spans taken from the queue that the collector has not accepted yet.
+    /// The spans that were taken from the queue, and that the collector has not accepted yet.
     batch: Vec<Record>,
     noticed: Option<Instant>,
     is_failing: bool,
 }
 
-/// Why a batch was not accepted.
+/// Why the collector did not accept a batch of spans.
 struct Failure {
     reason: String,
-    /// Whether the collector refuses these spans, so that sending them again is useless.
+    /// Whether the collector refused these spans, so that sending them again is useless.
     is_refusal: bool,
 }
 
@@ -81,7 +81,8 @@ impl Exporter {
             .timeout(timeout)
             .default_headers(headers)
             .tls_backend_preconfigured(tls)
-            // A redirect would carry the headers, which may be secret, to a host that no setting names.
+            // Redirects are not followed: they would carry the headers, which may be secret, to a host that no setting
+            // names.
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
             .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
@@ -94,7 +95,7 @@ impl Exporter {
             url,
             sender: Sender {
                 service_name: config.service_name.clone(),
-                // The id is not a secret, so a missing random number does no harm.
+                // The id is not a secret, so the id 0 does no harm if the system has no random bytes.
                 instance: format!("{:016x}", getrandom::u64().unwrap_or_default()),
             },
             lost,
@@ -107,8 +108,8 @@ impl Exporter {
         })
     }
 
-    /// Sends spans until the queue is closed. If the future is dropped, no span is lost: [`Exporter::send_rest`]
-    /// sends the current batch.
+    /// Sends spans until the queue is closed. If the future is dropped, no span is lost: the current batch stays, and
+    /// [`Exporter::send_rest`] sends it.
     pub(super) async fn send_all(&self) {
         let mut work = self.work.lock().await;
         let mut pause = FIRST_PAUSE;
@@ -122,7 +123,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the spans in the queue, until the first failure.
+    /// Sends the spans that are left in the batch and the queue, until the first failure.
     pub(super) async fn send_rest(&self) {
         let mut work = self.work.lock().await;
         while work.take() {
@@ -132,7 +133,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the batch. Keeps the batch after a failure, unless the collector refuses these spans.
+    /// Sends the batch. After a failure the batch is kept, unless the collector refused its spans.
     async fn send(&self, work: &mut Work) -> Result<(), ()> {
         let Err(failure) = self.post(&work.batch).await else {
             work.batch.clear();
@@ -177,7 +178,7 @@ impl Exporter {
             Ok(response) if response.status().is_success() => return Ok(()),
             Ok(response) => {
                 let status = response.status();
-                // The statuses that the specification of OTLP calls retryable.
+                // Only the statuses that the specification of OTLP calls retryable.
                 let may_pass = matches!(status.as_u16(), 429 | 502 | 503 | 504);
                 (format!("the collector answered {status}"), !may_pass)
             }
@@ -189,7 +190,7 @@ impl Exporter {
 // === impl Work ===
 
 impl Work {
-    /// Waits for spans, and then for a moment for more of them; `false` if the queue is closed and empty.
+    /// Waits for spans, and then a moment for more spans. Returns `false` if the queue is closed and empty.
     async fn gather(&mut self) -> bool {
         if self.batch.is_empty() && self.spans.recv_many(&mut self.batch, BATCH).await == 0 {
             return false;
@@ -205,7 +206,7 @@ impl Work {
         true
     }
 
-    /// Whether a warning may be logged now; if so, remembers the time.
+    /// Whether a warning about the collector may be logged now. If so, records the time of the warning.
     fn may_notice(&mut self) -> bool {
         let may = self.noticed.is_none_or(|at| at.elapsed() >= NOTICE);
         if may {
@@ -214,7 +215,7 @@ impl Work {
         may
     }
 
-    /// Fills the batch with the queued spans, without waiting; `false` if there are none.
+    /// Fills the batch with queued spans, without waiting. Returns `false` if the batch is empty.
     fn take(&mut self) -> bool {
         while self.batch.len() < BATCH
             && let Ok(record) = self.spans.try_recv()
@@ -225,7 +226,7 @@ impl Work {
     }
 }
 
-/// Checks the settings and reads the files that are needed to send spans, if tracing is on.
+/// If tracing is on, checks the settings and the files that are needed to send spans.
 pub fn check_trace(config: &TraceConfig) -> Result<(), TraceError> {
     if config.is_sent() {
         read_files(config, &config.url()?)?;
@@ -248,7 +249,7 @@ fn read_files(
     Ok((headers, tls))
 }
 
-/// The causes of an error in one text.
+/// The text of an error and of its causes.
 fn cause(error: &reqwest::Error) -> String {
     if let Some(why) = distrust(error, "trace.ca_file") {
         return format!("its certificate is not trusted: {why}");
@@ -262,7 +263,7 @@ fn cause(error: &reqwest::Error) -> String {
 
 // === Trace error ===
 
-/// Why traces cannot be sent, for reasons other than a missing collector.
+/// Why tracing cannot be started: a setting or a file is wrong. A collector that cannot be reached is no such error.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The address of the collector is invalid.
@@ -271,17 +272,17 @@ pub enum TraceError {
     /// The file with the headers cannot be read.
     #[error("cannot read trace.headers_file {path}: {error}")]
     HeadersFile {
-        /// The path of the file.
+        /// The path of the file with the headers.
         path: String,
-        /// Why the file cannot be read.
+        /// Why the file with the headers cannot be read.
         error: FileError,
     },
-    /// A line of the file is not a header. The error does not repeat it, because it may contain a secret.
+    /// A line of the headers file is not a header. The error does not repeat the line, which may contain a secret.
     #[error("line {line} of trace.headers_file {path} is no header; expected Name: value")]
     Header {
-        /// The path of the file.
+        /// The path of the file with the headers.
         path: String,
-        /// The number of the line, from 1.
+        /// The number of the line in the file, from 1.
         line: usize,
     },
     /// TLS cannot be set up: a file cannot be used, or the system has no root certificates.
@@ -294,12 +295,12 @@ pub enum TraceError {
 
 // === Headers ===
 //
-// The headers that the collector requires.
+// The headers that the collector requires, from a file.
 
-/// The maximum length of the file: a hundred headers of the length that servers accept at most.
+/// The maximum length of the headers file: a hundred headers of the maximum length that servers accept.
 const MAX_LEN: u64 = 1024 * 1024;
 
-/// Reads headers from a file, one per line. Empty lines and lines that begin with `#` are skipped.
+/// Reads the headers for the collector from a file, one per line. Skips empty lines and lines that begin with `#`.
 fn read_headers(path: &str) -> Result<HeaderMap, TraceError> {
     let text = bounded_file::read_text(Path::new(path), MAX_LEN).map_err(|error| {
         TraceError::HeadersFile {

@@ -1,4 +1,4 @@
-//! Starts traces and spans.
+//! Starts traces and spans, and queues ended spans for the collector.
 
 use std::{
     borrow::Cow,
@@ -24,11 +24,11 @@ use super::{
     exporter::Exporter,
 };
 
-/// The maximum number of spans in the queue to the collector: at a kilobyte each, memory that an idle gateway may
-/// use. Further spans are lost, and counted.
+/// The maximum number of spans in the queue to the collector: at a kilobyte each, 4 MiB of memory. Further spans are
+/// lost, and counted.
 const MOST_WAITING: usize = 4_096;
 
-/// Starts spans, unless tracing is off. Cheap to clone.
+/// The tracer of a gateway: starts spans, unless tracing is off. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Tracer(Option<Tracing>);
 
@@ -38,7 +38,7 @@ struct Tracing {
     exporter: Arc<Exporter>,
 }
 
-/// The part of the tracer that spans need.
+/// The state of the tracer that its spans share.
 pub(super) struct TracerShared {
     clock: Arc<dyn Clock>,
     pub(super) records_lock_names: bool,
@@ -50,12 +50,13 @@ pub(super) struct TracerShared {
 // === impl Tracer ===
 
 impl Tracer {
-    /// A tracer that is off.
+    /// A tracer that is off and starts no spans.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Starts to send traces, if a collector is configured. Does not check whether the collector is reachable.
+    /// Starts a tracer that sends spans, if a collector is configured. Does not check whether the collector is
+    /// reachable.
     pub fn start(
         config: &TraceConfig,
         clock: Arc<dyn Clock>,
@@ -90,8 +91,8 @@ impl Tracer {
         self.0.is_some()
     }
 
-    /// Starts the server span of a request; `None` if the trace is not sampled. `context` is called only if tracing
-    /// is on.
+    /// Starts the server span of a request. `None` if the trace is not sampled. `context` returns the trace context of
+    /// the request, and is called only if tracing is on.
     pub fn server_span(
         &self,
         name: impl FnOnce() -> String,
@@ -99,7 +100,7 @@ impl Tracer {
     ) -> Option<Span> {
         let shared = &self.0.as_ref()?.shared;
         let (trace_id, parent, state) = match context() {
-            // The caller has decided that the trace is not sampled.
+            // The caller's trace is not sampled, so this part of it is not sampled either.
             Some(context) if !context.parent.is_sampled => return None,
             Some(context) => (
                 context.parent.trace_id,
@@ -117,10 +118,10 @@ impl Tracer {
         Some(Span::begin(Arc::clone(shared), record))
     }
 
-    /// Sends the remaining spans until the instant `until`. Call this after the background tasks have ended.
+    /// Sends the spans that are left, until `until` at the latest. Call this after the background tasks have ended.
     pub async fn flush(&self, until: Instant) {
         if let Some(tracing) = &self.0 {
-            // After a time-out the rest is lost: the gateway must not end late because of traces.
+            // After a time-out the remaining spans are lost: the gateway must not end late because of traces.
             drop(timeout_at(until, tracing.exporter.send_rest()).await);
         }
     }
@@ -139,11 +140,11 @@ impl TracerShared {
         self.clock.wall()
     }
 
-    /// The id of a new trace, if the trace is sampled.
+    /// The id of a new trace; `None` if the trace is not sampled.
     fn new_trace(&self) -> Option<u128> {
         let high = getrandom::u64().unwrap_or_default();
         let low = getrandom::u64().unwrap_or_default().max(1);
-        // Decided by the id, so that other programs that sample by the id choose the same traces.
+        // The id itself decides, so that other programs that sample by the id choose the same traces.
         let chance = u64::MAX / 1_000;
         let is_sampled = low / chance < self.sample_per_mille || self.sample_per_mille == 1_000;
         is_sampled.then_some(u128::from(high) << 64 | u128::from(low))
@@ -161,16 +162,16 @@ impl TracerShared {
 //
 // A span: an operation with its duration.
 
-/// A span under way. It ends when it is dropped.
+/// A span: an operation under way. The span ends when it is dropped.
 pub struct Span {
     tracer: Arc<TracerShared>,
     began: Instant,
-    /// The data of the span; `None` once they are queued. Boxed, because most requests are not traced but have room
-    /// for a span.
+    /// The data of the span; `None` once the data is queued. Boxed, because most requests are not traced and should
+    /// need little memory for a span.
     record: Option<Box<Record>>,
 }
 
-/// The data of a span that its child spans need.
+/// The data of a span that its child spans need, such as its id.
 #[derive(Clone)]
 struct Parent {
     tracer: Arc<TracerShared>,
@@ -180,17 +181,17 @@ struct Parent {
 }
 
 tokio::task_local! {
-    /// The current span of the task. Not an argument, which every operation and every method of a store would have
-    /// to pass on.
+    /// The current span of the task. A task-local value, because as an argument every operation and every method of a
+    /// store would have to pass it on.
     static CURRENT: Option<Parent>;
 }
 
-/// Runs `work` with `span` as the current span: spans started in it are its children.
+/// Runs `work` with `span` as the current span: spans that `work` starts are children of `span`.
 pub fn within<F: Future>(span: Option<&Span>, work: F) -> impl Future<Output = F::Output> + use<F> {
     CURRENT.scope(span.map(Span::as_parent), work)
 }
 
-/// Starts a child of the current span; `None` if there is none, at almost no cost.
+/// Starts a child of the current span. Without a current span, returns `None`, at almost no cost.
 pub fn child(name: &'static str, kind: SpanKind) -> Option<Span> {
     let parent = CURRENT.try_with(Clone::clone).ok().flatten()?;
     let (name, start) = (Cow::Borrowed(name), parent.tracer.now());
@@ -218,7 +219,7 @@ impl Span {
         self.record().trace_id
     }
 
-    /// Whether attributes may contain lock names.
+    /// Whether attributes of the span may contain lock names.
     pub fn records_lock_names(&self) -> bool {
         self.tracer.records_lock_names
     }
@@ -230,7 +231,7 @@ impl Span {
         }
     }
 
-    /// Marks the span as failed, with the kind of the error.
+    /// Marks the span as failed, and records the kind of the error.
     pub fn fail(&mut self, error: &'static str) {
         self.set("error.type", error);
         if let Some(record) = &mut self.record {
@@ -289,7 +290,7 @@ mod tests {
         tracer.server_span(|| "a span".to_owned(), context)
     }
 
-    /// No span is sent during the test, because the test never awaits.
+    /// The test never awaits, so no span leaves the queue during the test.
     #[tokio::test]
     async fn no_more_spans_wait_than_may_and_the_others_are_counted() {
         let tracer = tracer(1_000);

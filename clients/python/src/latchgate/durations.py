@@ -1,4 +1,4 @@
-"""Durations as a caller writes them."""
+"""Parses durations as callers write them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from datetime import timedelta
 from typing import Optional, Union
 
-#: A text with a unit (``"500ms"``, ``"30s"``, ``"10m"``, ``"2h"``, ``"1d"``), a :class:`~datetime.timedelta`, or a number of
-#: milliseconds, as in every field of the gateway.
+#: A duration: a text with a unit (``"500ms"``, ``"30s"``, ``"10m"``, ``"2h"``, ``"1d"``), a
+#: :class:`~datetime.timedelta`, or a number of milliseconds, as in every field of the gateway.
 Duration = Union[int, float, str, timedelta]
-#: How long to wait: not at all with ``False``, ``None`` or ``0``, without an end with ``math.inf``.
+#: How long to wait: ``False``, ``None`` or ``0`` is not at all, ``math.inf`` is without an end.
 Wait = Optional[Duration]
 
 _TEXT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1
 
 
 def seconds(duration: Duration, what: str) -> float:
-    """The duration in seconds; ``what`` names the argument in an error."""
+    """The duration in seconds. ``what`` is the name of the argument, for an error."""
     try:
         value = _seconds(duration, what)
     except OverflowError:
@@ -45,7 +45,7 @@ def _seconds(duration: Duration, what: str) -> float:
 
 
 def finite_ms(duration: Duration | None, what: str) -> int | None:
-    """Whole milliseconds, as the gateway takes them."""
+    """The duration in whole milliseconds, as the gateway takes it. An infinite duration is an error."""
     if duration is None:
         return None
     value = seconds(duration, what)
@@ -57,7 +57,7 @@ def finite_ms(duration: Duration | None, what: str) -> int | None:
 
 
 def wait_seconds(wait: Wait) -> float:
-    """How long to wait, in seconds; 0: not at all."""
+    """The duration of a wait in seconds; 0 is no wait."""
     if wait is None or wait is False:
         return 0.0
     return seconds(wait, "wait")

@@ -1,4 +1,4 @@
-"""What can go wrong. No message holds a token, an idempotency key or an API key."""
+"""The errors of the client. No message contains a token, an idempotency key or an API key."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Callable, Literal, Mapping, Optional, Sequence
 
 from .records import Holder
 
-#: ``expired``: it could not be renewed in time, or its hold limit was reached. ``lost``: the gateway says that it has ended.
-#: ``broken``: an operator broke it, or it was not released when one had asked for it. ``released``: it was released here.
-#: ``forked``: it is that of the process that forked this one.
+#: How a lease was lost. ``expired``: it could not be renewed in time, or its hold limit was reached. ``lost``: the
+#: gateway reported that it has ended. ``broken``: an operator broke it, or it was not released after a release request.
+#: ``released``: this program released it. ``forked``: it belongs to the process that forked this one.
 LostWhy = Literal["expired", "lost", "broken", "released", "forked"]
 
 
 class LatchgateError(Exception):
-    """A request that was refused or failed."""
+    """The error of a request that was refused or failed."""
 
     def __init__(
         self,
@@ -24,56 +24,57 @@ class LatchgateError(Exception):
         problem: Optional[Mapping[str, Any]] = None,
     ) -> None:
         super().__init__(message)
-        #: The problem document of the gateway, if there was one.
+        #: The problem document of the gateway; empty if the gateway sent none.
         self.problem: Mapping[str, Any] = problem or {}
-        #: The HTTP status, if there was an answer.
+        #: The HTTP status of the answer; ``None`` without an answer.
         self.status = status if status is not None else self.problem.get("status")
-        #: Which problem it is: ``locked``, ``lease-lost``, ..
+        #: The code of the problem: ``locked``, ``lease-lost``, ..
         self.code = code if code is not None else self.problem.get("code")
-        #: What was wrong in this case, in a sentence.
+        #: What was wrong with this request, in a sentence.
         self.detail: str = str(self.problem.get("detail") or message)
 
     def __reduce__(self) -> tuple[Callable[..., LatchgateError], tuple[object, ...]]:
-        # By itself an exception would be made again from its message alone: pools of processes pickle what is raised.
+        # Pickling of an exception keeps only its message, but pools of processes pickle exceptions, so all fields are
+        # kept here.
         return _made_again, (type(self), self.args, dict(self.__dict__))
 
 
 class LockHeld(LatchgateError):
-    """Somebody else holds the lock, and did so until the wait was over."""
+    """Other callers held the lock until the wait was over."""
 
     def __init__(self, message: str, *, problem: Mapping[str, Any]) -> None:
         super().__init__(message, status=423, problem=problem)
-        #: Who holds it: at most 100 of them.
+        #: The holders of the lock, at most 100.
         self.holders = tuple(Holder.of(holder) for holder in problem.get("holders") or ())
-        #: How many hold it.
+        #: The number of holders of the lock.
         self.holder_count: int = problem.get("holder_count") or len(self.holders)
-        #: How many wait for it.
+        #: The number of waiters for the lock.
         self.waiters: int = problem.get("waiters") or 0
-        #: Of several locks the one that is held, if that is known.
+        #: For a group: the lock that is held, if known.
         self.name: Optional[str] = problem.get("name")
 
 
 class LeaseLost(LatchgateError):
-    """The lease is over. Stop the work that the lock protects."""
+    """The lease has ended. Stop the work that the lock protects."""
 
     def __init__(self, message: str, why: LostWhy, *, problem: Optional[Mapping[str, Any]] = None) -> None:
         super().__init__(message, status=410 if problem else None, code="lease-lost", problem=problem)
-        #: How it ended.
+        #: How the lease was lost.
         self.why: LostWhy = why
-        #: Whether somebody else holds the lock now, if the gateway said so.
+        #: Whether another lease holds the lock now, if the gateway reported that.
         self.held: Optional[bool] = self.problem.get("held")
 
     def again(self) -> LeaseLost:
-        """A copy to raise: a traceback belongs to one raise."""
+        """Makes a copy of the error to raise, because each raise needs a traceback of its own."""
         return LeaseLost(str(self), self.why, problem=self.problem or None)
 
 
 class OutcomeUnknown(LatchgateError):
-    """It may have happened or not, and nobody could say which in time."""
+    """The outcome of the request is unknown: it may have been carried out, and no answer came in time."""
 
 
 class GatewayUnreachable(LatchgateError):
-    """No gateway could be reached. Nothing happened."""
+    """No gateway could be reached, so nothing happened."""
 
 
 def _made_again(kind: type[LatchgateError], args: tuple[object, ...], fields: Mapping[str, Any]) -> LatchgateError:
@@ -92,7 +93,7 @@ def _held_by(held: LockHeld, names: Sequence[str]) -> str:
 
 
 def refusal(problem: Mapping[str, Any], names: Sequence[str] = ()) -> LatchgateError:
-    """The error that a problem document is, if it answers a request for these locks."""
+    """The error for the gateway's problem document, as the answer to a request for these locks."""
     detail = str(problem.get("detail") or problem.get("title") or "").rstrip(".")
     code = problem.get("code")
     message = f"{detail} ({code}, {problem.get('status')})"
@@ -102,10 +103,10 @@ def refusal(problem: Mapping[str, Any], names: Sequence[str] = ()) -> LatchgateE
             held.args = (_held_by(held, names),)
             return held
         except (KeyError, TypeError, ValueError, AttributeError):
-            # Who holds it was not told in a way that can be read.
+            # The holders in the problem document cannot be read, so the error does not name them.
             return LatchgateError(message, problem=problem)
     if code == "lease-lost":
-        # The gateway says in the detail only that an operator was it.
+        # Only the detail of the problem says whether an operator broke the lease.
         why: LostWhy = "broken" if "broken by" in detail else "lost"
         return LeaseLost(message, why, problem=problem)
     if code == "outcome-unknown":

@@ -1,4 +1,4 @@
-"""What an acquire can be asked for."""
+"""The options of an acquire."""
 
 from __future__ import annotations
 
@@ -8,44 +8,46 @@ from .durations import Duration, Wait
 from .records import Mode
 
 if TYPE_CHECKING:
-    # Type checkers know it themselves; at run time nothing needs it.
+    # Only type checkers need ``Unpack``, and they know it; nothing imports it at run time.
     from typing_extensions import Unpack as Unpack
 
 
 class RequestOptions(TypedDict, total=False):
-    """What a request says. What is left out or ``None`` is left to the gateway."""
+    """The options that are sent to the gateway. The gateway chooses the value of an option that is missing or
+    ``None``."""
 
     #: How long the lease lasts from each renewal.
     ttl: Optional[Duration]
-    #: How long to wait if somebody holds the lock: not at all by default, ``math.inf`` without an end.
+    #: How long to wait while the lock is held: not at all by default; ``math.inf`` waits without an end.
     wait: Wait
-    #: ``shared`` to hold it beside others.
+    #: ``shared`` to hold the lock together with other shared leases.
     mode: Optional[Mode]
-    #: As long as fewer than so many hold it; the lease has a ``slot`` then.
+    #: The lease is granted while fewer than this many leases hold the lock, and has a ``slot``.
     limit: Optional[int]
-    #: Who asks, for people to read; that of the client by default.
+    #: The owner text, for people to read; by default that of the client.
     owner: Optional[str]
     metadata: Optional[Mapping[str, str]]
-    #: How long the lease may be kept with renewals.
+    #: The longest time for which renewals may keep the lease.
     max_hold: Optional[Duration]
-    #: Under which another process may continue this request.
+    #: The key under which another process may continue this acquire.
     idempotency_key: Optional[str]
 
 
 class LeaseOptions(RequestOptions, total=False):
-    """And what this process does with the lease."""
+    """The options of an acquire, including those for what this process does with the lease."""
 
-    #: Whether it is renewed, which it is by default. If not, it lasts its TTL, also after the end of the process.
+    #: Whether a thread renews the lease, which is the default. If not, the lease lasts for its TTL, even after the end
+    #: of the process.
     renew: bool
 
 
 def check_callback(callback: object) -> None:
-    """Refuses at once what could only fail when it is called."""
+    """Raises at once if the callback cannot be called, instead of failing when it is needed."""
     if callback is not None and not callable(callback):
         raise TypeError(f"on_release_requested must be callable, not {callback!r}")
 
 
 def check_known(options: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses what a function without ``**options`` would refuse by itself."""
+    """Raises for an unknown option, as Python does for a function without ``**options``."""
     for unknown in set(options) - set(known):
         raise TypeError(f"an acquire has no option {unknown!r}")

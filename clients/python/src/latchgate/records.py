@@ -1,4 +1,4 @@
-"""What a gateway shows of locks."""
+"""The locks, holders and waiters that a gateway shows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Mode = Literal["exclusive", "shared"]
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """Somebody has asked for the lock: finish, and release it in time."""
+    """A release request: another caller wants the lock. Finish the work, and release the lease in time."""
 
-    #: Who asked: the name of an API key.
+    #: The name of the API key that requested the release.
     by: Optional[str]
     reason: str
-    #: How much time was left when the gateway answered.
+    #: The time left for the holder when the gateway answered, in milliseconds.
     within_ms: int
-    #: Of several locks the one that is asked for.
+    #: For a group: the lock whose release is requested.
     name: Optional[str] = None
 
     @classmethod
@@ -32,19 +32,19 @@ class ReleaseRequest:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock, as far as the caller may know."""
+    """A holder of a lock, with the fields that the caller may view."""
 
     owner: Optional[str] = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     fencing_token: Optional[int] = None
     mode: Optional[Mode] = None
     slot: Optional[int] = None
-    #: What is left of its lease when the gateway answered; ``None`` if it has no expiry.
+    #: The time left of the holder's lease when the gateway answered, in milliseconds; ``None`` if it has no expiry.
     expires_in_ms: Optional[int] = None
-    #: Whether it took the lock in the store itself, without a gateway.
+    #: Whether the holder took the lock in the store itself, without a gateway.
     foreign: bool = False
     foreign_mark: Optional[str] = None
-    #: Present if it was asked to release the lock.
+    #: The release request, if a caller has asked the holder to release the lock.
     release_requested: Optional[ReleaseRequest] = None
 
     @classmethod
@@ -64,7 +64,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Waiter:
-    """One of those who wait for a lock; position 1 is the next to be served."""
+    """A waiter in the queue of a lock. The waiter at position 1 is served next."""
 
     position: int
     owner: Optional[str]
@@ -85,14 +85,14 @@ class Waiter:
 
 @dataclass(frozen=True)
 class Lock:
-    """A lock as a gateway shows it."""
+    """A lock as a gateway shows it: its state, its holders and its waiters."""
 
     name: str
     state: Literal["free", "held"]
-    #: Those first whose leases end soonest, at most 100.
+    #: The holders, at most 100, in the order in which their leases end.
     holders: tuple[Holder, ...]
     holder_count: int
-    #: Those who wait, in order: the beginning of the queue. Empty in a list.
+    #: The first waiters of the queue, in order. Empty in a list.
     waiters: tuple[Waiter, ...]
     waiter_count: int
 
@@ -111,8 +111,8 @@ class Lock:
 
 @dataclass(frozen=True)
 class Page:
-    """A part of the locks that are held. There may be few or none on it, and still more pages."""
+    """A page of the list of held locks. It may be short or empty although more pages follow."""
 
     locks: tuple[Lock, ...]
-    #: Where the next page begins; ``None``: this was the last.
+    #: The cursor for the request of the next page; ``None``: this was the last page.
     next_cursor: Optional[str]

@@ -16,18 +16,18 @@ use crate::{
 
 use super::retry::{CallResponse, Retry, RetryableFailure};
 
-/// The header that carries the token.
+/// The header that carries the token of the lease.
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// The maximum length of an answer. The longest answer about one lock is the lock with its queue.
+/// The maximum length of an answer in bytes. The longest answer about one lock shows the lock with its queue.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// A request of which a second copy does no harm.
+/// A request that may be sent again: a second copy does no harm.
 pub(crate) struct Call {
     method: Method,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Option<Vec<u8>>,
-    /// Whether the request only reads. Such a request never leaves an outcome in doubt.
+    /// Whether the request only reads, so that its outcome is never in doubt.
     looks: bool,
     /// The maximum length of the answer, in bytes.
     longest: usize,
@@ -37,11 +37,11 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(method: Method, name: &LockName, operation: &str) -> Self {
-        // A name needs no escaping: all its characters are allowed in a path.
+        // The lock name is not escaped, because all characters of lock names are allowed in a path.
         Self::at(method, format!("/locks/{name}{operation}"))
     }
 
-    /// A request to a path, which may have a query.
+    /// Makes a request to a path, which may have a query.
     pub(crate) fn at(method: Method, path: String) -> Self {
         Self {
             looks: method == Method::GET,
@@ -80,14 +80,14 @@ impl Call {
         self
     }
 
-    /// Sends the request until it is answered, its attempts are used up or its deadline has passed.
+    /// Sends the request until it is answered, its number of attempts is used up or its deadline has passed.
     pub(crate) async fn send(&self, client: &Client) -> Result<CallResponse, ClientError> {
         let deadline = Instant::now() + client.options.deadline;
         let mut retry = Retry::until(client, deadline);
         self.send_with(client, &mut retry).await
     }
 
-    /// Like `send`, with the caller's limits on attempts and time.
+    /// Like `send`, with the limits of `retry` on attempts and time.
     pub(crate) async fn send_with(
         &self,
         client: &Client,
@@ -104,7 +104,7 @@ impl Call {
         }
     }
 
-    /// Sends one copy of the request to the current address.
+    /// Sends one copy of the request to the current gateway address.
     pub(crate) async fn send_copy(
         &self,
         client: &Client,

@@ -14,19 +14,19 @@ use crate::{
     tls::{distrust, refused_by_server},
 };
 
-/// If the gateway requests a pause longer than the time left, the last copy is sent this long before the deadline.
+/// How long before the deadline the last copy is sent, if the gateway requests a pause beyond the deadline.
 const LAST_COPY: Duration = Duration::from_secs(1);
 
-/// The retry state of one call: its deadline, its limits and the copies that have failed.
+/// The retry state of one call: its deadline, its limits and the copies of its request that have failed.
 pub(crate) struct Retry {
     deadline: Instant,
     /// How long the answer to one copy of the request may take.
     request_timeout: Duration,
-    /// The maximum number of copies; `None`: as many as the deadline allows.
+    /// The maximum number of copies of the request; `None`: no limit except the deadline.
     most: Option<u32>,
-    /// Whether the answer to the last copy of the request may come after the deadline.
+    /// Whether the answer to the last copy of the request may arrive after the deadline.
     may_end_late: bool,
-    /// How many addresses are tried before a pause.
+    /// The number of gateway addresses that are tried before a pause.
     addresses: u32,
     failed: u32,
     /// Whether the gateway requested a pause beyond the deadline, so that the next copy of the request is the last.
@@ -40,7 +40,7 @@ pub(crate) struct Retry {
 // === impl Retry ===
 
 impl Retry {
-    /// The state of a new call of this client, with its deadline.
+    /// The retry state of a new call of this client, with this deadline.
     pub(crate) fn until(client: &Client, deadline: Instant) -> Self {
         let addresses = u32::try_from(client.addresses.len()).unwrap_or(u32::MAX);
         Self {
@@ -62,7 +62,7 @@ impl Retry {
         self.most = None;
     }
 
-    /// Removes the limit on the number of copies, and allows a last copy at the deadline itself. For an acquire
+    /// Removes the limit on the number of copies, and allows a last copy at the deadline itself. Used for an acquire
     /// that waits.
     pub(crate) fn persist_to_the_end(&mut self, deadline: Instant) {
         self.persist_until(deadline);
@@ -75,17 +75,18 @@ impl Retry {
         self.request_timeout.min(left)
     }
 
-    /// Resets the count of failures after an answer. `in_doubt`: an earlier copy may still have been carried out.
+    /// Resets the count of failures after an answer. `in_doubt`: an earlier copy of the request may still have been
+    /// carried out.
     pub(crate) fn answered(&mut self, in_doubt: bool) {
         self.failed = 0;
         self.in_doubt = in_doubt;
     }
 
-    /// Pauses before the next copy of the request, or returns the error of the call if no further copy may be sent.
+    /// Pauses before the next copy of the request. Returns the error of the call if no further copy may be sent.
     pub(crate) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
-        // After a lasting failure, further copies are sent to other addresses only.
+        // After a lasting failure of an address, further copies are sent only to the other addresses.
         let used_up = self.most.is_some_and(|most| {
             self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
         });
@@ -97,21 +98,21 @@ impl Retry {
         Ok(())
     }
 
-    /// Pauses before the next copy if the request may be repeated; returns any other error at once.
+    /// If the request may be repeated after this error, pauses before the next copy. Otherwise returns the error.
     pub(crate) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
         match error {
             ClientError::Unreachable { .. }
             | ClientError::Unavailable(_)
             | ClientError::OutcomeUnknown { .. } => {
-                // The pause that the gateway requested is not used: the lease could end during it.
+                // The pause that the gateway requested is ignored here, because the lease could end during it.
                 self.after(RetryableFailure::nothing(error)).await
             }
             error => Err(error),
         }
     }
 
-    /// The pause before the next copy; `None` if no time is left for one. There is no pause before an address that
-    /// was not yet tried in this round.
+    /// The pause before the next copy of the request; `None` if no time is left for a copy. There is no pause before a
+    /// gateway address that was not tried since the last pause.
     fn pause(&mut self, requested: Option<Duration>) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let in_round = !self.failed.is_multiple_of(self.addresses);
@@ -123,7 +124,7 @@ impl Retry {
         let requested = requested
             .filter(|_| !in_round)
             .map(|it| it.min(LONGEST_PAUSE));
-        // The pauses of several clients differ, so that they do not come back at the same time.
+        // The pause is lengthened at random, so that several clients do not come back at the same time.
         let spread = |requested: Duration| requested.mul_f64(1.0 + random_fraction() / 2.0);
         let pause = own.max(requested.map_or(Duration::ZERO, spread));
         if self.may_end_late {
@@ -132,8 +133,8 @@ impl Retry {
         if pause < left {
             return Some(pause);
         }
-        // If the gateway requests a pause that ends after the deadline, one more copy is sent shortly before the
-        // deadline.
+        // If the gateway requests a pause that ends after the deadline, the client sends one more copy shortly before
+        // the deadline.
         let requested = requested.filter(|_| !self.was_put_off && !left.is_zero())?;
         self.was_put_off = true;
         Some(if requested < left {
@@ -146,18 +147,18 @@ impl Retry {
 
 // === Backoff ===
 //
-// Pauses between copies of a call.
+// Pauses between the copies of a request.
 
-/// The upper bound of the first pause. The bound doubles with every copy.
+/// The upper bound of the first pause. The bound doubles with every copy of the request.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The upper bound of every pause.
+/// The largest upper bound of a pause.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest pause that a gateway may request; a longer one is cut to this.
+/// The longest pause that a gateway may request. A longer pause is cut to this.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// A random pause before copy number `copy` (the first repeated copy is 1), so that not all clients come back at
-/// the same moment after an outage of the gateway.
+/// A random pause before copy number `copy` of a request (the first repeated copy is 1), so that not all clients come
+/// back at the same moment after an outage of the gateway.
 pub(crate) fn pause(copy: u32) -> Duration {
     longest(copy).mul_f64(random_fraction())
 }
@@ -169,14 +170,14 @@ fn longest(copy: u32) -> Duration {
 
 // === Retryable failure ===
 
-/// The failure of one copy of a request that may be repeated.
+/// The failure of one copy of a request, after which a further copy may succeed.
 pub(crate) struct RetryableFailure {
     pub(crate) error: ClientError,
     /// Whether this copy of the request may have been carried out.
     pub(crate) in_doubt: bool,
     /// The pause before the next copy that the gateway requested, if any.
     pub(crate) requested_pause: Option<Duration>,
-    /// Whether a further copy to the same address would fail in the same way.
+    /// Whether a further copy to the same gateway address would fail in the same way.
     pub(crate) is_lasting: bool,
 }
 
@@ -189,8 +190,8 @@ impl From<ClientError> for RetryableFailure {
 }
 
 impl RetryableFailure {
-    /// Reads an answer. Returns a failure if the same request may succeed a moment later; `clients/conformance.md`
-    /// defines that for each status.
+    /// The failure that an answer reports, if the same request may succeed a moment later; `clients/conformance.md`
+    /// says for which statuses. `None`: the answer is final.
     pub(crate) fn of_answer(answer: &CallResponse) -> Option<Self> {
         let status = answer.status;
         let is_busy = matches!(
@@ -206,20 +207,20 @@ impl RetryableFailure {
         let problem = answer.problem();
         let requested_pause = problem.as_ref().and_then(Problem::retry_after);
         let failure = match problem {
-            // Repeating is useless: the counter of fencing tokens stays exhausted.
+            // A further copy is useless: the counter of fencing tokens stays exhausted.
             Some(problem) if problem.code == "fence-exhausted" => return None,
             Some(problem) if is_busy => Self::nothing(ClientError::Unavailable(Box::new(problem))),
             Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
                 Self::indeterminate(problem.to_string(), Some(problem))
             }
-            // Repeating is useless: a bug in the gateway or foreign data gives the same answer again.
+            // A further copy is useless: a bug in the gateway or foreign data causes the same answer again.
             Some(_) => return None,
-            // A proxy that limits the rate has not passed the request on.
+            // A proxy that limits the rate has not passed the request on to a gateway.
             None if status == StatusCode::TOO_MANY_REQUESTS => {
                 let problem = Problem::of_proxy(status.as_u16(), "rate-limited", by_proxy());
                 Self::nothing(ClientError::Unavailable(Box::new(problem)))
             }
-            // Any other proxy may have passed the request on.
+            // Any other proxy may have passed the request on to a gateway.
             None => Self::indeterminate(by_proxy(), None),
         };
         Some(Self {
@@ -228,7 +229,7 @@ impl RetryableFailure {
         })
     }
 
-    /// Whether an answer with a success status lacks its JSON document: the answer was cut off, or a proxy wrote
+    /// Whether an answer with a success status lacks its JSON document: either the answer was cut off, or a proxy wrote
     /// it.
     pub(crate) fn is_cut_off(method: &Method, answer: &CallResponse) -> bool {
         let status = answer.status;
@@ -236,13 +237,14 @@ impl RetryableFailure {
             return false;
         }
         match serde_json::from_str::<serde_json::Value>(&answer.body) {
-            // For a release: a success without `results`, other than 204, does not prove that the lease has ended.
+            // The success of a release must have no content (204) or have `results`; any other does not prove that the
+            // lease has ended.
             Ok(document) => method == Method::DELETE && document.get("results").is_none(),
             Err(_) => true,
         }
     }
 
-    /// The failure of a copy that got no answer. `looks`: whether the request only reads.
+    /// The failure of a copy of a request that got no answer. `looks`: whether the request only reads.
     pub(crate) fn of_error(error: &reqwest::Error, url: &str, looks: bool) -> Self {
         let reason = cause(error);
         if mistrust(error).is_some() {
@@ -251,7 +253,7 @@ impl RetryableFailure {
                 ..Self::unreachable(url, reason)
             };
         }
-        // Nothing was sent, or the server closed the connection before it read the request.
+        // The request was not sent, or the server closed the connection before it read the request.
         if error.is_connect() || error.is_builder() || is_canceled(error) {
             Self::unreachable(url, reason)
         } else if error.is_timeout() {
@@ -261,7 +263,7 @@ impl RetryableFailure {
         }
     }
 
-    /// The failure of a copy that may have been carried out, unless the request only reads.
+    /// The failure of a copy whose answer was lost: the copy may have been carried out, unless the request only reads.
     pub(crate) fn lost(reason: String, url: &str, looks: bool) -> Self {
         if looks {
             Self::unreachable(url, reason)
@@ -270,13 +272,13 @@ impl RetryableFailure {
         }
     }
 
-    /// The failure of a copy that reached no gateway.
+    /// The failure of a copy of a request that reached no gateway.
     pub(crate) fn unreachable(url: &str, reason: String) -> Self {
         let url = url.to_owned();
         Self::nothing(ClientError::Unreachable { url, reason })
     }
 
-    /// The failure of a copy that may have been carried out.
+    /// The failure of a copy of a request that may have been carried out.
     pub(crate) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
         Self {
             in_doubt: true,
@@ -284,7 +286,7 @@ impl RetryableFailure {
         }
     }
 
-    /// The same failure for a request that only reads: without an answer, still nothing has happened.
+    /// The same failure for a request that only reads. Such a request has no effect, even if its answer is lost.
     pub(crate) fn of_look(self, url: &str) -> Self {
         let failure = match self.error {
             ClientError::OutcomeUnknown { reason, problem } => match problem {
@@ -299,7 +301,7 @@ impl RetryableFailure {
         }
     }
 
-    /// The failure of a copy that had no effect.
+    /// The failure of a copy of a request that certainly had no effect.
     pub(crate) fn nothing(error: ClientError) -> Self {
         Self {
             error,
@@ -309,13 +311,13 @@ impl RetryableFailure {
         }
     }
 
-    /// Whether the copy reached a gateway, or a proxy in front of one.
+    /// Whether the copy of the request reached a gateway, or a proxy in front of one.
     pub(crate) fn arrived(&self) -> bool {
         !matches!(self.error, ClientError::Unreachable { .. })
     }
 
-    /// The error of the call whose last copy failed like this. `in_doubt`: some copy may have been carried out;
-    /// then the outcome is unknown, whatever the last failure says.
+    /// The error of the call whose last copy failed in this way. `in_doubt`: an earlier copy may have been carried out,
+    /// so the outcome is unknown, whatever this failure says.
     pub(crate) fn after(self, in_doubt: bool) -> ClientError {
         match self.error {
             error if !in_doubt || self.in_doubt => error,
@@ -329,20 +331,20 @@ impl RetryableFailure {
 
 // === Answer ===
 //
-// The answer to one copy of a request, or why there is none.
+// The answer to a call.
 
-/// The final answer to a call: a further copy of the request would get the same answer.
+/// The final answer to a call: a further copy of its request would get the same answer.
 pub(crate) struct CallResponse {
     pub(crate) url: String,
     pub(crate) status: StatusCode,
     pub(crate) body: String,
-    /// The pause before the next copy that the answer requests, if any.
+    /// The pause before the next copy that the answer requests (`Retry-After`), if any.
     retry_after: Option<Duration>,
-    /// The target of a redirect, without its password and query, which may be secrets.
+    /// The target of a redirect, without its password and its query, which may be secrets.
     location: Option<String>,
     /// When the answered copy of the request was sent.
     pub(crate) sent_at: Instant,
-    /// When the whole answer had arrived.
+    /// When the answer had arrived completely.
     pub(crate) received_at: Instant,
     /// Whether an earlier copy of the request may also have been carried out.
     pub(crate) in_doubt: bool,
@@ -351,10 +353,10 @@ pub(crate) struct CallResponse {
 // === impl CallResponse ===
 
 impl CallResponse {
-    /// Makes the answer of the gateway at `url` from its head and its whole body.
+    /// Makes the answer of the gateway at `url` from its response head and its complete body.
     pub(crate) fn new(url: &str, sent_at: Instant, response: &Response, body: Vec<u8>) -> Self {
         let header = |name| response.headers().get(name)?.to_str().ok();
-        // `Retry-After` may also be a date, which is ignored.
+        // `Retry-After` may also be a date, which this client ignores.
         let seconds = header(RETRY_AFTER).and_then(|text| text.parse().ok());
         let location = header(LOCATION).and_then(|to| response.url().join(to).ok());
         Self {
@@ -370,16 +372,16 @@ impl CallResponse {
         }
     }
 
-    /// The problem document, if the body is one.
+    /// The problem document in the body, if the body is one.
     pub(crate) fn problem(&self) -> Option<Problem> {
         Problem::parse(&self.body)
     }
 
-    /// The error for this answer, which is not a success.
+    /// The error of the call for this answer, whose status is not a success.
     pub(crate) fn refusal(mut self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
-            // A gateway with TLS answers a plain HTTP request with this text. Other bodies are not shown: they may
-            // contain a token.
+            // A gateway with TLS answers a request over plain HTTP with this text. Other bodies are not shown, because
+            // they may contain a token.
             if self.body.starts_with("This address speaks TLS") {
                 return self.unexpected("this address speaks TLS: its URL begins with https://");
             }
@@ -391,11 +393,11 @@ impl CallResponse {
             return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
-            // `locked`, `lease-lost` and every 409 describe the lock as all copies of the request left it.
+            // These answers (and every 409) describe the lock after all copies of the request, so nothing is in doubt.
             "locked" => ClientError::Held(problem),
             "lease-lost" => ClientError::Lost(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
-            // Other problems are about this copy only, so an earlier copy may still have been carried out.
+            // Any other problem is only about the answered copy: an earlier copy may still have been carried out.
             _ if self.in_doubt => ClientError::after_unanswered(problem.to_string(), Some(problem)),
             "internal" => self.unexpected(&problem.to_string()),
             _ if self.status == StatusCode::SERVICE_UNAVAILABLE => {
@@ -405,15 +407,16 @@ impl CallResponse {
         }
     }
 
-    /// The error for a success without a usable document: a program between client and gateway has changed the
-    /// answer.
+    /// The error for a success whose document cannot be used: a program between the client and the gateway has changed
+    /// the answer.
     pub(crate) fn unusable(self, what: &str) -> ClientError {
         let (url, status) = (self.url, self.status.as_u16());
         let reason = format!("{url} answered with status {status} and without {what}");
         ClientError::unknown(reason, None)
     }
 
-    /// The error for an answer that no gateway gives. It does not say whether an earlier copy was carried out.
+    /// The error for an answer that no gateway sends. Such an answer does not say whether an earlier copy was carried
+    /// out.
     pub(crate) fn unexpected(self, what: &str) -> ClientError {
         let what = format!("status {}, {what}", self.status.as_u16());
         if self.in_doubt {
@@ -424,7 +427,7 @@ impl CallResponse {
     }
 }
 
-/// The innermost cause of an error, such as "connection refused". The errors around it say only that a request failed.
+/// The innermost cause of an error, such as "connection refused". Outer errors only say that a request failed.
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     if let Some(why) = mistrust(error) {
         return why;
@@ -436,7 +439,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-/// Why one end of the connection does not trust the certificate of the other, if that caused the error.
+/// Why one end of the connection does not trust the other end's certificate, if that caused the error.
 fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
     let of_gateway = distrust(error, "--ca-file");
     of_gateway
@@ -444,7 +447,7 @@ fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| refused_by_server(error, "--client-cert-file"))
 }
 
-/// Whether the connection ended before a byte of the request was written.
+/// Whether the connection ended before any byte of the request was written.
 fn is_canceled(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause| {

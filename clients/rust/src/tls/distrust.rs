@@ -1,4 +1,4 @@
-//! What is wrong with a certificate: why the other end does not trust it, and its validity period.
+//! Problems of a certificate: why the other end of a connection does not trust it, and its validity period.
 
 use std::{error::Error, io};
 
@@ -11,14 +11,14 @@ use rustls::{
 
 use super::provider;
 
-/// Why the certificate of the other end is not trusted, if that is the cause of `error`. `setting` names the
-/// setting of the trusted authorities in the text.
+/// Why the certificate of the other end is not trusted, if that caused `error`. `setting` is the name of the setting
+/// with the trusted authorities, for the text.
 pub fn distrust(error: &(dyn Error + 'static), setting: &str) -> Option<String> {
     let rustls::Error::InvalidCertificate(why) = tls_error(error)? else {
         return None;
     };
     Some(match why {
-        // A bad signature is what an authority with the expected name and another key causes.
+        // A bad signature most often means that an authority has the expected name and another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("{why}; {setting} names the authorities that are trusted")
         }
@@ -26,12 +26,12 @@ pub fn distrust(error: &(dyn Error + 'static), setting: &str) -> Option<String> 
     })
 }
 
-/// Why the server does not trust this client's certificate, if that is the cause of `error`. `setting` names the
-/// setting of the client certificate in the text.
+/// Why the server does not trust this client's certificate, if that caused `error`. `setting` is the name of the
+/// setting with the client certificate, for the text.
 ///
-/// With such an alert, the server has not read the request, even if it was written: in TLS 1.3 a client completes
-/// its handshake first. A server sends the alert only instead of completing the handshake, because this client does
-/// not take part in authentication after the handshake, and sends no early data.
+/// With such an alert, the server has not read the request, even if the client wrote it: in TLS 1.3 a client completes
+/// its handshake first. A server sends the alert only instead of completing the handshake, because this client does not
+/// take part in authentication after the handshake, and sends no early data.
 pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option<String> {
     let rustls::Error::AlertReceived(alert) = tls_error(error)? else {
         return None;
@@ -57,7 +57,7 @@ pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option
     }
 }
 
-/// The TLS error among the causes of an error.
+/// The TLS error among an error and its causes, if there is one.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -65,8 +65,7 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
             return Some(error);
         }
         next = match error.downcast_ref::<io::Error>() {
-            // The `source` of an `io::Error` is the source of its inner error, so the inner error itself needs
-            // `get_ref`.
+            // The `source` of an `io::Error` skips the inner error itself, so the inner error is read with `get_ref`.
             Some(error) => error.get_ref().map(|cause| cause as &(dyn Error + 'static)),
             None => error.source(),
         };
@@ -90,8 +89,8 @@ pub struct Validity {
 impl Validity {
     /// Reads the validity period of a certificate; `None` if the certificate is damaged, or ends before it begins.
     ///
-    /// No trust is checked. The verifier is asked about times at which no certificate is valid: it checks the dates
-    /// first, and its errors contain them.
+    /// The certificate need not be trusted. The period comes from the verifier's errors: asked about times at which no
+    /// certificate is valid, the verifier checks the dates first, and its errors contain them.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = ParsedCertificate::try_from(certificate).ok()?;
         let at = |seconds| {

@@ -1,4 +1,4 @@
-//! PEM files with the settings that name them, and the TLS configuration of a client.
+//! PEM files, with the names of their settings, and the TLS configuration of a client.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::bounded_file::{self, FileError};
 
-/// A PEM file with the name of its setting.
+/// A PEM file, with the name of the setting that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PemFile {
     named_by: Cow<'static, str>,
@@ -48,13 +48,13 @@ enum Reason {
     NoAuthority(Box<rustls::Error>),
 }
 
-/// The maximum length of a PEM file, five times that of all authorities that a system trusts.
+/// The maximum length of a PEM file in bytes: five times the length of all authorities that a system trusts.
 const MAX_LEN: u64 = 1024 * 1024;
 
 // === impl PemFile ===
 
 impl PemFile {
-    /// A PEM file at this path, named by this setting. Nothing is read yet.
+    /// Makes a PEM file with this path, which the setting `named_by` names. Reads nothing yet.
     pub fn new(named_by: impl Into<Cow<'static, str>>, path: impl Into<PathBuf>) -> Self {
         Self {
             named_by: named_by.into(),
@@ -62,17 +62,17 @@ impl PemFile {
         }
     }
 
-    /// The path of the file.
+    /// The path of the PEM file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name of the setting.
+    /// The name of the setting that names the PEM file.
     pub fn named_by(&self) -> &str {
         &self.named_by
     }
 
-    /// Reads the certificates in the file, at least one, in the order of the file.
+    /// Reads all certificates in the PEM file, in the order of the file. Fails if there is none.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, PemError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.read()?)
             .collect::<Result<_, _>>()
@@ -84,13 +84,13 @@ impl PemFile {
         Ok(found)
     }
 
-    /// Reads the first private key in the file.
+    /// Reads the first private key in the PEM file.
     pub fn key(&self) -> Result<PrivateKeyDer<'static>, PemError> {
         PrivateKeyDer::from_pem_slice(&self.read()?)
             .map_err(|error| self.unusable(&error, Reason::NoKey))
     }
 
-    /// Reads the certificates of authorities in the file, at least one.
+    /// Reads the certificates of trusted authorities in the PEM file. Fails if there is none.
     pub fn authorities(&self) -> Result<RootCertStore, PemError> {
         let mut authorities = RootCertStore::empty();
         for certificate in self.certificates()? {
@@ -109,7 +109,7 @@ impl PemFile {
     fn unusable(&self, error: &pem::Error, none: Reason) -> PemError {
         self.refused(match error {
             pem::Error::NoItemsFound => none,
-            // The text of the other errors is dropped, because it contains a part of the file.
+            // The text of any other error is dropped, because it contains a part of the file.
             _ => Reason::Damaged,
         })
     }
@@ -124,19 +124,19 @@ impl PemFile {
 
 // === Client files ===
 //
-// The files that a client needs for TLS.
+// The PEM files that a client needs for TLS.
 
-/// The authorities that a client trusts, and the certificate that it shows to a server.
+/// The PEM files of a client: the authorities that it trusts, and the certificate that it shows to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities to trust instead of those of the system.
+    /// The authorities that the client trusts, instead of the authorities of the system.
     pub ca: Option<PemFile>,
-    /// The certificate to show to a server that requests one.
+    /// The certificate and key that the client shows to a server that requests a certificate.
     pub identity: Option<IdentityFiles>,
 }
 
-/// A TLS configuration that trusts no certificate, for clients that do not use TLS. It avoids reading every
-/// certificate of the system.
+/// Makes a TLS configuration that trusts no certificate, for clients that do not use TLS. It saves the time to read all
+/// certificates of the system.
 pub fn no_tls() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
@@ -147,7 +147,7 @@ pub fn no_tls() -> Result<ClientConfig, TlsError> {
 // === impl ClientFiles ===
 
 impl ClientFiles {
-    /// Reads the files, and makes the TLS configuration of a client.
+    /// Reads the PEM files, and makes the TLS configuration of a client.
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?;
@@ -164,7 +164,7 @@ impl ClientFiles {
         })
     }
 
-    /// All files, to check whether they have changed.
+    /// All PEM files of the client, so that the caller can check whether they have changed.
     pub fn all(&self) -> impl Iterator<Item = &PemFile> {
         let identity = self.identity.iter();
         let of_identity = identity.flat_map(|files| [&files.certificate, &files.key]);
@@ -174,12 +174,12 @@ impl ClientFiles {
 
 // === Identity ===
 
-/// The files of a certificate and its private key.
+/// The PEM files of a certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// The certificate, followed by the intermediate certificates up to its authority.
+    /// The file with the certificate, followed by the intermediate certificates up to its authority.
     pub certificate: PemFile,
-    /// The private key.
+    /// The file with the private key of the certificate.
     pub key: PemFile,
 }
 
@@ -187,14 +187,14 @@ pub struct IdentityFiles {
 pub struct Identity {
     /// The certificate, followed by the intermediate certificates up to its authority.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The private key.
+    /// The private key of the certificate.
     pub key: PrivateKeyDer<'static>,
 }
 
 // === impl IdentityFiles ===
 
 impl IdentityFiles {
-    /// Reads the certificate and the key, and checks that they belong together.
+    /// Reads the certificate and its key. Fails if they do not belong together.
     pub fn read(&self) -> Result<Identity, TlsError> {
         let (chain, key) = (self.certificate.certificates()?, self.key.key()?);
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider()).map_err(|error| {
@@ -210,26 +210,26 @@ impl IdentityFiles {
 
 // === TLS error ===
 
-/// Why TLS cannot be set up. The error shows none of a file's content.
+/// Why TLS cannot be set up. The error shows no content of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be used.
+    /// A PEM file cannot be used.
     #[error(transparent)]
     File(#[from] PemError),
-    /// The certificate and the key do not belong together.
+    /// The certificate and the private key do not belong together.
     #[error(
         "{} cannot be used: {} with the key in {} ({}): {error}",
         certificate.named_by(), certificate.path().display(), key.path().display(), key.named_by()
     )]
     Pair {
-        /// The file of the certificate.
+        /// The PEM file of the certificate.
         certificate: PemFile,
-        /// The file of the key.
+        /// The PEM file of the private key.
         key: PemFile,
-        /// Why they do not belong together.
+        /// Why the certificate and the key do not belong together.
         error: Box<rustls::Error>,
     },
-    /// TLS cannot be set up for a reason that is not in a file.
+    /// TLS cannot be set up, for a reason that does not come from a file.
     #[error("cannot set up TLS: {0}")]
     Setup(String),
 }

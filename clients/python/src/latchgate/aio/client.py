@@ -34,9 +34,9 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
 class AcquireOptions(LeaseOptions, total=False):
-    """What :meth:`Latchgate.acquire` can be asked for."""
+    """The options of :meth:`Latchgate.acquire`."""
 
-    #: Called in a task of its own when somebody asks for the lock.
+    #: Called in a task of its own when another caller requests the release of the lock.
     on_release_requested: Optional[OnReleaseRequested]
 
 
@@ -49,7 +49,7 @@ def _check(options: AcquireOptions) -> None:
 
 
 class Latchgate:
-    """A client of a gateway, for one event loop."""
+    """A client of a gateway, for use on one event loop."""
 
     def __init__(
         self,
@@ -65,15 +65,17 @@ class Latchgate:
         """The parameters are those of :class:`latchgate.Latchgate`."""
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
         self._transport = HttpxTransport(self._settings, ssl_context)
-        # A loop may be blocked when a lease is to be renewed, and none runs any more when the process ends.
+        # The transport for renewals and for releases at the end of the process, which run on threads: the event loop
+        # may be blocked when a lease must be renewed, and does not run any more when the process ends.
         self._thread_transport = HttpTransport(self._settings, self._transport.tls)
         self._holdings = Holdings(self._settings)
 
     async def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:
-        """Acquires a lock, or several as one: all or none. The parameters are those of :meth:`latchgate.Latchgate.acquire`,
-        but for ``cancel``; ``on_release_requested`` is called in a task of its own, and may be a coroutine function.
+        """Acquires a lock, or a group of locks (all or none). The parameters are those of
+        :meth:`latchgate.Latchgate.acquire` without ``cancel``; ``on_release_requested`` is called in a task of its own,
+        and may be a coroutine function.
 
-        A task that is cancelled here gives its place in the queue up, which takes 3 seconds at most.
+        If the task is cancelled during the call, the call leaves the queue first, which takes 3 seconds at most.
         """
         _check(options)
         acquiring = Acquiring(self._settings, AcquireRequest.of(names, self._settings, options))
@@ -90,7 +92,7 @@ class Latchgate:
         at_exit.register(self._holdings, self._thread_transport)
         running = run_in_background(run(acquiring.run(), self._transport))
         try:
-            # So it is known whether this task is cancelled or the client is closed.
+            # ``wait`` does not raise the task's error, so that a cancelled caller can be told from a closed client.
             await asyncio.wait([running])
             if under_way.is_ended:
                 raise closed()
@@ -109,7 +111,8 @@ class Latchgate:
             if under_way.is_ended or acquiring.owes_release:
                 await asyncio.shield(run_in_background(self._withdraw(under_way, running)))
             elif acquiring.may_hold:
-                # Nobody waits for what may be long in coming. Who closes the client does, and has nothing to do for it.
+                # The withdrawal may take long and runs in the background. If the client is closed, it waits for the
+                # withdrawal.
                 under_way.end = loop.is_running
                 run_in_background(self._withdraw(under_way, running, acquiring.background))
             else:
@@ -123,22 +126,26 @@ class Latchgate:
     async def _withdraw(self, under_way: UnderWay, running: asyncio.Task[Grant], within: float = WITHDRAWAL) -> None:
         await asyncio.wait([running])
         if not running.cancelled():
-            # What it has failed with was told, or does not matter any more.
+            # The exception is only read, so that asyncio does not log it: the caller knows it or does not need it.
             running.exception()
         try:
             await run(under_way.acquiring.withdraw(within), self._transport)
         except LatchgateError:
-            # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
+            # A failure is ignored: the gateway keeps a position for a few seconds only, and a granted lease ends with
+            # its TTL.
             pass
         self._holdings.done(under_way)
 
     def __call__(self, names: Names, **options: Unpack[AcquireOptions]) -> Guard:
-        """For ``async with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
+        """Makes a guard for ``async with locks("deploy", wait="10m") as lease:``, or a decorator. Takes the parameters
+        of
+        :meth:`acquire`.
+        """
         _check(options)
         return Guard(self, names, options)
 
     async def inspect(self, name: str) -> Lock:
-        """Shows who holds a lock, and who waits for it."""
+        """Shows the holders and the waiters of a lock."""
         return await run(looking.inspect(self._settings, name), self._transport)
 
     async def list(
@@ -150,7 +157,7 @@ class Latchgate:
         limit: Optional[int] = None,
         cursor: Optional[str] = None,
     ) -> Page:
-        """Shows a part of the locks that are held."""
+        """Lists one page of the locks that are held."""
         return await run(looking.list_locks(self._settings, prefix, owner, search, limit, cursor), self._transport)
 
     async def break_(
@@ -163,20 +170,20 @@ class Latchgate:
         all: bool = False,
         grace: Optional[Duration] = None,
     ) -> Lock:
-        """Takes a lock away from whoever holds it; with ``grace`` the holder is asked first.
+        """Takes a lock away from its holder; with ``grace`` the holder is first asked to release the lock.
 
         Breaking a lock does not stop its holder. Only a resource that checks the fencing token is safe.
 
-        Give the fencing token of the lease that is meant: without it nothing is sent again of which it is not known whether it
-        was done, which raises :class:`~latchgate.OutcomeUnknown`. If the answer was lost, the token is all that is shown of the
-        holder.
+        Give the fencing token of the lease to break: only then an unanswered break is sent again. Without the token, an
+        unanswered break raises :class:`~latchgate.OutcomeUnknown`. If an earlier copy whose answer was lost broke the
+        lease, the returned holder has only its fencing token.
         """
         operation = looking.break_lock(self._settings, name, reason, fencing_token, foreign_mark, all, grace)
         return await run(operation, self._transport)
 
     async def close(self) -> None:
         """Releases the leases that are renewed, ends the acquires that wait (with the code ``closed``), and closes the
-        connections. The end of the process does the same. A client that is closed acquires nothing any more."""
+        connections. The end of the process does the same. A closed client acquires no more locks."""
         ending, deadline = self._holdings.close(), now() + CLOSING
         while now() < deadline and not all(under_way.is_done for under_way in ending):
             await asyncio.sleep(0.01)
@@ -185,7 +192,7 @@ class Latchgate:
             *(run(operation, self._transport) for operation in operations), return_exceptions=True
         )
         for error in released:
-            # What could not be released ends with its TTL.
+            # A lease that could not be released ends with its TTL.
             if error is not None and not isinstance(error, LatchgateError):
                 raise error
         self._thread_transport.close()
@@ -207,8 +214,8 @@ class Latchgate:
 
 
 class Guard:
-    """Acquires at the beginning of a block or of a function, and releases at its end. It is in one block at a time, which any
-    task may leave; a function may be called by many."""
+    """A guard: acquires at the beginning of a block or a function, and releases at its end. A guard can be used for one
+    block at a time, which any task may leave; several tasks may call a decorated function at the same time."""
 
     def __init__(self, locks: Latchgate, names: Names, options: AcquireOptions) -> None:
         self._locks = locks

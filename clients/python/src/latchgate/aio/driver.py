@@ -1,4 +1,4 @@
-"""Runs operations on the event loop."""
+"""Runs operations, such as an acquire, on the event loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .transport import HttpxTransport
 
 T = TypeVar("T")
 
-# The loop itself keeps no task alive.
+# References to the tasks in the background. The event loop itself keeps only weak references to tasks.
 _in_background: set[asyncio.Task[Any]] = set()
 
 
 async def run(operation: Operation[T], transport: HttpxTransport) -> T:
-    """Runs an operation to its end."""
+    """Runs an operation to its end on the event loop."""
     result: object = None
     try:
         while True:
@@ -33,7 +33,7 @@ async def run(operation: Operation[T], transport: HttpxTransport) -> T:
 
 
 def run_in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task that goes on whether or not anybody waits for it."""
+    """Starts a task that runs to its end, whether or not the caller waits for it."""
     task = asyncio.ensure_future(work)
     _in_background.add(task)
     task.add_done_callback(_in_background.discard)

@@ -1,4 +1,4 @@
-"""A lease that a thread keeps, for a program with an event loop."""
+"""A lease for a program with an event loop, renewed by a thread."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from .driver import run, run_in_background
 from .lost_event import LostEvent
 from .transport import HttpxTransport
 
-#: It may be a coroutine function.
+#: The type of ``on_release_requested``: a function or a coroutine function.
 OnReleaseRequested = Callable[[ReleaseRequest], Union[None, Awaitable[None]]]
 
 _log = logging.getLogger("latchgate")
 
 
 class Lease(LeaseView):
-    """A lease of one lock, or of several as one.
+    """A lease of one lock, or of a group of locks.
 
-    It is renewed by a thread, also while the event loop is blocked, until it is released, is lost, the loop is closed, or
-    nobody refers to it any more: then it ends with its TTL. As an asynchronous context manager it is released at the end of
-    the block. It is that of this process: in a forked child it is lost.
+    A thread renews the lease, even while the event loop is blocked, until the lease is released or lost, the loop is
+    closed, or the program has no reference to the lease any more; then it ends with its TTL. As an asynchronous context
+    manager, the lease is released at the end of the block. It belongs to its process: in a forked child it counts as
+    lost.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Lease(LeaseView):
         self._renewing = asyncio.Lock()
         self._releasing = asyncio.Lock()
         self._goes_on_releasing = False
-        #: Set as soon as the lease is over: before it can be somebody else's.
+        #: Set as soon as the lease is over, before another caller can get the lock.
         self.lost: asyncio.Event
         lost, loop = LostEvent(state), asyncio.get_running_loop()
         self.lost = lost
@@ -72,7 +73,7 @@ class Lease(LeaseView):
             stop.set()
             on_loop(loop, lost.set)
 
-        # Any thread may find out that the lease is over, but only the loop may set its event.
+        # Any thread may notice that the lease is over, but only code on the event loop may set the loop's event.
         state.on_lost = on_lost
         state.on_shorter = lambda: on_loop(loop, lost.look_again)
 
@@ -85,7 +86,7 @@ class Lease(LeaseView):
             tell = _apart(on_release_requested)
             state.on_release_requested = lambda request: on_loop(loop, lambda: tell(request))
         state.start()
-        #: Whether a thread renews it.
+        #: Whether a thread renews the lease.
         self.renews = renews
         if renews:
             keep_on_thread(settings, thread_transport, state, stop)
@@ -93,19 +94,21 @@ class Lease(LeaseView):
             holdings.add(state)
 
     async def renew(self, ttl: Optional[Duration] = None) -> None:
-        """Makes it last its TTL again, or another one, from now on. A shorter one ends no lease earlier at the gateway."""
+        """Renews the lease: it lasts for its TTL from now, or for the given TTL. A shorter TTL does not end the lease
+        earlier at the gateway."""
         self.check()
         ttl_ms = finite_ms(ttl, "ttl")
         async with self._renewing:
             await run(renew(self._settings, self._state, None if ttl_ms is None else ttl_ms / 1000), self._transport)
 
     async def release(self) -> None:
-        """Ends it. Once it is released, this does nothing; of a lease that was lost it raises :class:`LeaseLost`.
+        """Releases the lease. If the lease is already released, does nothing; if it was lost, raises
+        :class:`LeaseLost`.
 
-        If it fails, it goes on in the background until the lease has ended, and it can be called again.
+        If the release fails, it is repeated in the background until the lease has ended, and it can be called again.
         """
         self._state.check_process()
-        # A task that is cancelled here gives the lease back all the same.
+        # The release is shielded: if the calling task is cancelled, the lease is released nevertheless.
         await asyncio.shield(run_in_background(self._release()))
 
     async def _release(self) -> None:
@@ -116,7 +119,7 @@ class Lease(LeaseView):
             finally:
                 if state.owes_release() and not self._goes_on_releasing:
                     self._goes_on_releasing = True
-                    # The process may end before.
+                    # If the process ends before the background release succeeds, its end releases the lease.
                     self._holdings.add(state)
                     run_in_background(run(go_on_releasing(self._settings, state), self._transport))
 
@@ -132,16 +135,18 @@ class Lease(LeaseView):
         try:
             await self.release()
         except LeaseLost:
-            # The work may have been done beside somebody else's. An error of its own says more.
+            # While the lease was lost, another caller may have held the lock. An error of the block itself is more
+            # important.
             if error is None:
                 raise
         except LatchgateError:
-            # The work is done, and the lease ends with its TTL.
+            # A failed release is ignored: the work is done, and the lease ends with its TTL.
             pass
 
 
 class _StopWithLoop(threading.Event):
-    """Ends the renewals of a lease. It also counts as set when the event loop is closed: no task could release the lease then."""
+    """The event that ends the renewals of a lease. It also counts as set when the event loop is closed, because then no
+    task could release the lease."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -152,7 +157,7 @@ class _StopWithLoop(threading.Event):
 
 
 def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
-    """A function that runs the callback in a task of its own. The lease is renewed meanwhile."""
+    """Returns a function that runs the callback in a task of its own, so that the lease is renewed meanwhile."""
 
     async def told(request: ReleaseRequest) -> None:
         try:
@@ -179,5 +184,5 @@ def on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:
-        # The loop is closed, so no task waits for this call.
+        # The event loop is closed, so no task waits for the result of this call.
         pass

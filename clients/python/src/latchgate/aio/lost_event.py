@@ -1,4 +1,4 @@
-"""An event that is set as soon as a lease is over."""
+"""The event of an asyncio lease that is set as soon as the lease is over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ..protocol.renewing import STRETCH
 
 
 class LostEvent(asyncio.Event):
-    """Set when the lease is over. It looks at the clock itself: after a process was stopped no task may have run."""
+    """An event that is set when the lease is over. It compares the clock itself, because no task may have run since the
+    process was suspended."""
 
     def __init__(self, state: LeaseState) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class LostEvent(asyncio.Event):
         self.look_again()
 
     def look_again(self) -> None:
-        """Wakes those who wait: the lease is over, or ends sooner than they know."""
+        """Wakes the tasks that wait for the event: the lease is over, or ends sooner than they assume."""
         self._looks_again.set()
         self._looks_again = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Sends requests by httpx."""
+"""Sends requests with httpx."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
 from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
 
-#: Is told by httpcore what becomes of a request.
+#: The type of a function to which httpcore reports the progress of a request.
 Trace = Callable[[str, object], Awaitable[None]]
 
 
 class HttpxTransport:
-    """The connections of a client to its gateway."""
+    """The HTTP connections of an asyncio client to its gateway."""
 
     def __init__(self, settings: Settings, ssl_context: Optional[ssl.SSLContext]) -> None:
         if ssl_context is None and settings.url.startswith("https:"):
             ssl_context = httpx.create_ssl_context(trust_env=False)
-        #: The authorities that the client trusts; none for plain HTTP. Renewals are sent by another transport, which must trust
-        #: the same ones: a lease that was acquired could not be renewed otherwise.
+        #: The TLS context with the authorities that the client trusts; ``None`` for plain HTTP. Renewals use another
+        #: transport, which must trust the same authorities: otherwise an acquired lease could not be renewed.
         self.tls = ssl_context
         verify: Union[ssl.SSLContext, bool] = ssl_context or True
-        # As with the client for threads, no proxy and no password of the environment is used.
-        # A child must not read what was answered to its parent.
+        # As in the client for threads, proxies and passwords in the environment are ignored. A forked child gets a
+        # client of its own: it must not read the answers to its parent.
         self._client = OfProcess(
             lambda: httpx.AsyncClient(
                 headers=settings.headers(),
@@ -45,7 +45,7 @@ class HttpxTransport:
         self._url = settings.url
 
     async def exchange(self, call: Call, time_out: float) -> Exchange:
-        """Sends one copy of a request, and waits for its answer as long as that."""
+        """Sends one copy of a request, and waits ``time_out`` seconds for its answer."""
         if self._client().is_closed:
             return NotSent("the client is closed", for_good=True)
         sent_at = now()
@@ -55,7 +55,7 @@ class HttpxTransport:
         is_sent = False
 
         async def trace(event: str, info: object) -> None:
-            # What is of a connection comes first, and of HTTP the beginning of the request.
+            # Events of the connection come first; the first other event is the beginning of the request.
             nonlocal is_sent
             is_sent = is_sent or not event.startswith("connection.")
 
@@ -98,5 +98,5 @@ def _reason(error: Exception) -> str:
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
-    # What others say may quote what was sent.
+    # The messages of other errors are not shown: they may contain parts of the request, which has secrets.
     return type(error).__name__

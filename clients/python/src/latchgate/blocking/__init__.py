@@ -1,1 +1,1 @@
-"""The client for programs with threads. It needs the standard library only."""
+"""The client for programs with threads. It needs only the standard library."""

@@ -1,4 +1,4 @@
-"""Gives leases and places in queues back when the process ends."""
+"""Releases leases and leaves queues when the process ends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..protocol.process import OfProcess
 from .driver import run
 from .transport import HttpTransport
 
-#: How long the end of a process waits for the release of one lease, in seconds.
+#: The time limit for the release of each lease at the end of the process, in seconds.
 WITHIN = 2.0
-#: How many clients are looked through before one is added.
+#: The number of registered clients from which those that hold nothing are removed before another one is added.
 _FEW = 64
 
 
@@ -30,7 +30,7 @@ _clients = OfProcess(_Clients)
 
 
 def register(holdings: Holdings, transport: HttpTransport) -> None:
-    """What a client holds is given back at the end of this process."""
+    """Registers a client, so that the end of this process releases its leases and ends its acquires."""
     clients = _clients()
     with clients.lock:
         if len(clients.transports) >= clients.look_through_at and holdings not in clients.transports:
@@ -44,7 +44,8 @@ _at_end = threading.Event()
 
 
 def stay_if_at_end(thread: threading.Thread) -> None:
-    """A daemon thread whose acquire was ended by the end of the process has nothing to say to anybody."""
+    """Blocks a daemon thread whose acquire was ended by the end of the process: raising an error there would only print
+    it."""
     if _at_end.is_set() and thread.daemon:
         threading.Event().wait()
 
@@ -57,12 +58,12 @@ def _give_all_back() -> None:
             try:
                 run(operation, transport)
             except LatchgateError:
-                # The lease ends with its TTL.
+                # A failed release is ignored: the lease ends with its TTL.
                 pass
 
 
 def _end_acquires() -> None:
-    """Ends what daemon threads wait for, and gives up itself what nobody runs any more."""
+    """Ends the acquires of daemon threads, and withdraws the acquires that no thread or loop runs any more."""
     clients = list(_clients().transports.items())
     deadline = now() + WITHIN
     ending = [under_way for holdings, _ in clients for under_way in holdings.end_acquires()]

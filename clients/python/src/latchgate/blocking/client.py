@@ -29,18 +29,18 @@ from .transport import HttpTransport
 if TYPE_CHECKING:
     from ..options import Unpack
 
-#: How long the release of a lease may take when its client is closed, in seconds.
+#: The time limit for the release of each lease when its client is closed, in seconds.
 CLOSING = 5.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AcquireOptions(LeaseOptions, total=False):
-    """What :meth:`Latchgate.acquire` can be asked for."""
+    """The options of :meth:`Latchgate.acquire`."""
 
-    #: Called on a thread of its own when somebody asks for the lock.
+    #: Called on a thread of its own when another caller requests the release of the lock.
     on_release_requested: Optional[Callable[[ReleaseRequest], None]]
-    #: An event that, once set, gives up the wait.
+    #: An event that the caller sets to cancel the acquire.
     cancel: Optional[threading.Event]
 
 
@@ -56,7 +56,7 @@ def _check(options: AcquireOptions) -> None:
 
 
 class Latchgate:
-    """A client of a gateway. Threads may share it."""
+    """A client of a gateway. Several threads may share it."""
 
     def __init__(
         self,
@@ -70,12 +70,15 @@ class Latchgate:
         deadline: Optional[Duration] = None,
     ) -> None:
         """
-        :param url: of the gateway, or of what balances the load before several.
+        Makes a client; no connection is made yet.
+
+        :param url: the address of the gateway, or of the load balancer in front of several gateways.
         :param key: the API key.
-        :param owner: who asks, for people to read, unless a call says otherwise.
-        :param ssl_context: for an ``https`` gateway with a certificate authority of its own.
-        :param request_wait: how long one request of a wait takes at most (20 s): shorter than the time-outs of proxies.
-        :param request_timeout: how long an answer may take beyond that, and a connection to be made (5 s).
+        :param owner: the owner text, for people to read, of leases whose acquire names no owner.
+        :param ssl_context: the TLS context for an ``https`` gateway whose certificate authority the system does not
+            trust.
+        :param request_wait: the longest wait of one request (20 s), shorter than the time-outs of proxies.
+        :param request_timeout: how long an answer may take after the wait, and how long connecting may take (5 s).
         :param deadline: how long a call without a wait is tried (10 s).
         """
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
@@ -83,21 +86,23 @@ class Latchgate:
         self._holdings = Holdings(self._settings)
 
     def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:
-        """Acquires a lock, or several as one: all or none.
+        """Acquires a lock, or a group of locks (all or none).
 
-        :param names: a name, or a list of 2 to 16.
+        :param names: a lock name, or a list of 2 to 16 lock names.
         :param ttl: how long the lease lasts from each renewal.
-        :param wait: how long to wait if somebody holds the lock: not at all by default, ``math.inf`` without an end.
-        :param mode: ``shared`` to hold it beside others.
-        :param limit: as long as fewer than so many hold it; the lease has a :attr:`Lease.slot` then.
-        :param owner: who asks, for people to read; that of the client by default.
-        :param metadata: small facts to attach to the lease.
-        :param max_hold: how long the lease may be kept with renewals.
-        :param idempotency_key: under which another process may continue this request.
-        :param renew: whether a thread renews it. If not, it lasts its TTL, also after the end of the process.
-        :param on_release_requested: called on a thread of its own when somebody asks for the lock.
-        :param cancel: an event that, once set, gives up the wait.
-        :raises LockHeld: somebody else holds it, and the wait is over.
+        :param wait: how long to wait while the lock is held: not at all by default; ``math.inf`` waits without an end.
+        :param mode: ``shared`` to hold the lock together with other shared leases.
+        :param limit: the lease is granted while fewer than this many leases hold the lock, and has a
+            :attr:`Lease.slot`.
+        :param owner: the owner text, for people to read; by default that of the client.
+        :param metadata: texts by name to attach to the lease.
+        :param max_hold: the longest time for which renewals may keep the lease.
+        :param idempotency_key: the key under which another process may continue this acquire.
+        :param renew: whether a thread renews the lease. If not, it lasts for its TTL, even after the end of the
+            process.
+        :param on_release_requested: called on a thread of its own when another caller requests the release of the lock.
+        :param cancel: an event that the caller sets to cancel the acquire.
+        :raises LockHeld: other callers held the lock until the wait was over.
         """
         _check(options)
         acquiring = Acquiring(self._settings, AcquireRequest.of(names, self._settings, options))
@@ -105,7 +110,8 @@ class Latchgate:
 
         def end() -> bool:
             stop.set()
-            # A signal handler that closes the client does not wait for what it has interrupted.
+            # False for a signal handler that closes the client on the acquiring thread itself: it must not wait for the
+            # acquire that it has interrupted.
             return thread is not threading.current_thread()
 
         under_way = UnderWay(acquiring, end)
@@ -136,11 +142,11 @@ class Latchgate:
             if acquiring.owes_release or not acquiring.may_hold:
                 self._withdraw(under_way, acquiring.owes_release)
             else:
-                # Nobody waits for what may be long in coming.
+                # The withdrawal may take long, and the caller need not wait for it.
                 self._withdraw_in_background(under_way)
             raise
         except BaseException:
-            # KeyboardInterrupt, what a signal handler raises, or no thread can be started.
+            # KeyboardInterrupt, an error that a signal handler raises, or a thread that cannot be started.
             self._withdraw(under_way)
             raise
 
@@ -149,24 +155,27 @@ class Latchgate:
             if owes:
                 run(under_way.acquiring.withdraw(within), self._transport)
         except LatchgateError:
-            # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
+            # A failure is ignored: the gateway keeps a position for a few seconds only, and a granted lease ends with
+            # its TTL.
             pass
         finally:
             self._holdings.done(under_way)
 
     def _withdraw_in_background(self, under_way: UnderWay) -> None:
-        # Who closes the client waits for it, and has nothing else to do for it.
+        # If the client is closed, it waits for the withdrawal, which already runs in the background.
         under_way.end = lambda: True
         within = under_way.acquiring.background
         run_in_background(lambda: self._withdraw(under_way, within=within), "withdraw")
 
     def __call__(self, names: Names, **options: Unpack[AcquireOptions]) -> Guard:
-        """For ``with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
+        """Makes a guard for ``with locks("deploy", wait="10m") as lease:``, or a decorator. Takes the parameters of
+        :meth:`acquire`.
+        """
         _check(options)
         return Guard(self, names, options)
 
     def inspect(self, name: str) -> Lock:
-        """Shows who holds a lock, and who waits for it."""
+        """Shows the holders and the waiters of a lock."""
         return run(looking.inspect(self._settings, name), self._transport)
 
     def list(
@@ -178,7 +187,7 @@ class Latchgate:
         limit: Optional[int] = None,
         cursor: Optional[str] = None,
     ) -> Page:
-        """Shows a part of the locks that are held."""
+        """Lists one page of the locks that are held."""
         return run(looking.list_locks(self._settings, prefix, owner, search, limit, cursor), self._transport)
 
     def break_(
@@ -191,19 +200,20 @@ class Latchgate:
         all: bool = False,
         grace: Optional[Duration] = None,
     ) -> Lock:
-        """Takes a lock away from whoever holds it; with ``grace`` the holder is asked first.
+        """Takes a lock away from its holder; with ``grace`` the holder is first asked to release the lock.
 
         Breaking a lock does not stop its holder. Only a resource that checks the fencing token is safe.
 
-        Give the fencing token of the lease that is meant: without it nothing is sent again of which it is not known whether it
-        was done, which raises :class:`OutcomeUnknown`. If the answer was lost, the token is all that is shown of the holder.
+        Give the fencing token of the lease to break: only then an unanswered break is sent again. Without the token, an
+        unanswered break raises :class:`OutcomeUnknown`. If an earlier copy whose answer was lost broke the lease, the
+        returned holder has only its fencing token.
         """
         operation = looking.break_lock(self._settings, name, reason, fencing_token, foreign_mark, all, grace)
         return run(operation, self._transport)
 
     def close(self) -> None:
         """Releases the leases that are renewed, ends the acquires that wait (with the code ``closed``), and closes the
-        connections. The end of the process does the same. A client that is closed acquires nothing any more."""
+        connections. The end of the process does the same. A closed client acquires no more locks."""
         ending, deadline = self._holdings.close(), now() + CLOSING
         while now() < deadline and not all(under_way.is_done for under_way in ending):
             time.sleep(0.01)
@@ -211,7 +221,7 @@ class Latchgate:
             try:
                 run(operation, self._transport)
             except LatchgateError:
-                # The lease ends with its TTL.
+                # A failed release is ignored: the lease ends with its TTL.
                 pass
         self._transport.close()
 
@@ -231,8 +241,8 @@ class Latchgate:
 
 
 class Guard:
-    """Acquires at the beginning of a block or of a function, and releases at its end. It is in one block at a time, which any
-    thread may leave; a function may be called by many."""
+    """A guard: acquires at the beginning of a block or a function, and releases at its end. A guard can be used for one
+    block at a time, which any thread may leave; several threads may call a decorated function at the same time."""
 
     def __init__(self, locks: Latchgate, names: Names, options: AcquireOptions) -> None:
         self._locks = locks

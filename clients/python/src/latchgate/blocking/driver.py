@@ -1,4 +1,4 @@
-"""Runs operations on the thread that asks for it, or on one of their own."""
+"""Runs operations, such as an acquire, on the calling thread or on a thread of their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("latchgate")
 
 
 class Cancelled(Exception):
-    """The event that cancels an operation was set."""
+    """Raised when the event that cancels an operation was set."""
 
 
 def run(
@@ -26,8 +26,8 @@ def run(
     *,
     cuts_requests: bool = True,
 ) -> T:
-    """Runs an operation to its end, or until the event is set: in the middle of a request, or only after its answer. What
-    an answer means is heard in any case."""
+    """Runs an operation to its end, or until ``cancelled`` is set. With ``cuts_requests``, the event interrupts a
+    request; otherwise it counts only after the answer. An answer that has arrived is always passed to the operation."""
     result: object = None
     try:
         while True:
@@ -50,7 +50,7 @@ def run(
 
 
 def run_in_background(work: Callable[[], None], name: str) -> None:
-    """Runs what nobody waits for on a daemon thread. What fails is logged."""
+    """Runs work on a daemon thread, for which no caller waits. An error of the work is logged."""
 
     def logged() -> None:
         try:

@@ -1,4 +1,4 @@
-"""A lease that a thread keeps."""
+"""A lease for a program with threads, renewed by a thread."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _log = logging.getLogger("latchgate")
 
 
 class Lease(LeaseView):
-    """A lease of one lock, or of several as one.
+    """A lease of one lock, or of a group of locks.
 
-    It is renewed by a thread until it is released, is lost, or nobody refers to it any more: then it ends with its TTL. As a
-    context manager it is released at the end of the block. It is that of this process: in a forked child it is lost.
+    A thread renews the lease until it is released or lost, or the program has no reference to it any more; then it ends
+    with its TTL. As a context manager, the lease is released at the end of the block. It belongs to its process: in a
+    forked child it counts as lost.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class Lease(LeaseView):
         self._transport = transport
         self._holdings = holdings
         self._renewing = threading.Lock()
-        # A signal handler may release what its thread is about to release.
+        # Reentrant, because a signal handler may release the lease while its thread is releasing it.
         self._releasing = threading.RLock()
         self._goes_on_releasing = False
         self._stop = threading.Event()
-        #: Set as soon as the lease is over: before it can be somebody else's.
+        #: Set as soon as the lease is over, before another caller can get the lock.
         self.lost: threading.Event
         lost, stop = LostEvent(state), self._stop
         self.lost = lost
@@ -73,7 +74,7 @@ class Lease(LeaseView):
         if on_release_requested is not None:
             state.on_release_requested = _apart(on_release_requested)
         state.start()
-        #: Whether a thread renews it.
+        #: Whether a thread renews the lease.
         self.renews = renews
         if renews:
             keep_on_thread(settings, transport, state, self._stop)
@@ -81,16 +82,18 @@ class Lease(LeaseView):
             holdings.add(state)
 
     def renew(self, ttl: Optional[Duration] = None) -> None:
-        """Makes it last its TTL again, or another one, from now on. A shorter one ends no lease earlier at the gateway."""
+        """Renews the lease: it lasts for its TTL from now, or for the given TTL. A shorter TTL does not end the lease
+        earlier at the gateway."""
         self.check()
         ttl_ms = finite_ms(ttl, "ttl")
         with self._renewing:
             run(renew(self._settings, self._state, None if ttl_ms is None else ttl_ms / 1000), self._transport)
 
     def release(self) -> None:
-        """Ends it. Once it is released, this does nothing; of a lease that was lost it raises :class:`LeaseLost`.
+        """Releases the lease. If the lease is already released, does nothing; if it was lost, raises
+        :class:`LeaseLost`.
 
-        If it fails, it goes on in the background until the lease has ended, and it can be called again.
+        If the release fails, it is repeated in the background until the lease has ended, and it can be called again.
         """
         state = self._state
         state.check_process()
@@ -100,7 +103,7 @@ class Lease(LeaseView):
             finally:
                 if state.owes_release() and not self._goes_on_releasing:
                     self._goes_on_releasing = True
-                    # The process may end before.
+                    # If the process ends before the background release succeeds, its end releases the lease.
                     self._holdings.add(state)
                     settings, transport = self._settings, self._transport
                     run_in_background(lambda: run(go_on_releasing(settings, state), transport), "release")
@@ -117,23 +120,25 @@ class Lease(LeaseView):
         try:
             self.release()
         except LeaseLost:
-            # The work may have been done beside somebody else's. An error of its own says more.
+            # While the lease was lost, another caller may have held the lock. An error of the block itself is more
+            # important.
             if error is None:
                 raise
         except LatchgateError:
-            # The work is done, and the lease ends with its TTL.
+            # A failed release is ignored: the work is done, and the lease ends with its TTL.
             pass
 
 
 def keep_on_thread(settings: Settings, transport: HttpTransport, state: LeaseState, stop: threading.Event) -> None:
-    """Renews a lease on a thread of its own, which does not know the lease, only how it stands."""
+    """Renews a lease on a thread of its own. The thread has no reference to the lease object, only to the state of the
+    lease, so that an unused lease object can be collected."""
 
     def kept() -> None:
         try:
-            # Each request that can be cut needs a thread more.
+            # Requests are not interrupted, because each request that can be needs one more thread.
             run(keep(settings, state), transport, stop, cuts_requests=False)
         except Cancelled:
-            # A lease that still lives is not renewed any more.
+            # The renewals were stopped, so a lease that is not over yet counts as lost.
             state.lose(LeaseLost("nothing keeps the lease any more", "expired"), ends=False)
         except BaseException as error:
             _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))
@@ -144,14 +149,14 @@ def keep_on_thread(settings: Settings, transport: HttpTransport, state: LeaseSta
 
 
 def let_go(stop: threading.Event, process: int) -> None:
-    """Nobody refers to a lease of this process any more."""
-    # In a forked child there is no such thread, and nobody may ever let go of the lock in the event.
+    """Ends the renewals of a lease when the program has no reference to the lease object any more."""
+    # Not in a forked child: it has no renewing thread, and the lock inside the event may stay locked there for ever.
     if process == os.getpid():
         stop.set()
 
 
 def _apart(callback: Callable[[ReleaseRequest], None]) -> Callable[[ReleaseRequest], None]:
-    """The lease is renewed while the callback drains what there is."""
+    """Returns a function that runs the callback on a thread of its own, so that the lease is renewed meanwhile."""
 
     def tell(request: ReleaseRequest) -> None:
         run_in_background(lambda: callback(request), "on_release_requested")

@@ -1,4 +1,4 @@
-"""An event that is set as soon as a lease is over."""
+"""The event of a lease that is set as soon as the lease is over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ..protocol.renewing import STRETCH
 
 
 class LostEvent(threading.Event):
-    """Set when the lease is over. It looks at the clock itself: after a process was stopped no other thread may have run."""
+    """An event that is set when the lease is over. It compares the clock itself, because no other thread may have run
+    since the process was suspended."""
 
     def __init__(self, state: LeaseState) -> None:
         super().__init__()
@@ -26,13 +27,13 @@ class LostEvent(threading.Event):
         self.look_again()
 
     def look_again(self) -> None:
-        """Wakes those who wait: the lease is over, or ends sooner than they know."""
+        """Wakes the threads that wait for the event: the lease is over, or ends sooner than they assume."""
         with self._looks_again:
             self._looks_again.notify_all()
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         if self.is_set():
-            # In a forked child nobody may ever let go of the lock.
+            # In a forked child the lock inside the event may stay locked for ever, so the event is not asked.
             return True
         give_up = None if timeout is None else now() + timeout
         with self._looks_again:

@@ -1,4 +1,4 @@
-"""What ends an acquire early: an event of its caller, or the end of its client."""
+"""The stop of an acquire: set by an event of its caller, or by the end of its client."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import threading
 from contextlib import contextmanager
 from typing import Callable, Iterator, Optional
 
-#: How often somebody who waits looks whether that was cancelled.
+#: How often a waiting acquire checks the caller's event, in seconds.
 LOOK_EVERY = 0.1
 
 
 class Stop:
-    """Set from within at once, or by the event of a caller, which can only be looked at."""
+    """Stops an acquire. The client sets it directly, which takes effect at once; an event of the caller can only be
+    polled."""
 
     def __init__(self, cancel: Optional[threading.Event] = None) -> None:
-        #: Of the caller.
+        #: The event of the caller that cancels the acquire, if any.
         self.cancel = cancel
         self._event = threading.Event()
-        # A signal handler may close the client.
+        # Reentrant, because a signal handler may close the client while this thread has the lock.
         self._lock = threading.RLock()
         self._cut: Optional[Callable[[], None]] = None
 
@@ -40,7 +41,8 @@ class Stop:
 
     @contextmanager
     def cuts(self, cut: Callable[[], None]) -> Iterator[None]:
-        """Calls this once it is set, as long as the block lasts."""
+        """While the block runs, setting the stop calls ``cut``. If the stop is already set, ``cut`` is called at
+        once."""
         with self._lock:
             self._cut = cut
             if self._event.is_set():

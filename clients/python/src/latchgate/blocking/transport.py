@@ -1,4 +1,4 @@
-"""Sends requests over connections that are kept for the next one."""
+"""Sends requests over HTTP connections, which are kept for later requests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MOST_IDLE = 4
 LONGEST_IDLE = 15.0
 #: The TLS alerts by which a server refuses the certificate of its client, or the lack of one.
 _REFUSED = re.compile(r"ALERT_.*(CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|DECRYPT_ERROR)")
-#: A request is given up as soon as this is set.
+#: The type of events that cancel a request: the request is given up as soon as the event is set.
 Cancel = Union[threading.Event, Stop]
 
 
 class _Idle:
-    """An idle connection."""
+    """An idle connection, and when it became idle."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self.connection = connection
@@ -46,7 +46,8 @@ class _Idle:
 
 
 class _Reader(io.RawIOBase):
-    """Reads from a socket until a deadline. The time-out of a socket alone would start again with each byte."""
+    """A reader from a socket with one deadline for all reads. The time-out of a socket alone would start again with
+    each read."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
@@ -69,7 +70,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer whose head and body must arrive before one deadline."""
+    """An HTTP response whose head and body must arrive before one deadline."""
 
     def __init__(self, deadline: float, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -80,12 +81,12 @@ class _Response(http.client.HTTPResponse):
 
 def _selectable(connection: http.client.HTTPConnection) -> bool:
     number: int = connection.sock.fileno()
-    # select takes no larger numbers.
+    # ``select`` accepts only file descriptors below this number.
     return 0 <= number < 1024
 
 
 class _Pool:
-    """The idle connections of a client."""
+    """The idle connections of a client to its gateway."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -116,7 +117,7 @@ class _Pool:
 
 
 class HttpTransport:
-    """The connections of a client to its gateway."""
+    """The HTTP connections of a client to its gateway."""
 
     def __init__(self, settings: Settings, ssl_context: Optional[ssl.SSLContext]) -> None:
         parts = urlsplit(settings.url)
@@ -128,7 +129,7 @@ class HttpTransport:
         self._tls: Optional[ssl.SSLContext] = None
         if parts.scheme == "https":
             self._tls = ssl_context or ssl.create_default_context()
-        # A child must not read what was answered to its parent.
+        # A forked child gets a pool of its own: it must not read the answers to its parent.
         self._pool = OfProcess(_Pool)
 
     def exchange(self, call: Call, time_out: float, cancelled: Optional[Cancel] = None) -> Exchange:
@@ -157,7 +158,8 @@ class HttpTransport:
                 connection.close()
 
     def _exchange_on(self, connection: http.client.HTTPConnection, call: Call, deadline: float) -> tuple[Exchange, bool]:
-        """The result of a request, and whether the connection can be used for another request."""
+        """Sends a request on this connection. Returns its result, and whether the connection can be used for another
+        request."""
         headers = {**self._headers, **call.headers}
         if call.body is not None:
             headers["Content-Type"] = "application/json"
@@ -179,7 +181,7 @@ class HttpTransport:
             return NoAnswer("the connection was closed"), False
         will_close = response.will_close
         names = {name.lower(): value for name, value in response.getheaders()}
-        # Before Python 3.12 it does not notice by itself that it is at its end.
+        # Before Python 3.12 a response that is read with ``read1`` does not close itself at its end.
         response.close()
         return Answer(response.status, names, body, sent_at, now()), not will_close
 
@@ -201,8 +203,8 @@ class HttpTransport:
 
 
 class _Connecting:
-    """A connection that is made on a thread of its own, because a look-up of a name cannot be interrupted: the caller leaves
-    the thread alone instead."""
+    """A connection that is made on a thread of its own. Looking up a host name cannot be interrupted, so a caller that
+    gives up leaves the thread alone."""
 
     def __init__(self, connect: Callable[[], socket.socket]) -> None:
         self._connect = connect
@@ -213,11 +215,11 @@ class _Connecting:
         self._error: Optional[Exception] = None
 
     def wait(self, deadline: float, cancelled: Optional[Cancel]) -> socket.socket:
-        """The connection, if there is one before the deadline and before the event is set."""
+        """Waits for the connection; ``None`` if the deadline passes or the event is set before."""
         try:
             threading.Thread(target=self._run, name="latchgate-connect", daemon=True).start()
         except RuntimeError:
-            # There are too many threads, or the interpreter ends and starts none.
+            # No thread can be started: there are too many, or the interpreter is ending. The connection is made here.
             return self._connect()
         try:
             while not self._done.wait(min(LOOK_EVERY, max(deadline - now(), 0.0))):
@@ -252,7 +254,7 @@ class _Connecting:
 
 
 def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: float) -> socket.socket:
-    """A connection to the first address of a host that answers. The time is shared among the addresses."""
+    """Connects to the first address of the host that answers. The time is shared among the addresses."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError = socket.timeout()
     for at, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -268,7 +270,8 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
         try:
             sock.settimeout(left / (len(addresses) - at))
             sock.connect(address)
-            # Head and body are two writes. Without this, the second would wait until the peer has acknowledged the first.
+            # The head and the body of a request are two writes. Without this option, the second write would wait until
+            # the gateway has acknowledged the first.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             failure = error
@@ -287,8 +290,8 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
 
 @contextmanager
 def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[threading.Event]:
-    """Shuts a socket down as soon as ``cancelled`` is set, but not after the block has been left. Yields an event that is set
-    if the socket was shut down."""
+    """Shuts the socket down as soon as ``cancelled`` is set, but not after the block has been left. Yields an event
+    that is set if the socket was shut down."""
     done, cut = threading.Event(), threading.Event()
     if cancelled is None:
         yield cut
@@ -331,8 +334,9 @@ def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[thre
 
 
 def is_distrust(error: BaseException) -> bool:
-    """Whether one end refuses the certificate of the other. The gateway has read no request then. With TLS 1.3 the request may
-    have been written all the same: the server checks the certificate of the client after the client has finished its handshake."""
+    """Whether one end of the connection refuses the certificate of the other. Then the gateway has read no request.
+    With TLS 1.3 the request may have been written nevertheless: the server checks the client's certificate after the
+    client has finished its handshake."""
     cause: Optional[BaseException] = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -350,5 +354,5 @@ def _reason(error: Exception) -> str:
         return "the connection was closed"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    # The message of another error could quote the request, which has secrets in it.
+    # The messages of other errors are not shown: they may contain parts of the request, which has secrets.
     return type(error).__name__

@@ -1,1 +1,1 @@
-"""What to send, what an answer means, when to try again: all that needs no input or output."""
+"""The rules of the client that need no input or output: what to send, what an answer means, when to try again."""

@@ -1,4 +1,4 @@
-"""Acquire: a chain of requests under one idempotency key, which keep the place in the queue."""
+"""An acquire: a chain of requests under one idempotency key, which keep one position in the queue."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .renewing import renew_first
 from .retry import Retry, backoff, send
 from .settings import Settings
 
-#: A gateway that allows no longer waits than this is asked no shorter ones.
+#: The shortest wait to which requests are halved, in seconds, when a gateway refuses longer waits.
 SHORTEST_WAIT = 0.5
-#: How long giving up may take.
+#: The time limit for the withdrawal of an acquire, in seconds.
 WITHDRAWAL = 3.0
-#: How long it may take in the background: as long as a lease lasts by default.
+#: The time limit for a withdrawal in the background, in seconds: the default TTL of a lease.
 BACKGROUND_WITHDRAWAL = 30.0
-#: The shortest wait that a gateway can be asked for.
+#: The shortest wait of a request, in seconds.
 LEAST_WAIT = 0.001
-#: How much later than the end of the wait the last answer may come.
+#: How much later than the end of the wait the last answer may come, in seconds.
 BEYOND_WAIT = 2.0
-#: The last copy is given so much at least.
+#: The minimum time for the answer to the last copy of a request, in seconds.
 LEAST_TIME_OUT = 0.25
-#: A lease has come soon if it took no more than this part of itself.
+#: A lease is renewed before its first use if its acquire took longer than this part of its TTL.
 SOON = 0.1
 
 _KEY = re.compile(r"[\x21-\x7e]{16,128}")
@@ -41,14 +41,14 @@ _KEY = re.compile(r"[\x21-\x7e]{16,128}")
 
 @dataclass(frozen=True)
 class AcquireRequest:
-    """What to ask for, as the caller says it. What is ``None`` is left to the gateway."""
+    """The options of an acquire, checked. The gateway chooses the value of an option that is ``None``."""
 
     names: tuple[str, ...]
-    #: In seconds; 0: not at all.
+    #: The wait in seconds; 0 is no wait.
     wait: float
-    #: Of the caller: another process may continue the request under it.
+    #: The caller's idempotency key, if it gave one: another process may continue the acquire under this key.
     idempotency_key: Optional[str] = field(repr=False)
-    #: The body but for the wait.
+    #: The body of the request, without the wait.
     _body: Mapping[str, object]
 
     @classmethod
@@ -71,12 +71,12 @@ class AcquireRequest:
 
     @property
     def ttl(self) -> Optional[float]:
-        """In seconds, if it was said."""
+        """The TTL in seconds, if the caller gave one."""
         ttl_ms = self._body.get("ttl_ms")
         return ttl_ms / 1000 if isinstance(ttl_ms, int) else None
 
     def call(self, key: str, wait: float) -> Call:
-        """A copy that waits for so long at the gateway."""
+        """Makes a copy of the request that waits at the gateway for ``wait`` seconds."""
         body = {**self._body, "wait_ms": math.ceil(wait * 1000) or None}
         path = "/locks" if len(self.names) > 1 else f"/locks/{self.names[0]}"
         sent = json.dumps({name: value for name, value in body.items() if value is not None})
@@ -84,7 +84,7 @@ class AcquireRequest:
 
 
 class Acquiring:
-    """An acquire under way."""
+    """An acquire under way: run it, and withdraw it if it fails."""
 
     def __init__(self, settings: Settings, request: AcquireRequest) -> None:
         self._settings = settings
@@ -94,33 +94,34 @@ class Acquiring:
         self._start_over_until = asked + settings.deadline
         self._over = asked + request.wait
         self._longest = settings.request_wait
-        # Whether a gateway may know of it.
+        # Whether a request has been sent, so that a gateway may know the acquire.
         self._sent = False
-        #: The token of what was granted here, as long as nobody has it.
+        #: The token of a lease that was granted and that no caller has yet.
         self._granted: Optional[str] = None
-        # Whether something was granted that was not told in a way to be used.
+        # Whether an answer reported a lease, but cannot be used.
         self._unusable = False
         self._retry = Retry(asked)
-        # Whether it stands in a queue, as far as it was told.
+        # Whether the acquire has a position in a queue, as far as answers have shown.
         self._is_queued = False
-        # Whether a gateway has failed inside, so that nobody knows what it has done.
+        # Whether a gateway reported an internal error, so that the outcome of the request is unknown.
         self._has_failed = False
 
     def _left(self) -> float:
-        """How long it still wants to wait."""
+        """The time left of the wait, in seconds."""
         return max(self._over - now(), 0.0) if self._request.wait > 0 else 0.0
 
     def run(self) -> Operation[Grant]:
-        """Goes on until the lock is ours or the wait is over."""
+        """Sends requests until the lock is granted or the wait is over."""
         waits = self._request.wait > 0
         retry = Retry(self._over if waits else self._start_over_until, last_at_deadline=waits)
         self._retry = retry
-        # Answers that came at once although they were asked to wait.
+        # The number of answers in a row that came much earlier than the end of the requested wait.
         hasty = 0
         while True:
             wait = min(self._left(), self._longest)
             if waits and self._request.idempotency_key is not None:
-                # No copy gives up the place that the next call may take, not even one after the wait.
+                # With the caller's key no request is sent without a wait, not even after the end of the wait: such a
+                # request would give up the position, which the caller's next call may take.
                 wait = max(wait, LEAST_WAIT)
             time_out = self._settings.request_timeout
             if waits:
@@ -145,7 +146,7 @@ class Acquiring:
                 try:
                     return (yield from renew_first(self._settings, grant))
                 except LeaseLost:
-                    # It was on its way for longer than it lasted.
+                    # The lease ended before its answer arrived.
                     if len(self._request.names) > 1:
                         yield from self._release_rest()
                     self._granted = None
@@ -153,13 +154,14 @@ class Acquiring:
                         raise
                     self._key = _fresh_key()
                 except (OutcomeUnknown, GatewayUnreachable):
-                    # The same key yields what is left of the lease, or says that it has ended.
+                    # A further request with the same key gets the rest of the lease, or the answer that the lease has
+                    # ended.
                     if not self._may_start_again():
                         raise
                     retry.in_doubt = True
                 continue
             if (answer.problem() or {}).get("code") in ("locked", "superseded", "idempotency-expired"):
-                # What was granted before has ended, or is a newer request's.
+                # After these answers, the lease granted before has ended or belongs to a newer request.
                 self._granted = None
             pause = self._pause_before_next(answer, wait, retry)
             if pause is None:
@@ -176,25 +178,25 @@ class Acquiring:
             yield Pause(min(pause, self._left()) if waits else pause)
 
     def _pause_before_next(self, answer: Answer, wait: float, retry: Retry) -> Optional[float]:
-        """How long to pause before the next copy; ``None`` if this answer is the last word."""
+        """How long to pause before the next copy of the request; ``None`` if this answer is final."""
         problem = answer.problem()
         if problem is None:
             return None
         code = problem["code"]
         again = False
         if code == "locked":
-            # It says how the lock stands, earlier copies included. The last request of the chain does not wait: it takes
-            # what was granted since the one before, and gives up the place. Under a key of the caller's the next call may
-            # take both.
+            # The answer describes the lock after all copies of the request. The last request of the chain does not
+            # wait: it takes a lease granted since the previous request, or leaves the queue. With the caller's key
+            # there is no such request, because the caller's next call may take the lease or the position.
             again = wait > 0 and (self._request.idempotency_key is None or self._left() > 0)
         elif code == "superseded":
-            # With a key of our own it can only be an earlier copy of ours, which was given up and arrived late. Asking
-            # again takes the place back.
+            # With a generated key, only an earlier copy of this request, which arrived late, can have taken the
+            # position. A further request takes it back.
             again = self._request.idempotency_key is None and (
                 wait > 0 or (retry.in_doubt and self._may_start_again())
             )
         elif code == "idempotency-expired":
-            # A lease was granted, its answer got lost or came too late for us, and the gateway has given it back.
+            # A lease was granted, its answer was lost or came too late, and the gateway has released the lease.
             again = (
                 self._request.idempotency_key is None
                 and (retry.in_doubt or wait > 0)
@@ -203,7 +205,7 @@ class Acquiring:
             if again:
                 self._key = _fresh_key()
         elif code == "invalid-request" and any(it.get("field") == "wait_ms" for it in problem.get("errors") or ()):
-            # This gateway allows no wait as long as ours.
+            # This gateway does not allow so long a wait, so the next request waits half as long.
             self._longest = max(wait / 2, SHORTEST_WAIT)
             again = wait > self._longest
         return 0.0 if again else None
@@ -213,23 +215,23 @@ class Acquiring:
 
     @property
     def owes_release(self) -> bool:
-        """Whether something was granted that nobody has."""
+        """Whether a lease was granted that no caller has, so that it must be released."""
         return self._granted is not None or self._unusable
 
     @property
     def may_hold(self) -> bool:
-        """Whether something may be left of it after it has failed. Under a key of its caller's somebody else may go on with
-        what was not heard of."""
+        """Whether the gateway may hold a lease or a position for this acquire after its failure. With the caller's key,
+        only a known lease counts, because another process may continue the acquire."""
         unheard = self._retry.in_doubt or self._is_queued or self._has_failed
         return self.owes_release or (self._sent and unheard and self._request.idempotency_key is None)
 
     @property
     def background(self) -> float:
-        """How long it makes sense to give up in the background."""
+        """The time limit for a withdrawal in the background, in seconds."""
         return min(self._request.ttl or BACKGROUND_WITHDRAWAL, BACKGROUND_WITHDRAWAL)
 
     def _release_rest(self) -> Operation[None]:
-        # One lock of a group is lost, perhaps not the others.
+        # The lease of one lock of the group is lost; the leases of the other locks may still exist.
         try:
             if self._granted is not None:
                 yield from release(self._settings, self._request.names, self._granted, OVERDUE, again=True)
@@ -237,11 +239,11 @@ class Acquiring:
             pass
 
     def withdraw(self, within: float = WITHDRAWAL) -> Operation[None]:
-        """Gives up: asks once more without waiting, which gives the place in the queue up. What was granted in the last
-        moment, heard or unheard, is released at once.
+        """Withdraws the acquire: sends a request without a wait, which leaves the queue. If a lease was granted
+        meanwhile, or before without an answer, releases the lease at once.
 
-        An acquire under a key of its caller's may be continued by somebody else, so it is left to the gateway, which keeps
-        a place for a few seconds; but not a lease that was granted here.
+        With the caller's key, only a lease that was granted to this acquire is released, because another process may
+        continue the acquire. The gateway keeps the position for a few seconds.
         """
         deadline = now() + within
         if self._granted is None and self._sent and (self._unusable or self._request.idempotency_key is None):
@@ -251,7 +253,7 @@ class Acquiring:
                 problem = answer.problem() or {}
                 copies += 1
                 pause = backoff(copies)
-                # An earlier copy of the request arrived late.
+                # An earlier copy of the request arrived late. The next copy withdraws what that copy holds.
                 if problem.get("code") != "superseded" or now() + pause > deadline:
                     break
                 yield Pause(pause)

@@ -1,4 +1,4 @@
-"""The clock by which leases end: nobody sets it, and it goes on while the machine is suspended."""
+"""The clock for the end of leases: it is never set, and it runs while the machine is suspended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Callable
 def _clock_id() -> int | None:
     if sys.platform == "win32":
         return None
-    # On Linux CLOCK_MONOTONIC stands still while the machine sleeps; on Darwin it goes on, and time.monotonic does not.
+    # On Linux CLOCK_MONOTONIC stops while the machine sleeps. On Darwin it runs on, and time.monotonic stops.
     name = "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME"
     clock: int | None = getattr(time, name, None)
     if clock is not None:
@@ -29,5 +29,5 @@ def _clock() -> Callable[[], float]:
     return lambda: gettime(identifier)
 
 
-#: Seconds since some moment in the past.
+#: The time in seconds since a fixed instant in the past.
 now: Callable[[], float] = _clock()

@@ -1,6 +1,6 @@
-"""Requests and what they come to, without saying how they travel.
+"""Requests and the meaning of their results, without the transport that sends them.
 
-An operation is a generator: it yields what is to be done (:class:`Send`, :class:`Pause`) and returns its result. The
+An operation is a generator: it yields what to do next (:class:`Send`, :class:`Pause`) and returns its result. The
 threaded and the asyncio client run the same operations.
 """
 
@@ -12,43 +12,43 @@ from typing import Any, Generator, Mapping, Optional, TypeVar, Union
 
 from ..errors import GatewayUnreachable, LatchgateError, OutcomeUnknown, refusal
 
-#: The longest answer about one lock is the lock with its queue.
+#: The maximum length of an answer in bytes. The longest answer about one lock shows the lock with its queue.
 MAX_ANSWER = 1024 * 1024
-#: The largest number: JavaScript has no larger one, so no gateway says one.
+#: The largest number in an answer: larger numbers are not exact in JavaScript, so gateways send none.
 LARGEST = 2**53 - 1
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request whose copies do no harm beyond the first."""
+    """A request of which several copies do no more harm than one."""
 
     method: str
-    #: With its query.
+    #: The path of the request, with its query.
     path: str
-    #: Secrets travel here, so they are not shown.
+    #: The headers of the request, which may contain secrets and are not shown.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: Optional[bytes] = field(default=None, repr=False)
     max_answer: int = MAX_ANSWER
 
     @property
     def only_looks(self) -> bool:
-        """Nothing is ever in doubt then."""
+        """Whether the request only reads, so that its outcome is never in doubt."""
         return self.method == "GET"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer."""
+    """A complete answer to a request."""
 
     status: int
-    #: With names in lower case.
+    #: The headers of the answer, with names in lower case.
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
     sent_at: float
     received_at: float
 
     def is_json(self) -> bool:
-        """Whether the body is whole, and no page of a proxy."""
+        """Whether the body is a complete JSON document, and not a page of a proxy."""
         return self._json()[0]
 
     def document(self) -> Optional[Mapping[str, Any]]:
@@ -59,7 +59,7 @@ class Answer:
         try:
             return True, json.loads(self.body)
         except (ValueError, RecursionError):
-            # The latter if it is nested too deeply.
+            # RecursionError: the document is nested too deeply.
             return False, None
 
     def problem(self) -> Optional[Mapping[str, Any]]:
@@ -69,16 +69,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class NotSent:
-    """The request reached no gateway."""
+    """The result of a copy of a request that reached no gateway."""
 
     reason: str
-    #: Whether another copy would fail in the same way.
+    #: Whether a further copy of the request would fail in the same way.
     for_good: bool = False
 
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """The request was sent, and no whole answer came back."""
+    """The result of a copy of a request that was sent, and to which no complete answer came."""
 
     reason: str
 
@@ -88,7 +88,7 @@ Exchange = Union[Answer, NotSent, NoAnswer]
 
 @dataclass(frozen=True)
 class Send:
-    """Send one copy, and give it up after so many seconds."""
+    """Asks the client to send one copy of a request, and to give it up after ``time_out`` seconds."""
 
     call: Call
     time_out: float
@@ -96,31 +96,32 @@ class Send:
 
 @dataclass(frozen=True)
 class Pause:
-    """Do nothing for so many seconds."""
+    """Asks the client to wait for this many seconds."""
 
     seconds: float
 
 
 T = TypeVar("T")
-#: Yields effects, is sent the :data:`Exchange` of each :class:`Send`, and returns a result.
+#: A generator that yields :class:`Send` and :class:`Pause`, receives the :data:`Exchange` of each :class:`Send`, and
+#: returns a result.
 Operation = Generator[Union[Send, Pause], Any, T]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A copy that another one may do better than."""
+    """The failure of a copy of a request, after which a further copy may succeed."""
 
     error: LatchgateError
-    #: Whether this copy may have been carried out.
+    #: Whether the failed copy may have been carried out.
     in_doubt: bool = False
-    #: How long the gateway asks to be left alone, in seconds.
+    #: The pause before the next copy that the gateway asks for, in seconds.
     retry_after: Optional[float] = None
-    #: Whether another copy would fail in the same way.
+    #: Whether a further copy of the request would fail in the same way.
     for_good: bool = False
 
 
 def send_copy(call: Call, time_out: float) -> Operation[Union[Answer, Failure]]:
-    """Sends one copy."""
+    """Sends one copy of a request. Returns its answer, or a failure if a further copy may succeed."""
     exchange: Exchange = yield Send(call, max(time_out, 0.001))
     if isinstance(exchange, NotSent):
         error = GatewayUnreachable(f"the gateway cannot be reached: {exchange.reason}")
@@ -134,12 +135,12 @@ def send_copy(call: Call, time_out: float) -> Operation[Union[Answer, Failure]]:
 
 
 def _failure_of(answer: Answer, call: Call) -> Optional[Failure]:
-    """What an answer says, if the same request may be answered otherwise a moment later. The table is in
-    ``clients/conformance.md``."""
+    """The failure that an answer reports, if the same request may succeed a moment later; ``None`` if the answer is
+    final. The table is in ``clients/conformance.md``."""
     status, problem, asked = answer.status, answer.problem(), retry_after(answer)
     in_doubt = not call.only_looks
     if 200 <= status < 300:
-        # Only these answers prove that the lease is released.
+        # A release needs status 204 or a document with results: no other answer proves that the lease is released.
         is_release = call.method == "DELETE"
         is_whole = "results" in (answer.document() or {}) if is_release else answer.is_json()
         if call.only_looks or status == 204 or is_whole:
@@ -150,29 +151,29 @@ def _failure_of(answer: Answer, call: Call) -> Optional[Failure]:
     if not is_busy and status < 500:
         return None
     if problem is None:
-        # A proxy that limits the rate has not passed the request on.
+        # A proxy that limits the rate has not passed the request on to a gateway.
         if status == 429:
             return Failure(LatchgateError("a proxy answered with status 429", status=429), retry_after=asked)
         return Failure(_by_proxy(answer), in_doubt=in_doubt, retry_after=asked)
-    # No fencing token will come back.
+    # ``fence-exhausted`` is final: the counter of fencing tokens stays exhausted.
     if is_busy and problem["code"] != "fence-exhausted":
         return Failure(refusal(problem), retry_after=asked)
     if status == 504:
         return Failure(refusal(problem), in_doubt=in_doubt, retry_after=asked)
-    # A bug or foreign data: the same the next time.
+    # Any other problem is final: a bug in the gateway or foreign data causes the same answer again.
     return None
 
 
 def _by_proxy(answer: Answer) -> LatchgateError:
-    """An answer of something between us and the gateway, which may have passed the request on."""
+    """The error for an answer of a proxy, which may have passed the request on to the gateway."""
     return OutcomeUnknown(f"a proxy answered with status {answer.status}", status=answer.status)
 
 
 def retry_after(answer: Answer) -> Optional[float]:
-    """When the gateway asks us to come again, in seconds."""
+    """The pause that the gateway asks for before the next request, in seconds."""
     asked = (answer.problem() or {}).get("retry_after_ms")
     if isinstance(asked, int) and asked >= 0:
-        # A larger one may be no float.
+        # The number is bounded, because a very large one cannot be converted to a float.
         return min(asked, LARGEST) / 1000
     header = answer.headers.get("retry-after", "")
     return float(header) if header.isascii() and header.isdigit() else None

@@ -1,4 +1,4 @@
-"""A lease as a gateway answers it."""
+"""A lease as an answer of the gateway describes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import LatchgateError, OutcomeUnknown, refusal
 from ..records import Mode, ReleaseRequest
 from .exchange import LARGEST, Answer
 
-#: How much earlier than necessary a long lease is over for its holder, in seconds, beside what clocks may differ.
+#: The longest safety margin for a holder to stop, in seconds. A second margin is for differences between clocks.
 LONGEST_MARGIN = 0.25
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -18,7 +18,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True)
 class Part:
-    """The lease of one lock."""
+    """The lease of one lock, which may belong to a group."""
 
     name: str
     fencing_token: int
@@ -28,16 +28,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Grant:
-    """A lease as it was when the gateway answered. Times are in seconds."""
+    """A lease at the time of the gateway's answer. Times are in seconds."""
 
-    #: One, or several as one, in the order of the request.
+    #: The leases of the locks, one or several of a group, in the order of the request.
     parts: tuple[Part, ...]
     token: str = field(repr=False)
     ttl: float
     expires_in: float
-    #: How long after the answer it should be renewed.
+    #: How long after the answer the lease should be renewed.
     renew_after: float
-    #: What was left until its hold limit, if it has one.
+    #: The time that was left until the hold limit of the lease, if it has one.
     hold_expires_in: Optional[float]
     owner: Optional[str]
     metadata: Mapping[str, str]
@@ -48,47 +48,48 @@ class Grant:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All locks that it is of."""
+        """The names of all locks of the lease."""
         return tuple(part.name for part in self.parts)
 
     @property
     def good_for(self) -> float:
-        """How much of it may be counted on: one that is to be released is broken when the time for that is over."""
+        """The time for which the holder may count on the lease: after a release request, only until the gateway breaks
+        it."""
         if self.release_requested is None:
             return self.expires_in
         return min(self.expires_in, self.release_requested.within_ms / 1000)
 
     @property
     def good_until(self) -> float:
-        """Until when it certainly lasts: counted from when the request was sent, because nobody knows when it was granted
-        after that. A margin is left in which work can stop, and because clocks do not run at quite the same speed."""
+        """Until when the lease certainly lasts. Counted from when the request was sent, because the time of the grant
+        after that is unknown. A margin is subtracted, because work needs time to stop, and clocks differ in speed."""
         return self.sent_at + max(self.good_for - margin(self.good_for), 0.0)
 
     @property
     def took(self) -> float:
-        """How long the request and its answer took, the wait included."""
+        """How long the request and its answer took, including the wait in the queue."""
         return self.received_at - self.sent_at
 
     @property
     def at_hold_limit(self) -> bool:
-        """Whether it ends with its hold limit, beyond which no renewal goes."""
+        """Whether the lease ends at its hold limit, so that no renewal can extend it."""
         return self.hold_expires_in is not None and self.hold_expires_in <= self.expires_in
 
 
 def margin(left: float) -> float:
-    """How much earlier than necessary a lease is over for its holder that lasts so long yet."""
+    """The safety margin: how much earlier a lease with ``left`` seconds left ends for its holder."""
     return left / 100 + min(left / 20, LONGEST_MARGIN)
 
 
 def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
-    """The lease of these locks in an answer to an acquire, or to the renewal of one lock."""
+    """Reads the lease of these locks from the answer to an acquire, or to the renewal of one lock."""
     document = answer.document()
     if document is None:
         raise _unusable(answer, "a lease")
     try:
         grant = _grant(document, answer)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # What was wrong is a name of ours, and no secret of the answer.
+        # The message contains the name of a field, and no content of the answer, which has secrets.
         raise _unusable(answer, f"a usable lease ({_field(error)})") from None
     if sorted(grant.names) != sorted(names):
         raise _unusable(answer, "the lease that was requested")
@@ -96,7 +97,7 @@ def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
 
 
 def token_in(answer: Answer) -> Optional[str]:
-    """The token of an answer that may be unusable otherwise."""
+    """The token in an answer, even if the rest of the answer cannot be used."""
     token = (answer.document() or {}).get("token")
     return token if isinstance(token, str) and _TOKEN.fullmatch(token) else None
 
@@ -114,7 +115,7 @@ def _grant(document: Mapping[str, Any], answer: Answer) -> Grant:
         parts=tuple(_part(lease) for lease in leases),
         token=token,
         ttl=ttl_ms / 1000,
-        # After a renewal with a shorter TTL a gateway may say more.
+        # After a renewal with a shorter TTL, the gateway may report more time than the TTL.
         expires_in=min(_number(document, "expires_in_ms"), ttl_ms) / 1000,
         renew_after=_number(document, "renew_after_ms") / 1000,
         hold_expires_in=_seconds_or_none(document, "hold_expires_in_ms"),
@@ -139,7 +140,7 @@ def _part(lease: Mapping[str, Any]) -> Part:
 
 def _number(values: Mapping[str, Any], field: str, least: int = 0) -> int:
     value = values.get(field)
-    # True is an int, and JSON of Python knows NaN and Infinity.
+    # ``type`` is compared, because True is an int; and Python's JSON parser accepts NaN and Infinity.
     if type(value) is not int or not least <= value <= LARGEST:
         raise ValueError(field)
     return value
@@ -161,7 +162,8 @@ def _field(error: Exception) -> str:
 
 
 def renewed_group(before: Grant, ttl: Optional[float], answer: Answer) -> Grant:
-    """A group after a renewal that was answered with what came of each. A part that is lost is the loss of all."""
+    """The lease of a group after a renewal, whose answer has a result for each lock. If the lease of one lock is lost,
+    raises that the whole lease is lost."""
     results = results_of(answer, before.names)
     document = answer.document() or {}
     check_results(results)
@@ -183,7 +185,7 @@ def renewed_group(before: Grant, ttl: Optional[float], answer: Answer) -> Grant:
 
 
 def results_of(answer: Answer, names: Sequence[str]) -> list[Mapping[str, Any]]:
-    """What came of each lease of a group."""
+    """The results in an answer: one for the lease of each lock of the group."""
     results = (answer.document() or {}).get("results")
     if (
         not isinstance(results, list)
@@ -195,11 +197,12 @@ def results_of(answer: Answer, names: Sequence[str]) -> list[Mapping[str, Any]]:
 
 
 def check_results(results: list[Mapping[str, Any]]) -> None:
-    """Raises if anything was not done: of a lost lease rather than of one of which it is not known."""
+    """Raises if a lease was not renewed or released. A lost lease is reported before a lease whose outcome is
+    unknown."""
     failed = [result for result in results if result.get("code")]
     if not failed:
         return
-    # Who has lost a lock to somebody else must stop sooner.
+    # A lease whose lock another caller holds now is reported first, because its work must stop at once.
     worst = min(failed, key=lambda it: (it["code"] != "lease-lost", it.get("held") is not True))
     what = "is lost" if worst["code"] == "lease-lost" else "was neither renewed nor released"
     more = worst.get("detail")
@@ -219,5 +222,5 @@ def _soonest(values: list[Mapping[str, Any]], named: bool) -> Optional[ReleaseRe
 
 
 def _unusable(answer: Answer, what: str) -> LatchgateError:
-    """Success without what comes with it: something on the way has changed the answer."""
+    """The error for a success whose document cannot be used: a program on the way has changed the answer."""
     return OutcomeUnknown(f"the gateway answered with status {answer.status} and without {what}", status=answer.status)

@@ -1,4 +1,4 @@
-"""What is given back when a client is closed or a process ends: leases, and acquires under way."""
+"""The leases and the acquires under way that must be released when a client is closed or the process ends."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .process import OfProcess
 from .releasing import give_back
 from .settings import Settings
 
-#: How many leases are looked through before one is added; it doubles with those that are alive.
+#: The number of leases from which the ended ones are removed before another is added. It doubles with the live leases.
 _FEW = 64
 
 
 class UnderWay:
-    """An acquire that waits, or that is given up in the background."""
+    """An acquire that runs, or that is being withdrawn in the background."""
 
     def __init__(self, acquiring: Acquiring, end: Callable[[], bool]) -> None:
         self.acquiring = acquiring
-        #: Ends it: whoever runs it gives back what it leaves. False if nobody runs it any more.
+        #: Ends the acquire; the thread or task that runs it then withdraws it. Returns False if none runs it any more.
         self.end = end
-        #: Whether somebody else than its caller has ended it.
+        #: Whether the acquire was ended by the end of its client or of the process.
         self.is_ended = False
-        #: Whether it leaves nothing behind any more.
+        #: Whether the acquire is finished, and has nothing left to withdraw.
         self.is_done = False
 
 
@@ -38,14 +38,15 @@ def closed() -> LatchgateError:
 class _Held:
     def __init__(self) -> None:
         self.under_way: dict[UnderWay, None] = {}
-        # A signal handler may close the client.
+        # Reentrant, because a signal handler may close the client while this thread has the lock.
         self.lock = threading.RLock()
         self.states: list[LeaseState] = []
         self.look_through_at = _FEW
 
 
 class Holdings:
-    """The leases of a client that are renewed or could not be released, whether or not somebody still refers to them."""
+    """The leases of a client that are renewed or could not be released, even if the program has no reference to them
+    any more; and its acquires under way."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -53,7 +54,7 @@ class Holdings:
         self._is_closed = False
 
     def begin(self, under_way: UnderWay) -> None:
-        """An acquire begins."""
+        """Records that an acquire begins. Raises if the client is closed."""
         held = self._held()
         with held.lock:
             if self._is_closed:
@@ -61,23 +62,23 @@ class Holdings:
             held.under_way[under_way] = None
 
     def done(self, under_way: UnderWay) -> None:
-        """It has a lease, or leaves nothing behind."""
+        """Records that an acquire has a lease, or has nothing left to withdraw."""
         under_way.is_done = True
         held = self._held()
         with held.lock:
             held.under_way.pop(under_way, None)
 
     def close(self) -> list[UnderWay]:
-        """Ends the acquires under way, and lets none begin any more."""
+        """Ends the acquires under way, and refuses new ones. Returns the acquires that will now be withdrawn."""
         self._is_closed = True
         return self.end_acquires()
 
     def end_acquires(self) -> list[UnderWay]:
-        """Ends the acquires under way. Those are left out that nobody runs any more."""
+        """Ends the acquires under way. Returns them without those that no thread or task runs any more."""
         return [under_way for under_way in self.under_way() if self._end(under_way)]
 
     def under_way(self) -> list[UnderWay]:
-        """What has begun and is not done."""
+        """The acquires that have begun and are not done."""
         held = self._held()
         with held.lock:
             return list(held.under_way)
@@ -102,10 +103,10 @@ class Holdings:
             return not held.under_way and not any(state.owes_release() for state in held.states)
 
     def give_back(self, within: float) -> Iterator[Operation[None]]:
-        """The release of each that is left."""
+        """Yields the release of each lease that is left."""
         held = self._held()
         with held.lock:
-            # What cannot be released now is left for the end of the process.
+            # A lease that cannot be released now stays in the list, for the end of the process.
             held.states = [state for state in held.states if state.owes_release()]
             states = list(held.states)
         for state in states:

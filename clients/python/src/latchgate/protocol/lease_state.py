@@ -1,4 +1,4 @@
-"""How a lease stands that somebody here holds."""
+"""The state of a lease that this program holds."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from ..records import ReleaseRequest
 from .clock import now
 from .grant import Grant
 
-#: A request that ends sooner than the last by less than this is the same: each answer takes another time.
+#: A release request that ends earlier than the last one by less than this many seconds is the same: each answer takes a
+#: different time.
 SAME_REQUEST = 0.5
 
 
 class LeaseState:
-    """A lease from its grant to its end. Any thread may ask and tell. In a forked child it is over."""
+    """The state of a lease from its grant to its end, for use by all threads. In a forked child the lease counts as
+    lost."""
 
     def __init__(self, grant: Grant) -> None:
         self._process = os.getpid()
-        # A signal handler may come in between, and ask.
+        # Reentrant, because a signal handler may read the state while this thread has the lock.
         self._lock = threading.RLock()
-        #: As it was answered last.
+        #: The lease as the last answer described it.
         self.grant = grant
         #: Until when the lease certainly lasts.
         self.until = grant.good_until
-        #: Until when it may last at most.
+        #: Until when the lease may last at the gateway at most.
         self._lasts_until = grant.received_at + grant.expires_in
-        #: What a renewal asks for, whatever others with the token have made of it; ``None``: what the lease has.
+        #: The TTL that renewals ask for, whatever TTL other callers with the token have set; ``None``: the lease keeps
+        #: its TTL.
         self.asked_ttl: Optional[float] = grant.ttl
         #: Why the last renewal failed.
         self.trouble = "no answer in time"
@@ -37,15 +40,17 @@ class LeaseState:
         self._release_by: Optional[float] = None
         self._release_begun = False
         self._owes_release = True
-        #: Whether a release was sent that nobody has answered.
+        #: Whether a release was sent and not answered.
         self.release_in_doubt = False
         #: Called once when the lease is over.
         self.on_lost: Callable[[], None] = lambda: None
         #: Called when the lease may end sooner than before.
         self.on_shorter: Callable[[], None] = lambda: None
-        #: Called when one lock of a group is lost, and the others are to be released. It returns at once.
+        #: Called when the lease of one lock of a group is lost, and the others must be released. The callback returns
+        #: at once.
         self.on_rest_left: Callable[[], None] = lambda: None
-        #: Called when somebody asks for the lock, and again if less time is left than was said before. It returns at once.
+        #: Called when another caller requests the release of the lock, and again if a request leaves less time than the
+        #: last one. The callback returns at once.
         self.on_release_requested: Callable[[ReleaseRequest], None] = lambda request: None
 
     @property
@@ -54,39 +59,41 @@ class LeaseState:
 
     @property
     def lost(self) -> Optional[LeaseLost]:
-        """Why it is over, as far as somebody has noticed."""
+        """How the lease was lost; ``None`` until an end was noticed. The clock is not compared."""
         if self._process != os.getpid():
             return LeaseLost("the lease belongs to the process that forked this process", "forked")
         return self._lost
 
     def start(self) -> None:
-        """Tells what the grant itself says, once somebody listens."""
+        """Reports the release request of the grant itself, once the callbacks are set."""
         self._hear(self.grant)
 
     def expires_in(self) -> float:
-        """What is left of it in seconds; 0 if it is over."""
+        """The time left of the lease in seconds; 0 if the lease is over."""
         return 0.0 if self.is_over() else max(self.until - now(), 0.0)
 
     def is_over(self) -> bool:
-        """Whether it has ended. The clock decides, also if no timer has run since a machine was suspended."""
+        """Whether the lease is over. The clock decides, because no timer may have run since the machine was
+        suspended."""
         if self.lost is None and now() >= self.until:
             self.lose(self._expired())
         return self.lost is not None
 
     def check(self) -> None:
-        """Raises if it is over."""
+        """Raises if the lease is over."""
         if self.is_over():
             lost = self.lost
             assert lost is not None
             raise lost.again()
 
     def check_process(self) -> None:
-        """Raises in a forked child."""
+        """Raises in a forked child, where the lease counts as lost."""
         if self._process != os.getpid():
             self.check()
 
     def lose(self, lost: LeaseLost, *, ends: bool = True) -> None:
-        """It is over, for good. If it does not end by itself, it is still to be released."""
+        """Marks the lease as lost, which is final. Without ``ends``, the gateway may still hold the lease, so it must
+        be released."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -98,8 +105,9 @@ class LeaseState:
         self.on_lost()
 
     def lose_part(self, lost: LeaseLost) -> None:
-        """One lock of a group is lost, so the lease is over; the others are still to be released."""
-        # That the one has ended is known, and is no reason to stop.
+        """Marks the lease of a group as lost, because the lease of one lock is lost. The leases of the other locks must
+        be released."""
+        # The release will report the one lock as lost, which is expected and must not end the release of the others.
         self.release_in_doubt = True
         self.lose(lost, ends=False)
         if self.owes_release():
@@ -108,17 +116,18 @@ class LeaseState:
     # === Renewals ===
 
     def asks(self, ttl: Optional[float]) -> None:
-        """A renewal is about to be sent. From then on the lease may last as long as that gives it."""
+        """Records that a renewal is about to be sent. From now on the lease may last at the gateway for the TTL of that
+        renewal."""
         lasts = self.grant.ttl if ttl is None else ttl
         with self._lock:
             self._lasts_until = max(self._lasts_until, now() + lasts)
 
     def renewed(self, grant: Grant) -> None:
-        """It was renewed. What ended before the answer came does not come back."""
+        """Records a successful renewal. If the lease ended before the answer came, it stays lost."""
         if self.is_over():
             return
         with self._lock:
-            # Of two renewals at the same time that one counts which was sent later.
+            # If two renewals overlap, the one that was sent later counts.
             if grant.sent_at < self.grant.sent_at:
                 return
             self.grant = grant
@@ -132,15 +141,15 @@ class LeaseState:
     # === Its release ===
 
     def begin_release(self) -> bool:
-        """Whether nobody has begun to release it before."""
-        # What the clock has ended by now was lost and not released.
+        """Records that a release begins. Returns whether no release has begun before."""
+        # If the lease has expired by now, that is recorded first: it was lost, and not released.
         self.is_over()
         with self._lock:
             begins, self._release_begun = not self._release_begun, True
         return begins
 
     def owes_release(self) -> bool:
-        """Whether the gateway may keep it although nobody needs it any more, or will at the end of this process."""
+        """Whether the gateway may still hold the lease, so that it must be released when it is not needed any more."""
         return self._process == os.getpid() and not self._is_gone() and now() < self._lasts_until
 
     def _is_gone(self) -> bool:
@@ -148,12 +157,12 @@ class LeaseState:
         return not self._owes_release
 
     def ended(self) -> None:
-        """The gateway has released it, or says that it has ended."""
+        """Records that the gateway has released the lease, or reported that the lease has ended."""
         self._owes_release = False
 
     @property
     def release_within(self) -> float:
-        """How long a release makes sense, in seconds."""
+        """How long a release makes sense, in seconds: as long as the lease may last."""
         return max(self._lasts_until - now(), 0.0)
 
     def _hear(self, grant: Grant) -> None:

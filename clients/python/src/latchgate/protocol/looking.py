@@ -1,4 +1,4 @@
-"""Inspect, list and break: what an operator does with locks."""
+"""Inspect, list and break: the operations of an operator."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .names import check_name
 from .retry import Retry, send
 from .settings import Settings
 
-#: The longest page: a thousand locks, each with all the metadata there may be.
+#: The maximum length of a page in bytes: a thousand locks, each with as much metadata as is allowed.
 MAX_PAGE = 16 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 def inspect(settings: Settings, name: str) -> Operation[Lock]:
-    """Shows who holds a lock, and who waits for it."""
+    """Shows the holders and the waiters of a lock."""
     return _asked(settings, Call("GET", f"/locks/{check_name(name)}"), Lock.of)
 
 
@@ -34,7 +34,7 @@ def list_locks(
     limit: Optional[int],
     cursor: Optional[str],
 ) -> Operation[Page]:
-    """Shows a part of the locks that are held."""
+    """Lists one page of the locks that are held."""
     given = {"prefix": prefix, "owner": owner, "search": search, "limit": limit, "cursor": cursor}
     query = urlencode({key: value for key, value in given.items() if value is not None})
     return _asked(settings, Call("GET", f"/locks?{query}", max_answer=MAX_PAGE), _page)
@@ -49,9 +49,10 @@ def break_lock(
     all_holders: bool,
     grace: Optional[Duration],
 ) -> Operation[Lock]:
-    """Takes a lock away from whoever holds it, or asks the holder first.
+    """Takes a lock away from its holder, or first asks the holder to release the lock.
 
-    Only a break that names its lease is sent again if it may have been carried out: any other would break the next holder.
+    If a break may have been carried out, it is sent again only if it names the fencing token of the lease: a second
+    copy of any other break could break the next holder.
     """
     body = {
         "reason": reason,
@@ -72,7 +73,7 @@ def break_lock(
         raise OutcomeUnknown(f"{advice}: {error}", status=error.status, problem=error.problem) from None
     is_gone = (answer.problem() or {}).get("code") in ("not-held", "holder-changed")
     if is_gone and retry.in_doubt and fencing_token is not None:
-        # An earlier copy did it. What it broke is known by its fencing token alone.
+        # An earlier copy of this break has broken the lease, of which only the fencing token is known.
         return Lock(name, "held", (Holder(fencing_token=fencing_token),), 1, (), 0)
     return _read(answer, retry, Lock.of)
 

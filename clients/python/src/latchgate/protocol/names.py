@@ -1,21 +1,21 @@
-"""Names of locks, as they travel in a path."""
+"""Checks the names of locks, and makes paths from them."""
 
 from __future__ import annotations
 
 import re
 from typing import Sequence, Union
 
-#: One lock, or several as one.
+#: The name of one lock, or the names of a group of locks.
 Names = Union[str, Sequence[str]]
 
-# Every character of a name stands for itself in a path.
+# No character of a lock name needs escaping in a path.
 _NAME = re.compile(r"\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,}")
 _LONGEST = 200
 _MOST = 16
 
 
 def check_name(name: str) -> str:
-    """The name, if a lock can have it."""
+    """Returns the name if it is a valid lock name, and raises otherwise."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a lock is a text, not {name!r}")
     if len(name) > _LONGEST or not _NAME.fullmatch(name):
@@ -24,7 +24,7 @@ def check_name(name: str) -> str:
 
 
 def check_names(names: Names) -> tuple[str, ...]:
-    """One name, or those of a group."""
+    """Checks the name of one lock, or the names of a group."""
     if isinstance(names, str):
         return (check_name(names),)
     try:
@@ -40,7 +40,7 @@ def check_names(names: Names) -> tuple[str, ...]:
 
 
 def lease_path(names: Sequence[str], operation: str = "") -> str:
-    """The path of a lease of one lock, or of several."""
+    """The path of a lease, of one lock or of a group of locks."""
     if len(names) == 1:
         return f"/locks/{names[0]}{operation}"
     return f"/locks?names={','.join(names)}"

@@ -1,4 +1,4 @@
-"""What a forked child does not share with its parent."""
+"""Values that a forked child does not share with its parent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 class OfProcess(Generic[T]):
-    """A value of this process. A forked child makes its own: a lock may have been held when it was forked, by a thread that
-    the child does not have, and a connection would be used by both."""
+    """A value that belongs to this process; a forked child makes its own. The parent's value cannot be used in the
+    child: a thread that the child does not have may hold a lock in it, and both processes would use one connection."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -20,7 +20,7 @@ class OfProcess(Generic[T]):
         process = os.getpid()
         value = self._values.get(process)
         if value is None:
-            # Whichever thread comes first makes it for all.
+            # If several threads make a value at the same time, ``setdefault`` keeps the first one for all.
             value = self._values.setdefault(process, self._make())
             for other in list(self._values):
                 if other != process:

@@ -1,4 +1,4 @@
-"""Release: give a lease back."""
+"""Releases leases."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .names import lease_path
 from .retry import Retry, backoff, send
 from .settings import Settings
 
-#: How long a release is tried of what is over by our clock, and may be alive by that of the store.
+#: How long a release is tried, in seconds, for a lease that has ended by this clock, but perhaps not by the store's.
 OVERDUE = 1.0
 
 _NOT_DONE = ("store-unavailable", "outcome-unknown")
 
 
 def end_lease(settings: Settings, state: LeaseState) -> Operation[None]:
-    """What the holder does who is done: a release that is sent again if the one before has failed. Of a lease that was lost
-    it raises that, the first time."""
+    """Releases the lease of a holder that is done. If an earlier release failed, sends it again. If the lease was lost,
+    raises that error at the first call."""
     state.check_process()
     if not state.begin_release():
         if state.owes_release():
@@ -40,7 +40,7 @@ def end_lease(settings: Settings, state: LeaseState) -> Operation[None]:
 
 
 def give_back(settings: Settings, state: LeaseState, within: float) -> Operation[None]:
-    """Releases a lease, unless it is known by then that it has ended."""
+    """Releases a lease, and records whether it has ended."""
     try:
         yield from release(settings, state.names, state.grant.token, within, again=state.release_in_doubt)
     except LeaseLost:
@@ -53,7 +53,7 @@ def give_back(settings: Settings, state: LeaseState, within: float) -> Operation
 
 
 def go_on_releasing(settings: Settings, state: LeaseState) -> Operation[None]:
-    """Releases a lease in the background, until it has ended."""
+    """Releases a lease in the background, with repeated attempts, until the lease has ended."""
     failed = 0
     while state.owes_release():
         try:
@@ -61,7 +61,7 @@ def go_on_releasing(settings: Settings, state: LeaseState) -> Operation[None]:
         except LeaseLost:
             return
         except LatchgateError as error:
-            # A gateway that has failed may be mended; one that refuses does so again.
+            # A gateway that failed may work again later. A gateway that refuses the release would refuse it again.
             if error.status is not None and 400 <= error.status < 500 and error.status not in (408, 429):
                 return
             failed += 1
@@ -69,11 +69,12 @@ def go_on_releasing(settings: Settings, state: LeaseState) -> Operation[None]:
 
 
 def release(settings: Settings, names: Sequence[str], token: str, within: float, *, again: bool = False) -> Operation[None]:
-    """Ends a lease, of one lock or of several. What is not answered is sent again.
+    """Releases a lease, of one lock or of a group of locks. An unanswered release is sent again.
 
-    The leases of this client have an idempotency key, so a second copy of a release is answered like the first for a minute.
-    Of several locks only the last is remembered so: of the others an unanswered copy that is followed by ``lease-lost`` has
-    done it. So has any release before this one (``again``), however long ago it was.
+    The leases of this client have an idempotency key, so for a minute a second copy of a release is answered like the
+    first. For a group, the gateway remembers only the release of the last lock: for the other locks, ``lease-lost``
+    after an unanswered copy means that this copy released them. After an earlier release (``again``), ``lease-lost``
+    always means that.
     """
     retry = Retry(now() + within)
     names = list(names)
@@ -97,7 +98,7 @@ def release(settings: Settings, names: Sequence[str], token: str, within: float,
         if not left:
             return
         in_doubt = True
-        # Each by itself or together: the token is the same.
+        # The remaining locks can be released separately or together, because they have one token.
         names = left
         try:
             check_results([result for result in results if result.get("code") in _NOT_DONE])

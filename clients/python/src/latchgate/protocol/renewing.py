@@ -1,4 +1,4 @@
-"""Renew: make a lease last longer, and keep it for as long as it is wanted."""
+"""Renews a lease once, or keeps it renewed until it is released."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .names import lease_path
 from .retry import Retry, asked_pause, backoff, send
 from .settings import Settings
 
-#: The longest pause at a stretch: timers stand still while a machine is suspended, and the clock of leases does not.
+#: The longest single pause in seconds: timers stop while the machine is suspended, but the clock for leases does not.
 STRETCH = 1.0
 
 
@@ -41,7 +41,7 @@ def _renewed(grant: Grant, ttl: Optional[float], answer: Answer, retry: Retry) -
 
 
 def _lose(state: LeaseState, lost: LeaseLost, answer: Optional[Answer]) -> None:
-    # Of a group it is answered what came of each.
+    # For a group, a successful answer reports the loss of single locks.
     if answer is not None and answer.status == 200:
         state.lose_part(lost)
     else:
@@ -49,16 +49,16 @@ def _lose(state: LeaseState, lost: LeaseLost, answer: Optional[Answer]) -> None:
 
 
 def copy_time_out(settings: Settings, left: float) -> float:
-    """How long one renewal may take: so that there is time for another one in what is left of the lease."""
+    """The time limit of one renewal in seconds, so that there is time for another renewal before the lease ends."""
     return min(max(left / 2, 0.05), left, settings.request_timeout)
 
 
 def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operation[None]:
-    """Renews until it is answered. Renewing twice does no harm."""
+    """Renews a lease for its holder. An unanswered renewal is sent again, because a second copy does no harm."""
     state.check()
     before = state.asked_ttl
     ttl = before if ttl is None else ttl
-    # A renewal by itself that follows asks for the same.
+    # Later automatic renewals ask for the same TTL.
     state.asked_ttl = ttl
     grant = state.grant
     retry = Retry(now() + settings.deadline)
@@ -83,8 +83,9 @@ def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operat
 
 
 def renew_first(settings: Settings, grant: Grant) -> Operation[Grant]:
-    """Renews a lease that took long to come: most likely it was waited for, but nobody knows how long ago it was granted."""
-    # No lease can last longer than this.
+    """Renews a lease whose acquire took long, before it is used: the lease was probably granted after a wait, at an
+    unknown time."""
+    # The lease cannot last longer than this deadline.
     retry = Retry(now() + grant.expires_in)
     while True:
         time_out = copy_time_out(settings, retry.deadline - now())
@@ -95,17 +96,17 @@ def renew_first(settings: Settings, grant: Grant) -> Operation[Grant]:
 
 
 def keep(settings: Settings, state: LeaseState) -> Operation[None]:
-    """Renews a lease until it is over.
+    """Keeps a lease renewed until it is over.
 
-    What fails is tried again until the lease is over. That is decided on this machine's clock, from when the last successful
-    renewal was sent. A gateway that says that the lease has ended is believed at once.
+    A failed renewal is repeated until the lease is over. Its end is computed on this machine's clock, from when the
+    last successful renewal was sent. If a gateway reports that the lease has ended, the lease is over at once.
     """
     failed = 0
     renew_at = first_renewal(state.grant)
     kept = state.grant
     while True:
         if state.grant is not kept:
-            # It was renewed by hand.
+            # The holder has renewed the lease itself.
             kept, failed = state.grant, 0
             renew_at = first_renewal(kept)
         if state.is_over():
@@ -132,10 +133,11 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
             except LatchgateError as error:
                 failure = error
                 if ttl is not None and answer.status in (400, 403):
-                    # A key that may not ask for as much any more may renew what there is.
+                    # The API key may not ask for this TTL any more, so from now on the lease is renewed with its own
+                    # TTL.
                     state.asked_ttl = None
                     continue
-        # Whatever else is wrong may be mended before the lease is over.
+        # Any other failure may pass before the lease is over, so the renewal is repeated.
         failed += 1
         state.trouble = str(failure)
         longest = kept.ttl / 10
@@ -144,9 +146,9 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
 
 
 def first_renewal(grant: Grant) -> float:
-    """When a lease is to be renewed."""
+    """When the lease is renewed next."""
     if grant.at_hold_limit:
         return grant.good_until
-    # Leases that were granted together are not renewed together for ever.
+    # The time is shortened at random, so that leases granted together are not always renewed together.
     early = 0.1 * random.random()
     return grant.sent_at + grant.renew_after * (1 - early)

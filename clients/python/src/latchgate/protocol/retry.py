@@ -1,4 +1,4 @@
-"""How often one call is sent, and for how long."""
+"""Decides how often a request is sent, and for how long."""
 
 from __future__ import annotations
 
@@ -11,48 +11,50 @@ from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .settings import Settings
 
-#: The longest first pause in seconds, which doubles with every copy.
+#: The upper bound of the first pause, in seconds. The bound doubles with every copy of the request.
 BASE_PAUSE = 0.2
-#: The longest pause of all.
+#: The largest upper bound of a pause, in seconds.
 MAX_PAUSE = 2.0
-#: With less time than this there is no last copy, if its answer is to come before the deadline.
+#: If less time than this is left before the deadline, in seconds, no last copy is sent, because its answer would be
+#: late.
 TOO_LATE = 0.05
 
 
 def backoff(copy: int) -> float:
-    """A pause before copy number ``copy`` (the first to be sent again is 1): anything up to the longest, so that clients
-    whose gateway came back do not come all at once."""
+    """A random pause before copy number ``copy`` (the first repeated copy is 1), so that not all clients come back at
+    the same moment after an outage of the gateway."""
     longest = min(BASE_PAUSE * 2.0 ** min(copy - 1, 10), MAX_PAUSE)
     return longest * random.random()
 
 
 def asked_pause(retry_after: float) -> float:
-    """At least as long as a gateway asks for, and not for all clients the same."""
+    """A pause at least as long as the gateway asks for, and different for each client."""
     return retry_after * (1 + random.random() / 2)
 
 
 class Retry:
-    """The copies of one call."""
+    """The retry state of one call: its deadline, and the copies of its request that have failed."""
 
     def __init__(self, deadline: float, *, in_doubt_too: bool = True, last_at_deadline: bool = False) -> None:
         self.deadline = deadline
-        # Whether the last copy may be sent at the deadline, because its answer may come later.
+        # Whether the last copy may be sent at the deadline itself, because its answer may come later.
         self._last_at_deadline = last_at_deadline
         self._is_last = False
-        # Whether a copy that may have been carried out is followed by another.
+        # Whether a further copy is sent after a copy that may have been carried out.
         self._in_doubt_too = in_doubt_too
         self.failed = 0
-        #: Whether one of the copies may have been carried out unheard.
+        #: Whether a copy may have been carried out although its answer was lost.
         self.in_doubt = False
 
     def answered(self, settled: bool) -> None:
-        """A copy was answered: what failed before is over, and what was in doubt if the answer settles it."""
+        """Records that a copy was answered, which resets the count of failures. If ``settled``, no earlier copy is in
+        doubt."""
         self.failed = 0
         self.in_doubt = self.in_doubt and not settled
 
     def pause(self, wanted: float, asked: float = 0.0) -> Optional[float]:
-        """How long to pause before the next copy: less than is wanted if there is time for one more copy only, and no less
-        than was asked for if there is time for that. ``None``: there is no time for it."""
+        """The pause before the next copy; ``None`` if no time is left for a copy. If there is time for only one more
+        copy, the pause is shorter than ``wanted``, but if possible as long as the gateway ``asked`` for."""
         left = self.deadline - now()
         if wanted < left:
             return wanted
@@ -65,7 +67,8 @@ class Retry:
         return (asked + left) / 2 if asked < left else left / 2
 
     def after(self, failure: Failure) -> Operation[None]:
-        """Pauses before the next copy, or raises why there is none."""
+        """Pauses before the next copy of the request, or raises the error of the call if no further copy may be
+        sent."""
         self.failed += 1
         self.in_doubt = self.in_doubt or failure.in_doubt
         asked = failure.retry_after or 0.0
@@ -76,27 +79,28 @@ class Retry:
         yield Pause(pause)
 
     def doubted(self, error: LatchgateError, in_doubt: bool = False) -> LatchgateError:
-        """What one copy left in doubt, no later failure settles."""
+        """The error of the call. If an earlier copy is in doubt, the outcome is unknown, whatever a later failure
+        says."""
         if in_doubt or not self.in_doubt:
             return error
         reason = f"an earlier copy of the request was not answered; then {error}"
         return OutcomeUnknown(reason, status=error.status, problem=error.problem)
 
     def refusal(self, answer: Answer, names: Sequence[str] = ()) -> LatchgateError:
-        """The error that an answer to a request for these locks is."""
+        """The error for an answer to a request for these locks."""
         problem = answer.problem()
         if problem is None:
             what = _redirect(answer) or "without a problem document: this is no gateway"
             return self.doubted(LatchgateError(f"status {answer.status} {what}", status=answer.status))
         error = refusal(problem, names)
-        # These say how the lock stands, earlier copies included; the others speak of this copy alone.
+        # These answers describe the lock after all copies of the request. Any other is only about the answered copy.
         if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
             return error
         return self.doubted(error)
 
 
 def _redirect(answer: Answer) -> Optional[str]:
-    """Where an answer redirects to, without the password and the query, which may be secrets."""
+    """The target of a redirect, without its password and its query, which may be secrets."""
     location = answer.headers.get("location")
     if location is None or not 300 <= answer.status < 400:
         return None
@@ -112,7 +116,8 @@ def _redirect(answer: Answer) -> Optional[str]:
 def send(
     call: Call, settings: Settings, retry: Retry, longest: Optional[Callable[[], float]] = None
 ) -> Operation[Answer]:
-    """Sends a call until it is answered or its deadline has passed. ``longest`` bounds each copy instead of the settings."""
+    """Sends a request until it is answered or its deadline has passed. ``longest`` is the time limit of each copy,
+    instead of that in the settings."""
     while True:
         time_out = settings.request_timeout if longest is None else longest()
         answer = yield from send_copy(call, min(time_out, retry.deadline - now()))

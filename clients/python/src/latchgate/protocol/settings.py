@@ -1,4 +1,4 @@
-"""What all requests of a client have in common."""
+"""The settings of a client that apply to all of its requests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from .. import version
 from ..durations import Duration, seconds
 
-#: How long one request of a wait takes at most: shorter than the time-outs of the proxies and load balancers that are
-#: commonly in between, the shortest of which is 29 seconds.
+#: The longest wait of one request, in seconds: shorter than the time-outs of common proxies and load balancers, the
+#: shortest of which is 29 seconds.
 LONGEST_WAIT = 20.0
-#: How long the answer to one copy may take beyond its wait, and a connection to be made.
+#: The time limit for the answer to one copy after its wait, and for connecting, in seconds.
 REQUEST_TIMEOUT = 5.0
-#: How long a call without a wait is tried.
+#: How long a call without a wait is tried, in seconds.
 DEADLINE = 10.0
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
@@ -23,9 +23,9 @@ _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 @dataclass(frozen=True)
 class Settings:
-    """What all requests of a client have in common."""
+    """The settings of a client that apply to all of its requests."""
 
-    #: Without a slash at its end.
+    #: The URL of the gateway, without a slash at its end.
     url: str
     key: Optional[str] = field(default=None, repr=False)
     owner: Optional[str] = None
@@ -64,7 +64,7 @@ class Settings:
         )
 
     def headers(self) -> dict[str, str]:
-        """Of every request."""
+        """The headers of every request."""
         headers = {"Accept": "application/json", "User-Agent": f"latchgate-python/{version.__version__}"}
         if self.key is not None:
             headers["Authorization"] = f"Bearer {self.key}"
