@@ -1,7 +1,7 @@
-//! How much code there is: a table holds each room, and a room that grows fails.
+//! The amount of code: a table has a row for each room, and a room that grows beyond its row fails the test.
 //!
-//! A line of code is neither blank nor a comment nor a test. A test is an item under `#[cfg(test)]`, a file that such an
-//! item names, a file `tests.rs` and each file of a folder `tests`.
+//! A line of code is not blank, not a comment and not part of a test. A test is an item under `#[cfg(test)]`, a file
+//! that such an item names, a file `tests.rs`, and each file of a folder `tests`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
