@@ -21,8 +21,8 @@ pub(crate) enum Event {
     /// A client is about to send a request.
     Asks {
         op: u64,
-        /// The errand of the client. The `owner` of its acquires has this text, and so has the idempotency key of its
-        /// requests if they carry one.
+        /// The errand that the request belongs to: what the client wants to get done, with all requests for it. The
+        /// `owner` of the acquires has this text, and their idempotency key contains it, if they carry one.
         errand: String,
         lock: String,
         /// The number of the gateway that gets the request.

@@ -13,8 +13,8 @@ pub(crate) enum Fault {
     KillClient,
     /// A freeze in the middle of a change, for longer than the client's leases live.
     FreezeClient,
-    /// `kill -9`; after its restart the server has all data that it acknowledged. With sentinels or a cluster: `kill
-    /// -9` of a master, whose replica takes over.
+    /// `kill -9`; after its restart the server has all data that it acknowledged. With sentinels or a cluster:
+    /// `kill -9` of a master, whose replica takes over.
     KillRedis,
     /// A freeze. With sentinels or a cluster: of a master, until its replica has taken over.
     FreezeRedis,

@@ -81,7 +81,7 @@ async fn a_gateway_that_is_killed_while_it_only_parks_delays_the_others_once() {
         // The dead waiters before this one are skipped, and each skip sends an event about the new position.
         while next.event().await.0 != "granted" {}
         let waited = released.elapsed();
-        // If each dead waiter were granted the lock in vain, each would cost three seconds.
+        // A grant to each dead waiter would cost three seconds, in which no caller confirms it.
         assert!(waited < Duration::from_secs(30), "{waited:?}");
     }
 }
