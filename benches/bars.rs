@@ -1,6 +1,6 @@
-//! The bars, in one table, and what becomes of each.
+//! The bars: a table of limits for the figures, and the verdict on each.
 
-/// What a figure must be at least, or at most.
+/// A bar: the least or the largest value that a figure may have.
 pub(crate) struct Bar {
     pub(crate) what: &'static str,
     limit: f64,
@@ -8,7 +8,7 @@ pub(crate) struct Bar {
     at_least: bool,
 }
 
-// Counts of `counts`: the same on every machine.
+// Counts of the part `counts`, which are the same on every machine.
 pub(crate) const ACQUIRE_COMMANDS: Bar =
     at_most("Redis commands in an acquire, EVALSHA apart", 4.0);
 pub(crate) const RELEASE_COMMANDS: Bar = at_most("Redis commands in a release, EVALSHA apart", 3.0);
@@ -20,13 +20,13 @@ pub(crate) const ACQUIRE_ALLOCATIONS: Bar =
     at_most("heap allocations in an acquire over Redis", 30.0).goal(20.0);
 pub(crate) const PAIR_SYSCALLS: Bar = at_most("syscalls in a pair over Redis, 64 connections", 5.0);
 
-// Ratios of `pairs`, each within one round.
+// Ratios of the part `pairs`, each within one round.
 pub(crate) const OF_NATIVE: Bar = at_least("pairs over Redis / native client", 0.40).goal(0.52);
 pub(crate) const OF_WEBDIS: Bar = at_least("pairs over Redis / Webdis with EVAL", 1.05).goal(1.30);
 pub(crate) const EMBEDDED: Bar = at_least("pairs, embedded / bare route", 0.60).goal(0.85);
 pub(crate) const EDGE: Bar = at_least("pairs, null store / bare route", 0.75).goal(0.90);
 
-// `waiting`.
+// Figures of the part `waiting`.
 pub(crate) const HAND_OFFS: Bar =
     at_least("hand-offs/s, 100 clients, two cores", 4_500.0).goal(6_500.0);
 pub(crate) const HAND_OFFS_OF_NATIVE: Bar = at_least("hand-offs, 100 clients / native pairs", 0.13);
@@ -38,7 +38,7 @@ pub(crate) const HUNG_UP: Bar = at_most("next grant after 10,000 hung up, ms", 1
 pub(crate) const HANG_UP_COMMANDS: Bar =
     at_most("Redis commands for each who hung up / other build", 1.1);
 
-// `sharing`.
+// Figures of the part `sharing`.
 pub(crate) const ONE_MORE_READER: Bar =
     at_most("pair of one more beside 999 readers / exclusive pair", 1.5);
 pub(crate) const SEMAPHORE: Bar = at_least(
@@ -48,12 +48,12 @@ pub(crate) const SEMAPHORE: Bar = at_least(
 pub(crate) const GROUPS_SERVED: Bar =
     at_least("groups of 4, 50 clients: turns of the least served", 1.0);
 
-// `list`.
+// Figures of the part `list`.
 pub(crate) const FIRST_PAGE: Bar = at_most("worst first page of 100,000 locks, ms", 50.0);
 pub(crate) const SLOWED: Bar = at_most("p99 of acquires, with lists / alone", 2.0);
 pub(crate) const REMEMBERING: Bar = at_most("CPU of a walk beside memories / other build", 1.1);
 
-/// What was judged, in order.
+/// The verdicts so far, in order.
 #[derive(Default)]
 pub(crate) struct Verdicts {
     lines: Vec<String>,
@@ -90,7 +90,7 @@ impl Bar {
         if self.at_least {
             figure >= self.limit
         } else {
-            // A count is a mean over many operations, and something else goes on in the background.
+            // A count is a mean over many operations, and background work adds some.
             figure <= self.limit * 1.01
         }
     }
@@ -113,13 +113,13 @@ impl Verdicts {
         ));
     }
 
-    /// A figure that cannot be had on this machine is neither met nor missed.
+    /// Records a figure that cannot be measured on this machine, which is neither met nor missed.
     pub(crate) fn not_measured(&mut self, bar: &Bar, why: &str) {
         let what = bar.what;
         self.lines.push(format!("  {what:<50} not measured: {why}"));
     }
 
-    /// Prints them all; false if a bar was not met.
+    /// Prints all verdicts. Answers whether all bars were met.
     pub(crate) fn print(&self) -> bool {
         println!("bars");
         for line in &self.lines {

@@ -1,4 +1,4 @@
-//! What a request asks for, in counts that hold on any machine: heap allocations, Redis commands, syscalls.
+//! The cost of requests in counts that are the same on any machine: heap allocations, Redis commands, system calls.
 
 use std::{
     fs,
@@ -18,22 +18,22 @@ use super::{
     waiting::Crowd,
 };
 
-/// The body of an acquire that does not wait.
+/// The body of an acquire without a wait.
 const AT_ONCE: &str = r#"{"ttl_ms":30000}"#;
 /// How many operations of a kind are counted.
 const OPERATIONS: u64 = 300;
-/// Allocations are counted batch by batch, and the median batch counts: what the gateway does in the
-/// background falls into few of them.
+/// Allocations are counted in batches, and the median batch counts: background work of the gateway affects only few of
+/// them.
 const BATCHES: usize = 9;
 const BATCH: u64 = 100;
 /// Hand-offs are counted in short windows for the same reason, whatever the machine's speed.
 const WINDOWS: usize = 5;
-/// Until a gateway has finished what it does after its answers.
+/// How long a gateway may take to finish its work after an answer.
 const SETTLE: Duration = Duration::from_millis(5);
-/// How long the loads last, of many clients at a time.
+/// How long the loads of many clients last.
 const LOAD: Duration = Duration::from_secs(1);
 
-/// Counts the allocations of programs that it is preloaded into.
+/// A library that counts the allocations of the programs into which it is preloaded.
 struct Allocations {
     files: TempDir,
 }
@@ -45,7 +45,7 @@ struct Allocated {
     release: f64,
 }
 
-/// What Redis had carried out when the counting began.
+/// The commands that Redis had run when the counting began.
 struct Counted<'a> {
     redis: &'a RedisServer,
     before: Commands,
@@ -58,7 +58,7 @@ struct Each {
     which: String,
 }
 
-/// The judgement of one build: only this one is held to the bars.
+/// The verdicts on one build. Only this build is held to the bars.
 struct Judge<'a> {
     subject: &'a Subject,
     verdicts: &'a mut Verdicts,
@@ -112,7 +112,7 @@ async fn commands(judge: &mut Judge<'_>) {
     let gateways = [0, 1].map(|_| Gateway::serving(judge.subject, &redis.url()));
     let [here, there] = gateways.each_ref().map(Gateway::address);
     let mut caller = Caller::connect(here).await;
-    // A first pair says HELLO, loads scripts and the like.
+    // The first pairs send HELLO, load scripts, and so on.
     for address in [here, there] {
         pairs::load(Way::Http(address), 4, LOAD / 10).await;
     }
@@ -156,7 +156,7 @@ async fn commands(judge: &mut Judge<'_>) {
     }
     counted.each(OPERATIONS).await.print("renew");
     let crowd = Crowd::start(here, 100).await;
-    // A new crowd first asks once more, when the gateway has subscribed to the lock.
+    // A new crowd asks once more when the gateway has subscribed to the lock.
     crowd.more(OPERATIONS).await;
     let mut hand_off = Vec::new();
     for _ in 0..WINDOWS {
@@ -177,14 +177,14 @@ async fn commands(judge: &mut Judge<'_>) {
         .print("hand-off to another gateway");
 }
 
-/// Hands one lock to and fro between two gateways.
+/// Hands one lock back and forth between two gateways.
 async fn across(here: SocketAddr, there: SocketAddr) {
     let mut holder = Caller::connect(here).await;
     let mut waiter = Caller::connect(there).await;
     let mut token = holder.acquire("across", WAIT).await;
     for _ in 0..OPERATIONS {
         waiter.start_acquire("across", WAIT).await;
-        // Until it is queued; to look would cost commands.
+        // A pause until the waiter is in the queue. An inspection would cost commands.
         sleep(SETTLE).await;
         holder.release("across", &token).await;
         token = waiter.granted().await;
@@ -207,7 +207,7 @@ async fn syscalls(judge: &mut Judge<'_>) {
             why.push(format!("there is no {name}"));
             continue;
         };
-        // Until it is attached.
+        // A pause until the tool is attached.
         sleep(LOAD / 4).await;
         let pairs = pairs::load(way, 64, LOAD).await as f64;
         let written = counting.interrupted();
@@ -232,7 +232,7 @@ async fn syscalls(judge: &mut Judge<'_>) {
     judge.figure(&bars::PAIR_SYSCALLS, Err(&why.join("; ")));
 }
 
-/// How a tool is called, and how one line of its output is read.
+/// The command of a tool, and the parser of a line of its output.
 type Tool = (Command, fn(&str) -> Option<(String, f64)>);
 
 fn perf(process: &str) -> Tool {
@@ -266,7 +266,7 @@ fn perf(process: &str) -> Tool {
     })
 }
 
-/// Slows the gateway down, so that it finds more to do whenever it looks.
+/// The command for `strace`. It slows the gateway down, so that the gateway finds more to do in each step.
 fn strace(process: &str) -> Tool {
     let mut command = Command::new("strace");
     command.args(["-c", "-f", "-p", process]);
@@ -293,7 +293,7 @@ impl Judge<'_> {
 // === impl Counted ===
 
 impl<'a> Counted<'a> {
-    /// From a moment at which nothing is under way.
+    /// Counts from an instant at which no request is open.
     async fn from(redis: &'a RedisServer) -> Self {
         sleep(SETTLE).await;
         Self::from_now(redis).await
@@ -329,7 +329,7 @@ impl Each {
 // === impl Allocations ===
 
 impl Allocations {
-    /// Builds the library; says why it cannot.
+    /// Builds the library. Answers the reason if this fails.
     fn prepare() -> Result<Self, String> {
         let files = tempfile::tempdir().expect("a temporary directory can be made");
         let allocations = Self { files };
@@ -348,7 +348,7 @@ impl Allocations {
         self.files.path().join("allocations.so")
     }
 
-    /// The file of the count, which begins anew.
+    /// The file of the count, which is reset to 0.
     fn count(&self) -> PathBuf {
         let file = self.files.path().join("count");
         fs::write(&file, [0; 8]).expect("a temporary file can be written");
@@ -360,7 +360,7 @@ impl Allocations {
         u64::from_ne_bytes(bytes.try_into().expect("the file has one number"))
     }
 
-    /// What each request of a gateway allocates, in the steady state.
+    /// The allocations of each kind of request of a gateway, in the steady state.
     async fn measure(&self, gateway: &Gateway) -> Result<Allocated, String> {
         if self.so_far() == 0 {
             return Err("the program does not use the allocator of glibc".to_owned());
@@ -380,7 +380,7 @@ impl Allocations {
                     caller.release(&format!("a:{number}"), token).await;
                 }
                 sleep(SETTLE).await;
-                // The first batch warms up what is kept.
+                // The first batch fills caches and does not count.
                 if batch > 0 {
                     let each = |count: u64| count as f64 / BATCH as f64;
                     acquired.push(each(between - before));

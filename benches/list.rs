@@ -1,4 +1,4 @@
-//! What it costs to list, and what a list costs those who acquire meanwhile.
+//! The cost of lists, and their effect on acquires.
 
 use std::{
     sync::{
@@ -23,14 +23,14 @@ use super::{
 const HELD: usize = 100_000;
 /// How many leases with an idempotency key were released within the last minute.
 const REMEMBERED: usize = 100_000;
-/// For how long a store remembers them.
+/// How long a store remembers released leases.
 const MEMORY: Duration = Duration::from_mins(1);
-/// How many connections take them.
+/// How many connections acquire these locks.
 const TAKERS: usize = 64;
-/// How many connections acquire and release while there is a list.
+/// How many connections acquire and release during the lists.
 const CALLERS: usize = 16;
 
-/// A gateway whose list is measured, and its Redis.
+/// A gateway whose lists are measured, and its Redis server.
 struct Bench<'a> {
     subject: &'a Subject,
     store: &'static str,
@@ -38,15 +38,15 @@ struct Bench<'a> {
     redis: Option<RedisServer>,
 }
 
-/// What it came to.
+/// The figures of a store.
 struct Listed {
     first_page: f64,
     slower: f64,
-    /// The processor time of a walk beside memories, in seconds.
+    /// The processor time of a walk over all pages beside memories, in seconds.
     walk: f64,
 }
 
-/// Lists, read one after the other.
+/// Lists that were read one after the other.
 struct Read {
     first: Vec<Duration>,
     walk: Duration,
@@ -82,7 +82,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     }
 }
 
-/// Takes and releases locks with idempotency keys, which are remembered for a while.
+/// Acquires and releases locks with idempotency keys, so that the store remembers them.
 async fn remember(gateway: &Gateway) {
     let mut takers = JoinSet::new();
     for taker in 0..TAKERS {
@@ -99,7 +99,7 @@ async fn remember(gateway: &Gateway) {
     takers.join_all().await;
 }
 
-/// Takes locks and keeps them for longer than this runs.
+/// Acquires locks, and keeps them for longer than the benchmark runs.
 async fn take(gateway: &Gateway) {
     let mut takers = JoinSet::new();
     for taker in 0..TAKERS {
@@ -115,8 +115,7 @@ async fn take(gateway: &Gateway) {
     takers.join_all().await;
 }
 
-/// How long an acquire of a free lock takes, of a hundred the second longest: alone, or while
-/// somebody asks for one list after the other.
+/// The 99th percentile of the times of acquires of free locks, alone or during lists that are read one after the other.
 async fn p99(gateway: &Gateway, each: Duration, list: Option<&'static str>) -> Duration {
     let over = Arc::new(AtomicBool::new(false));
     let mut callers = JoinSet::new();
@@ -144,7 +143,7 @@ async fn p99(gateway: &Gateway, each: Duration, list: Option<&'static str>) -> D
             let mut caller = Caller::connect(address).await;
             while !over.load(Ordering::Relaxed) {
                 caller.list(query).await;
-                // A page now and then, as a dashboard or a script asks, and not a load of its own.
+                // A page from time to time, as a dashboard or a script asks for it, and not as fast as possible.
                 sleep(Duration::from_millis(50)).await;
             }
             Vec::new()
@@ -157,7 +156,7 @@ async fn p99(gateway: &Gateway, each: Duration, list: Option<&'static str>) -> D
     took[took.len() * 99 / 100]
 }
 
-/// Walks through all pages.
+/// Reads all pages.
 async fn walk(lister: &mut Caller) {
     let mut next = lister.list("?limit=1000").await;
     while let Some(cursor) = next {
@@ -201,7 +200,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Reads a hundred first pages, and walks through all.
+    /// Reads a hundred first pages, and all pages once.
     async fn read(&self, when: &str) -> Read {
         let mut lister = Caller::connect(self.gateway.address()).await;
         let mut first = Vec::new();
@@ -225,7 +224,7 @@ impl Bench<'_> {
         read
     }
 
-    /// The processor time of gateway and Redis.
+    /// The processor time of gateway and Redis together.
     fn cpu(&self) -> Duration {
         let redis = self.redis.as_ref().map(|redis| redis.program.cpu());
         self.gateway.program.cpu() + redis.unwrap_or_default()

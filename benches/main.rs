@@ -1,7 +1,7 @@
-//! What the gateway costs, as counts and as ratios within one run. `benches/README.md` says what each
-//! number means.
+//! The cost of the gateway, as counts and as ratios within one run. `benches/README.md` explains each number.
 //!
-//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting`, `-- sharing` or `-- list` one part.
+//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting`, `-- sharing` or `-- list` one
+//! part.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod bars;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     }
     let asked: Vec<String> = std::env::args()
         .skip(1)
-        // Cargo says `--bench`.
+        // Cargo adds `--bench`.
         .filter(|part| !part.starts_with('-'))
         .collect();
     if let Some(unknown) = asked.iter().find(|part| !PARTS.contains(&part.as_str())) {

@@ -1,8 +1,7 @@
-//! Acquire and release pairs per second on distinct names, over 64 connections, and the processor time
-//! of each pair.
+//! Pairs of acquire and release per second on distinct names, over 64 connections, and the processor time of each pair.
 //!
-//! The systems are measured in turn, several rounds, and the median of the ratios of each round is
-//! printed, so that the drift of a shared machine falls out of the result.
+//! The systems are measured in turn, in several rounds. The printed figure is the median of the ratios of each round,
+//! so that the drift of a shared machine does not affect it.
 
 use std::{
     net::SocketAddr,
@@ -20,16 +19,16 @@ use super::{
     },
 };
 
-/// Connections that are busy at the same time, each with one request under way.
+/// Open connections, each with one request at a time.
 const CONNECTIONS: usize = 64;
 /// Webdis, with the text of the script in every call.
 const WEBDIS_TEXT: &str = "Webdis, EVAL";
-/// Webdis, with scripts that somebody has loaded before.
+/// Webdis, with scripts that were loaded before.
 const WEBDIS_LOADED: &str = "Webdis, EVALSHA";
 
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// How the clients of a system speak.
+/// How the clients of a system connect.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Native(u16),
@@ -37,14 +36,14 @@ pub(crate) enum Way {
     Http(SocketAddr),
 }
 
-/// One client of one system.
+/// A client of a system.
 pub(crate) enum Client {
     Native(Plain),
     Webdis(WebdisCaller),
     Http(Caller),
 }
 
-/// What is measured under one name.
+/// A system under measurement, with its name.
 struct System<'a> {
     name: String,
     way: Way,
@@ -53,7 +52,7 @@ struct System<'a> {
     rounds: Vec<Measured>,
 }
 
-/// One round of one system; times of processors in microseconds for each pair.
+/// The figures of a system in one round. Processor times are in microseconds for each pair.
 #[derive(Clone, Copy)]
 struct Measured {
     rate: f64,
@@ -69,7 +68,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     let (bare, null) = (Gateway::bare(), Gateway::null());
     let mut gateways = Vec::new();
     for subject in &settings.subjects {
-        // A Redis of its own: another build may have another layout.
+        // Each build has its own Redis server, because another build may have another layout.
         let redis = RedisServer::start();
         let over_redis = Gateway::serving(subject, &redis.url());
         let data = tempfile::tempdir().expect("a temporary directory can be made");
@@ -99,7 +98,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
         systems.push(System::serving("Redis", mark, over_redis, Some(redis)));
         systems.push(System::serving("embedded", mark, embedded, None));
     }
-    // The first round warms up caches and connections.
+    // The first round fills caches and connections, and does not count.
     for round in 0..=settings.rounds {
         for system in &mut systems {
             let measured = system.round(settings.each).await;
@@ -119,7 +118,7 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     }
 }
 
-/// Runs pairs on this many connections for this long; says how many there were.
+/// Runs pairs on this many connections for this time. Answers the number of pairs.
 pub(crate) async fn load(way: Way, connections: usize, each: Duration) -> u64 {
     let mut clients = JoinSet::new();
     let started = Instant::now();
@@ -138,7 +137,7 @@ pub(crate) async fn load(way: Way, connections: usize, each: Duration) -> u64 {
     clients.join_all().await.into_iter().sum()
 }
 
-/// The ceiling counts only if it answers as much as the gateway.
+/// Checks that the bare route sends answers as long as the gateway's: otherwise it would be no fair ceiling.
 async fn same_answers(bare: &Gateway, null: &Gateway) {
     let mut lengths = Vec::new();
     for gateway in [bare, null] {
@@ -186,7 +185,7 @@ fn judge(systems: &[System<'_>], no_webdis: Option<&String>, verdicts: &mut Verd
     for (bar, of, to) in [
         (Some(bars::OF_NATIVE), "Redis", "native client"),
         (Some(bars::OF_WEBDIS), "Redis", WEBDIS_TEXT),
-        // The bar was set with EVAL. This one has no bar, and is shown all the same.
+        // The bar was set with EVAL. The ratio to EVALSHA has no bar, and is only printed.
         (None, "Redis", WEBDIS_LOADED),
         (Some(bars::EMBEDDED), "embedded", "bare route"),
         (Some(bars::EDGE), "null store", "bare route"),
@@ -209,7 +208,7 @@ fn judge(systems: &[System<'_>], no_webdis: Option<&String>, verdicts: &mut Verd
     }
 }
 
-/// The middle of some figures.
+/// The median of some figures.
 pub(crate) fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_by(f64::total_cmp);
@@ -229,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Acquires a lock that nobody else uses, and releases it.
+    /// Acquires and releases a lock that no other client uses.
     pub(crate) async fn pair(&mut self, name: &str) {
         match self {
             Self::Native(plain) => plain.pair(name).await,
@@ -249,8 +248,8 @@ impl Measured {
         self.rate
     }
 
-    /// Pairs for each microsecond of all that take part: what the rate would be if nothing else ran
-    /// and no processor waited.
+    /// Pairs for each microsecond of processor time of all processes: the rate if no other program ran and no processor
+    /// waited.
     fn per_processor(&self) -> f64 {
         1.0 / (self.server + self.redis + self.clients)
     }

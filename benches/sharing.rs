@@ -1,4 +1,4 @@
-//! What it costs to share a lock, and to take several at once.
+//! The cost of shared locks, and of groups.
 
 use std::{
     net::SocketAddr,
@@ -23,30 +23,30 @@ use super::{
 const READERS: usize = 999;
 const SHARED: &str = r#"{"mode":"shared"}"#;
 const SHARED_LONG: &str = r#"{"mode":"shared","ttl_ms":3600000}"#;
-/// Pairs of one kind before those of the other kind have their turn.
+/// How many pairs of one kind run before the other kind has its turn.
 const BATCH: u32 = 200;
 
 const CLIENTS: usize = 100;
 const PLACES: u64 = 10;
 const ALONE_WAIT: &str = r#"{"wait_ms":55000}"#;
 const PLACE_WAIT: &str = r#"{"mode":"shared","limit":10,"wait_ms":55000}"#;
-/// How long a lock is held where the holders and not the processors are the limit.
+/// How long a lock is held where the holders limit the rate, and not the processors.
 const WORK: Duration = Duration::from_millis(5);
 
 const GROUP_CLIENTS: usize = 50;
 const GROUP_NAMES: usize = 12;
 const GROUP: usize = 4;
 
-/// Clients that take turns until the time is over.
+/// The figures of clients that take turns for some time.
 struct Turns {
     per_second: f64,
-    /// How many held it at once, by and large.
+    /// The average number of leases that held the lock at once.
     at_once: f64,
     least: u64,
     most: u64,
 }
 
-/// Measures this build: others may not know shared locks.
+/// Measures this build only: other builds may not know shared locks.
 pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     let redis = RedisServer::start();
     let over_redis = Gateway::serving_a_crowd(&settings.subjects[0], &redis.url());
@@ -68,7 +68,8 @@ pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     }
 }
 
-/// The time of a pair of one more who shares a lock with many, as a ratio to that of an exclusive pair.
+/// The time of a pair of one further lease on a lock with many shared leases, as a ratio to the time of an exclusive
+/// pair.
 async fn one_more_reader(address: SocketAddr, settings: &Settings) -> f64 {
     let mut caller = Caller::connect(address).await;
     for _ in 0..READERS {
@@ -99,7 +100,7 @@ async fn one_more_reader(address: SocketAddr, settings: &Settings) -> f64 {
     ratio
 }
 
-/// Turns at a lock that ten may share, as a ratio to those at one lock times how many held it at once.
+/// Turns at a lock with a limit of ten, as a ratio to turns at an exclusive lock times the number of leases at once.
 async fn semaphore(address: SocketAddr, settings: &Settings) -> f64 {
     let mut least = f64::INFINITY;
     for work in [Duration::ZERO, WORK] {
@@ -160,7 +161,7 @@ async fn turns(address: SocketAddr, body: &'static str, work: Duration, each: Du
     }
 }
 
-/// Clients that take four of twelve locks together; says how many turns the least served had.
+/// Clients that acquire four of twelve locks as a group. Answers the fewest turns of a client.
 async fn groups(address: SocketAddr, settings: &Settings) -> f64 {
     let (over, started) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let mut clients = JoinSet::new();
@@ -173,7 +174,8 @@ async fn groups(address: SocketAddr, settings: &Settings) -> f64 {
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
-                // Each overlaps with most others, and in another order than that in which they are taken.
+                // Each group overlaps with most other groups, and names its locks in another order than that of the
+                // acquire.
                 let step = [1, 5, 7, 11][(client + turn) % 4];
                 let names: Vec<_> = (0..GROUP)
                     .map(|part| format!("group:{}", (client + part * step) % GROUP_NAMES))

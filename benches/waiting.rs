@@ -1,4 +1,4 @@
-//! What it costs to wait for a lock, to hold one by a connection, and to hang up.
+//! The cost of waits, of holds, and of hang-ups.
 
 use std::{
     fmt,
@@ -24,17 +24,17 @@ use super::{
 
 const WAITERS: u64 = 10_000;
 const HOLDS: u64 = 1_000;
-/// How often they hang up: a single time says little of milliseconds.
+/// How often the clients hang up: a single time says little about milliseconds.
 const HANG_UPS: u32 = 3;
-/// How long nothing happens: several of the gateway's periods.
+/// How long the gateway is idle: several of its periods.
 const IDLE: Duration = Duration::from_secs(8);
-/// Within this time all who wait hang up.
+/// The time within which all waiters hang up.
 const HANG_UP: Duration = Duration::from_secs(1);
 const PATIENT: &str = r#"{"wait_ms":55000}"#;
 
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// Clients that take one lock in turns.
+/// Clients that take turns at one lock.
 pub(crate) struct Crowd {
     callers: JoinSet<(u64, u64)>,
     over: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ pub(crate) struct Crowd {
     started: Instant,
 }
 
-/// What came of them.
+/// The turns of a crowd.
 pub(crate) struct Cycled {
     hand_offs: u64,
     took: Duration,
@@ -52,16 +52,16 @@ pub(crate) struct Cycled {
     refused: u64,
 }
 
-/// What came of it when many hung up.
+/// The figures of many hang-ups.
 #[derive(Clone, Copy)]
 struct HungUp {
-    /// From the release until the next was granted.
+    /// The time from the release until the next waiter was granted the lock.
     granted: Duration,
-    /// Of Redis, from the first that hung up until the queue was empty.
+    /// The Redis commands from the first hang-up until the queue was empty.
     commands: u64,
 }
 
-/// What is measured of one build.
+/// A build under measurement, with its figures.
 struct Bench<'a> {
     subject: &'a Subject,
     redis: RedisServer,
@@ -116,7 +116,7 @@ async fn hand_offs(benches: &mut [Bench<'_>], settings: &Settings, verdicts: &mu
                 "  {round}: 100 clients{} {cycled}, {each:.0} µs of processors each; native {native:.0} pairs/s",
                 bench.subject.mark
             );
-            // The first round warms up caches and connections.
+            // The first round fills caches and connections, and does not count.
             if round > 0 {
                 bench.rates.push(cycled.per_second());
                 bench.of_native.push(cycled.per_second() / native);
@@ -162,14 +162,14 @@ async fn hand_offs(benches: &mut [Bench<'_>], settings: &Settings, verdicts: &mu
     }
 }
 
-/// Lets clients of a gateway take one lock in turns, until the time is over and each has had its turn.
+/// Lets clients of a gateway take turns at one lock, until the time is over and each client has had a turn.
 async fn cycle(address: SocketAddr, clients: usize, each: Duration) -> Cycled {
     let crowd = Crowd::start(address, clients).await;
     sleep(each).await;
     crowd.stop().await
 }
 
-/// The longest pair of a client that does one now and then, on names of its own.
+/// The longest pair of a client that does one from time to time, on names of its own.
 async fn longest(way: Way, over: Arc<AtomicBool>) -> Duration {
     let mut client = Client::connect(way).await;
     let mut longest = Duration::ZERO;
@@ -224,7 +224,7 @@ impl Crowd {
         }
     }
 
-    /// Waits for so many more hand-offs, at least; says how many there were.
+    /// Waits for at least this many more hand-offs. Answers their number.
     pub(crate) async fn more(&self, turns: u64) -> u64 {
         let before = self.all.load(Ordering::Relaxed);
         loop {
@@ -269,8 +269,8 @@ impl<'a> Bench<'a> {
         self.subject.mark.is_empty()
     }
 
-    /// Ten thousand wait behind a holder, and one behind them; they hang up, the holder releases: how
-    /// long until the one is granted.
+    /// Ten thousand clients wait behind a holder, and one more behind them. The ten thousand hang up, and the holder
+    /// releases. Measures how long the last client then waits for its grant.
     async fn hang_up(&self) -> HungUp {
         let gateway = Gateway::serving_a_crowd(self.subject, &self.redis.url());
         let address = gateway.address();
@@ -332,7 +332,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// All of them wait for the same lock.
+    /// All clients wait for the same lock.
     async fn on_one_name(&self) -> f64 {
         let gateway = Gateway::serving_a_crowd(self.subject, &self.redis.url());
         let mut holder = Caller::connect(gateway.address()).await;
@@ -343,7 +343,7 @@ impl<'a> Bench<'a> {
         kib
     }
 
-    /// Each of them waits for a lock of its own.
+    /// Each client waits for its own lock.
     async fn on_a_name_each(&self) -> f64 {
         let gateway = Gateway::serving_a_crowd(self.subject, &self.redis.url());
         let mut holder = Caller::connect(gateway.address()).await;
@@ -369,7 +369,7 @@ impl<'a> Bench<'a> {
         kib
     }
 
-    /// Locks that are held by a stream each.
+    /// Locks that are each held by a stream.
     async fn held(&self) {
         let gateway = Gateway::serving_a_crowd(self.subject, &self.redis.url());
         let before = gateway.program.resident_kib();
@@ -380,7 +380,7 @@ impl<'a> Bench<'a> {
             holds.push(hold);
         }
         let kib = (gateway.program.resident_kib() - before) as f64 / HOLDS as f64;
-        // One third of the TTL: each is renewed once.
+        // A third of the TTL: each lease is renewed once.
         let third = Duration::from_secs(10);
         self.at_rest(&gateway, &format!("{kib:.1} KiB each"), third)
             .await;
@@ -407,7 +407,7 @@ impl Cycled {
         self.hand_offs as f64 / self.took.as_secs_f64()
     }
 
-    /// By how many turns the least and the most served client differ.
+    /// The difference between the most and the fewest turns of a client.
     fn spread(&self) -> u64 {
         self.most - self.least
     }

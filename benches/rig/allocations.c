@@ -1,5 +1,5 @@
-/* Preloaded into a gateway: counts what it asks of the allocator, in a file that the benchmark reads.
-   glibc only. What is freed is not counted. */
+/* Preloaded into a gateway: counts its allocations in a file that the benchmark reads.
+   For glibc only. Frees are not counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 //! A bare axum route with the gateway's answers: the ceiling of HTTP on this machine.
 //!
-//! It reads the body, mints a token, hashes it and serializes a lease, as every acquire must, and has
-//! nothing else: no store, no layers, no limits, no log.
+//! The route reads the body, makes a token, hashes it and serializes a lease, as every acquire must. It has no store,
+//! no layers, no limits and no log.
 
 use std::{
     process::ExitCode,
@@ -24,7 +24,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The argument that starts this program as that server.
+/// The argument that starts this program as the bare route.
 pub(super) const ROLE: &str = "bare-route";
 
 #[derive(Deserialize, Default)]
@@ -51,7 +51,7 @@ struct LeaseBody<'a> {
     waited_ms: u64,
 }
 
-/// Counts requests and fences from here, so that both have the usual number of digits.
+/// The first number of requests and fencing tokens, so that both have the usual number of digits.
 const FIRST: u64 = 1_795_369_477_730_331;
 const INSTANT: &str = "2026-11-22T17:45:07.733Z";
 

@@ -1,4 +1,4 @@
-//! A caller that speaks HTTP/1.1 on a kept connection, with as little work of its own as possible.
+//! An HTTP/1.1 caller on a kept connection that uses as little processor time as possible.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// One connection with one request under way at a time.
+/// A connection with one request at a time.
 pub(crate) struct Caller {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -29,14 +29,13 @@ impl Caller {
         }
     }
 
-    /// Acquires a lock and says its token.
+    /// Acquires a lock. Answers its token.
     pub(crate) async fn acquire(&mut self, name: &str, body: &str) -> String {
         self.start_acquire(name, body).await;
         self.granted().await
     }
 
-    /// Acquires a lock unless it is refused or nobody knows: a crowd may come faster than the store
-    /// answers.
+    /// Acquires a lock; nothing if it is refused or the outcome is unknown, as a crowd may be faster than the store.
     pub(crate) async fn try_acquire(&mut self, name: &str, body: &str) -> Option<String> {
         self.start_acquire(name, body).await;
         let (status, body) = self.any_answer().await;
@@ -50,7 +49,7 @@ impl Caller {
         (status == "201").then(|| token_in(body))
     }
 
-    /// Releases a group; the names stand with commas between them.
+    /// Releases a group. `names`: the locks, separated by commas.
     pub(crate) async fn release_group(&mut self, names: &str, token: &str) {
         self.send(&format!(
             "DELETE /locks?names={names} HTTP/1.1\r\nHost: localhost\r\nLock-Token: {token}\r\n\r\n"
@@ -59,13 +58,13 @@ impl Caller {
         self.answer("200").await;
     }
 
-    /// Asks for a lock without waiting for the answer.
+    /// Sends an acquire without waiting for the answer.
     pub(crate) async fn start_acquire(&mut self, name: &str, body: &str) {
         self.start("POST", &format!("/locks/{name}"), "", body)
             .await;
     }
 
-    /// Acquires a lock under an idempotency key of its own.
+    /// Acquires a lock with a fresh idempotency key.
     pub(crate) async fn acquire_keyed(&mut self, name: &str) -> String {
         let key = format!("Idempotency-Key: benchmark-key-of-{name:0>32}\r\n");
         self.start("POST", &format!("/locks/{name}"), &key, "")
@@ -73,7 +72,7 @@ impl Caller {
         self.granted().await
     }
 
-    /// The token of the lease that was asked for.
+    /// Reads the answer to an acquire. Answers the token.
     pub(crate) async fn granted(&mut self) -> String {
         token_in(self.answer("201").await)
     }
@@ -90,7 +89,7 @@ impl Caller {
         self.answer("204").await;
     }
 
-    /// Releases a lock; false if the store could not answer, so that it must be repeated.
+    /// Releases a lock. Answers false if the store could not answer, so that the release must be repeated.
     pub(crate) async fn try_release(&mut self, name: &str, token: &str) -> bool {
         self.start_release(name, token).await;
         !self.any_answer().await.0.starts_with('5')
@@ -103,7 +102,7 @@ impl Caller {
         .await;
     }
 
-    /// How many wait for a lock.
+    /// The number of waiters of a lock.
     pub(crate) async fn waiters(&mut self, name: &str) -> u64 {
         let body = self.get(&format!("/locks/{name}")).await;
         let (_, count) = body.split_once("\"waiter_count\":").expect("it is shown");
@@ -113,7 +112,7 @@ impl Caller {
             .expect("a count is a number")
     }
 
-    /// Asks for a page of held locks; says where the next begins.
+    /// Reads a page of held locks. Answers the cursor of the next page.
     pub(crate) async fn list(&mut self, query: &str) -> Option<String> {
         let body = self.get(&format!("/locks{query}")).await;
         let (_, cursor) = body.split_once("\"next_cursor\":").expect("a page has it");
@@ -131,13 +130,13 @@ impl Caller {
         }
     }
 
-    /// Posts a text and says what is answered.
+    /// Posts a text. Answers the body of the answer.
     pub(crate) async fn post(&mut self, path: &str, body: &str) -> &str {
         self.start("POST", path, "", body).await;
         self.answer("200").await
     }
 
-    /// How long the last answer was, its head included.
+    /// The length of the last answer, with its head.
     pub(crate) fn answered_bytes(&self) -> usize {
         self.buffer.len()
     }
@@ -174,14 +173,14 @@ impl Caller {
         assert!(read.expect("the server answers") > 0, "closed: {}", whole());
     }
 
-    /// Reads a whole answer that has this status; says its body.
+    /// Reads a whole answer, which must have this status. Answers its body.
     async fn answer(&mut self, expected: &str) -> &str {
         let (status, body) = self.any_answer().await;
         assert_eq!(status, expected, "{body}");
         body
     }
 
-    /// Reads a whole answer; says its status and its body.
+    /// Reads a whole answer. Answers status and body.
     async fn any_answer(&mut self) -> (&str, &str) {
         self.buffer.clear();
         loop {
@@ -205,7 +204,7 @@ fn token_in(body: &str) -> String {
 
 fn content_length(head: &[u8]) -> usize {
     let lower = b"content-length: ";
-    // Webdis writes the field's name in its own way.
+    // Webdis writes the name of this header in another case.
     let Some(start) = find(head, lower).or_else(|| find(head, b"Content-Length: ")) else {
         return 0;
     };

@@ -1,4 +1,4 @@
-//! The programs that are measured, and the clients that measure them.
+//! The programs under measurement, and the clients that measure them.
 
 mod bare;
 mod caller;

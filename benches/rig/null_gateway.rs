@@ -1,7 +1,7 @@
-//! The gateway over a store that does nothing: what everything around a store costs.
+//! The gateway with a store that does nothing: it measures everything around a store.
 //!
-//! It starts as `latchgate serve` does, with the same limits, log, metrics and runtime. This is the only
-//! file of the benchmarks that knows the trait of stores.
+//! It starts like `latchgate serve`, with the same limits, log, metrics and runtime. This is the only file of the
+//! benchmarks that uses the `Store` trait.
 
 use std::{
     process::ExitCode,
@@ -31,10 +31,10 @@ use latchgate::{
 };
 use tokio::time::Instant;
 
-/// The argument that starts this program as that gateway.
+/// The argument that starts this program as the gateway without a store.
 pub(super) const ROLE: &str = "null-gateway";
 
-/// Grants everything, keeps nothing.
+/// A store that grants every lock and keeps nothing.
 #[derive(Default)]
 struct NullStore {
     fences: AtomicU64,
@@ -46,7 +46,7 @@ struct NullStore {
 pub(super) fn serve() -> ExitCode {
     let config = Config {
         listen: ([127, 0, 0, 1], 0).into(),
-        // As many threads as over Redis.
+        // The same number of threads as with Redis.
         store: "redis://127.0.0.1"
             .parse()
             .expect("the address is well-formed"),

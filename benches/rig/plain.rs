@@ -1,6 +1,6 @@
-//! What a user would write without a gateway: two plain scripts, by a Redis driver or through Webdis.
+//! Locks without a gateway, as a user would write them: two short scripts, by a Redis driver or through Webdis.
 //!
-//! They are not the gateway's scripts. A baseline that runs those would hide what they cost.
+//! They are not the gateway's scripts: a baseline with those would hide their cost.
 
 use std::{fmt::Write as _, net::SocketAddr};
 
@@ -21,7 +21,7 @@ const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      return redis.call('DEL', KEYS[1], KEYS[2]) end return 0";
 
-/// A connection of a native client: RESP, one command under way.
+/// A connection of a native client: RESP, with one command at a time.
 pub(crate) struct Plain {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -29,19 +29,19 @@ pub(crate) struct Plain {
     release: String,
 }
 
-/// How a caller of Webdis names a script.
+/// How a caller of Webdis sends a script.
 #[derive(Clone, Copy)]
 pub(crate) enum WebdisScripts {
-    /// By its text, in every call: nothing has to be loaded first.
+    /// By its text in every call, so that nothing must be loaded first.
     Text,
-    /// By its hash. It was loaded beside Webdis.
+    /// By its hash. The script was loaded before, without Webdis.
     Loaded,
 }
 
 /// A connection to Webdis, which carries the same scripts over HTTP.
 pub(crate) struct WebdisCaller {
     caller: Caller,
-    /// The command and the script, as they begin each call.
+    /// The command and the script, with which each call begins.
     acquire: String,
     release: String,
 }
@@ -67,7 +67,7 @@ impl Plain {
         plain
     }
 
-    /// Acquires a lock that nobody else uses, and releases it.
+    /// Acquires and releases a lock that no other client uses.
     pub(crate) async fn pair(&mut self, name: &str) {
         let (lock, record) = (format!("l:{name}"), format!("i:{name}"));
         let sha = self.acquire.clone();
@@ -81,7 +81,7 @@ impl Plain {
         assert_eq!(released, "2", "{name} was held");
     }
 
-    /// Sends one command and reads a reply that is one line or one string.
+    /// Sends a command and reads a reply of one line or one string.
     async fn exchange(&mut self, command: &[&str]) -> String {
         let mut request = format!("*{}\r\n", command.len());
         for part in command {
@@ -115,11 +115,11 @@ impl Plain {
 // === impl WebdisCaller ===
 
 impl WebdisCaller {
-    /// Webdis has one Redis with the native client.
+    /// Connects to Webdis. Webdis and the native client use the same Redis server.
     pub(crate) async fn connect(address: SocketAddr, redis: u16, scripts: WebdisScripts) -> Self {
         let [acquire, release] = match scripts {
             WebdisScripts::Text => {
-                // A slash would end the argument; Webdis decodes everything else too.
+                // A slash would end the argument; Webdis decodes all other characters.
                 [ACQUIRE, RELEASE]
                     .map(|text| format!("EVAL/{}", utf8_percent_encode(text, NON_ALPHANUMERIC)))
             }

@@ -1,4 +1,4 @@
-//! The processes that are measured, each on a free port and killed at the end.
+//! The processes under measurement, each on a free port and killed at the end.
 
 use std::{
     collections::BTreeMap,
@@ -28,11 +28,11 @@ pub(crate) struct RedisServer {
     port: u16,
 }
 
-/// What serves locks over HTTP.
+/// A process that serves locks over HTTP.
 pub(crate) struct Gateway {
     pub(crate) program: Program,
     address: SocketAddr,
-    /// From the start of the process to the line with its address.
+    /// The time from the start of the process to the line with its address.
     ready_after: Duration,
 }
 
@@ -43,12 +43,11 @@ pub(crate) struct Webdis {
     _files: TempDir,
 }
 
-/// How often Redis has carried out each command, those inside of scripts included.
+/// How often Redis has run each command, including the commands inside scripts.
 #[derive(Clone)]
 pub(crate) struct Commands(BTreeMap<String, u64>);
 
-/// What this process is to be, if it is not to measure: it was started by [`Gateway::null`] or
-/// [`Gateway::bare`].
+/// The role of this process, if [`Gateway::null`] or [`Gateway::bare`] started it; none if it measures.
 pub(crate) fn role() -> Option<fn() -> ExitCode> {
     std::env::args().find_map(|argument| match argument.as_str() {
         null_gateway::ROLE => Some(null_gateway::serve as fn() -> ExitCode),
@@ -68,7 +67,7 @@ impl Program {
         self.0.id()
     }
 
-    /// The processor time that it has used.
+    /// The processor time that the process has used.
     pub(crate) fn cpu(&self) -> Duration {
         cpu_of(&self.id().to_string())
     }
@@ -78,7 +77,7 @@ impl Program {
         cpu_of("self")
     }
 
-    /// The memory that it occupies, in KiB.
+    /// The resident memory of the process, in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.id())).expect("the process lives");
@@ -87,7 +86,7 @@ impl Program {
             .expect("Linux shows the resident set")
     }
 
-    /// Lets it finish after an interrupt, and says what it has written.
+    /// Interrupts the process and waits for its end. Answers its output.
     pub(crate) fn interrupted(mut self) -> String {
         let id = self.id().to_string();
         let sent = Command::new("kill").args(["-INT", &id]).status();
@@ -167,7 +166,7 @@ impl RedisServer {
         read.expect("Redis answers");
         let counts = reply.lines().filter_map(|line| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            // What the benchmark itself asks.
+            // Commands that the benchmark itself sends.
             let ours = ["info", "quit"].contains(&name);
             let calls = rest.split_once(',')?.0.parse().ok()?;
             (!ours).then(|| (name.to_owned(), calls))
@@ -179,7 +178,7 @@ impl RedisServer {
 // === impl Commands ===
 
 impl Commands {
-    /// What has come since.
+    /// The commands since an earlier count.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let more = self.0.iter().map(|(name, calls)| {
             let earlier = before.0.get(name).copied().unwrap_or_default();
@@ -192,14 +191,14 @@ impl Commands {
         self.0.values().sum()
     }
 
-    /// All but the calls of scripts, which are one for each.
+    /// The number of commands, without the calls of scripts.
     pub(crate) fn inside_scripts(&self) -> u64 {
         let scripts = ["evalsha", "eval", "evalsha_ro", "fcall"];
         let calls = scripts.iter().filter_map(|name| self.0.get(*name));
         self.all() - calls.sum::<u64>()
     }
 
-    /// What each of this many operations asked for.
+    /// The commands for each of this many operations, as text.
     pub(crate) fn for_each_of(&self, operations: u64) -> String {
         let each = self.0.iter().filter_map(|(name, calls)| {
             let each = *calls as f64 / operations as f64;
@@ -212,12 +211,12 @@ impl Commands {
 // === impl Gateway ===
 
 impl Gateway {
-    /// `latchgate serve` over this store, as a user starts it.
+    /// `latchgate serve` with this store, started as a user does.
     pub(crate) fn serving(subject: &Subject, store: &str) -> Self {
         Self::start(&mut Self::command(subject, store))
     }
 
-    /// The same, for as many requests at one instant as the benchmark has clients.
+    /// `latchgate serve` with room for as many requests at once as the benchmark has clients.
     pub(crate) fn serving_a_crowd(subject: &Subject, store: &str) -> Self {
         let mut command = Self::command(subject, store);
         command
@@ -227,13 +226,13 @@ impl Gateway {
         Self::start(&mut command)
     }
 
-    /// The same with a library that counts allocations into a file.
+    /// `latchgate serve` with a library that counts allocations into a file.
     pub(crate) fn counted(subject: &Subject, store: &str, library: &Path, count: &Path) -> Self {
         let mut command = Self::command(subject, store);
         Self::start(preloaded(&mut command, library, count))
     }
 
-    /// The gateway of this build over a store that does nothing.
+    /// The gateway of this build with a store that does nothing.
     pub(crate) fn null() -> Self {
         Self::start(&mut Self::this(null_gateway::ROLE))
     }
@@ -271,7 +270,7 @@ impl Gateway {
             .find_map(|line| address_in(&line.expect("the gateway prints text")))
             .expect("the gateway prints its address");
         let ready_after = started.elapsed();
-        // Keeps the pipe open: a gateway must not fail because nobody reads its greeting.
+        // Keeps the pipe open: a gateway must not fail because its greeting is not read.
         thread::spawn(move || lines.for_each(drop));
         Self {
             program,
@@ -306,8 +305,8 @@ fn address_in(line: &str) -> Option<SocketAddr> {
 // === impl Webdis ===
 
 impl Webdis {
-    /// As the package configures it, but for where it listens and what it logs. Says why it cannot be
-    /// measured if it is not installed.
+    /// Starts Webdis with the configuration of its package, except for address and log. Answers the reason if it is not
+    /// installed.
     pub(crate) fn start(redis: &RedisServer) -> Result<Self, String> {
         let files = tempfile::tempdir().expect("a temporary directory can be made");
         let port = free_port();
@@ -322,7 +321,7 @@ impl Webdis {
         let mut command = Command::new("webdis");
         command
             .arg(&path)
-            // It leaves an empty `webdis.log` where it starts, whatever it is told to log to.
+            // Webdis leaves an empty `webdis.log` in its working directory, whatever its log setting is.
             .current_dir(files.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());

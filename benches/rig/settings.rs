@@ -17,7 +17,7 @@ pub(crate) struct Settings {
 /// One build of `latchgate`. The bars judge the first; a second is measured in the same rounds.
 #[derive(Clone)]
 pub(crate) struct Subject {
-    /// Empty for this build, so that its figures have the plain names.
+    /// Empty for this build, so that its figures have plain names.
     pub(crate) mark: &'static str,
     pub(crate) program: PathBuf,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Subject {
 // === impl Settings ===
 
 impl Settings {
-    /// From `LG_BENCH_SECONDS`, `LG_BENCH_ROUNDS`, `LG_BENCH_THIS` and `LG_BENCH_OTHER`.
+    /// Settings from `LG_BENCH_SECONDS`, `LG_BENCH_ROUNDS`, `LG_BENCH_THIS` and `LG_BENCH_OTHER`.
     pub(crate) fn of_the_environment() -> Self {
         let this = text("LG_BENCH_THIS");
         let this = Subject {

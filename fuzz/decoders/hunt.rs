@@ -1,29 +1,29 @@
-//! Tries mutations of inputs for some seconds, and goes on from those that had a new outcome.
+//! Tries mutations of inputs for some seconds, and mutates those further that had a new outcome.
 
 use std::{collections::HashSet, panic::catch_unwind, time::Duration};
 
 use tokio::time::Instant;
 
-/// A decoder, and what it is begun with.
+/// A decoder, and the inputs to begin with.
 pub(super) struct Hunt<'a> {
     pub(super) decoder: fn(&[u8]) -> String,
     pub(super) seeds: &'a [&'a [u8]],
-    /// What is put in between.
+    /// Byte strings that mutations insert.
     pub(super) words: &'a [&'a [u8]],
 }
 
-/// Numbers that can be had again.
+/// A random generator whose numbers a seed reproduces.
 struct Random(u64);
 
-/// How long each decoder is tried, and with `scripts/test --full`.
+/// How long each decoder is tried, usually and with `scripts/test --full`.
 const TIME: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
-/// No input grows longer.
+/// The largest length of an input.
 const LONGEST: usize = 4_096;
 
 // === impl Hunt ===
 
 impl Hunt<'_> {
-    /// Says how many inputs were tried, and how many outcomes they had.
+    /// Tries mutations. Answers how many inputs were tried, and how many outcomes they had.
     pub(super) fn run(&self) -> String {
         let seed = seed();
         let mut random = Random(seed);
@@ -41,7 +41,7 @@ impl Hunt<'_> {
                 panic!("LG_SEED={seed}: it panics over {}", input.escape_ascii())
             });
             tried += 1;
-            // The same with other numbers is nothing new.
+            // An outcome that differs only in numbers is not new.
             let outcome: String = outcome.chars().filter(|c| !c.is_ascii_digit()).collect();
             if outcomes.insert(outcome) {
                 corpus.push(input);

@@ -1,4 +1,4 @@
-//! The decoders. Each answers what came of it, and panics if that cannot be right.
+//! The decoders. Each answers a text about the outcome, and panics if the outcome cannot be right.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Reads bytes as a lock name, and as the other texts that come in a path or a header.
+/// Decodes bytes as a lock name, and as the other texts of a path or a header.
 pub fn name(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return "no text".to_owned();
@@ -41,17 +41,17 @@ pub fn name(bytes: &[u8]) -> String {
     outcome
 }
 
-/// Reads bytes as the body of every route that takes one.
+/// Decodes bytes as the body of every route that takes one.
 pub fn body(bytes: &[u8]) -> String {
     fuzzed_body(bytes)
 }
 
-/// Reads bytes as the reply of a Redis to every script.
+/// Decodes bytes as the reply of Redis to every script.
 pub fn reply(bytes: &[u8]) -> String {
     fuzzed_reply(bytes) + &fuzzed_quorum_reply(bytes)
 }
 
-/// Reads bytes as every kind of row of the embedded file.
+/// Decodes bytes as every kind of row of the embedded log.
 pub fn row(bytes: &[u8]) -> String {
     fuzzed_row(bytes)
 }

@@ -1,4 +1,4 @@
-//! Each decoder, with what it is meant for as a beginning.
+//! Runs each decoder on mutations of valid inputs.
 
 use super::{body, hunt::Hunt, name, reply, row};
 

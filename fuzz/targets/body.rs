@@ -1,4 +1,4 @@
-//! Leads libFuzzer to what reads bodies of requests.
+//! Fuzz target for the decoder of request bodies.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

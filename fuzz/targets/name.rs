@@ -1,4 +1,4 @@
-//! Leads libFuzzer to what reads names of locks, tokens, keys and owners.
+//! Fuzz target for the decoders of lock names, tokens, idempotency keys and owners.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Leads libFuzzer to what reads replies of Redis.
+//! Fuzz target for the decoders of Redis replies.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

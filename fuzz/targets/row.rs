@@ -1,4 +1,4 @@
-//! Leads libFuzzer to what reads rows of the embedded file.
+//! Fuzz target for the decoder of rows of the embedded log.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -31,7 +31,7 @@ def main(release, debian):
     wants.mkdir(exist_ok=True)
     (wants / "booted.service").symlink_to("../booted.service")
     environment = dict(os.environ)
-    # Where this machine has groups of the first kind, so has that one.
+    # If this machine has cgroups of version 1, the container must have them as well.
     if not Path("/sys/fs/cgroup/cgroup.controllers").exists():
         environment["UNIFIED_CGROUP_HIERARCHY"] = "no"
     command = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The life of the package under systemd. Runs in the container of booted.py, as root; prints "all good" at last.
+# The life of the package under systemd. Runs as root in the container of booted.py, and prints "all good" at the end.
 set -euxo pipefail
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 package=$(echo /release/latchgate_*_amd64.deb)
@@ -7,7 +7,7 @@ config=/etc/latchgate/latchgate.toml
 
 is() { [ "$(systemctl is-active latchgate)" = "$1" ]; }
 pid() { systemctl show --property MainPID --value latchgate; }
-# held: the lock is held, which exit code 100 says.
+# held: checks that the lock is held, which exit code 100 says.
 held() {
     local code=0
     latchgate acquire deploy || code=$?
@@ -19,10 +19,10 @@ is active
 [ "$(systemctl is-enabled latchgate)" = enabled ]
 cmp "$config" /usr/share/doc/latchgate/config/embedded.toml
 [ "$(stat --format %a /var/lib/private/latchgate)" = 700 ]
-# A user of its own, which is nobody's.
+# The service has a dynamic user, which belongs to no account.
 [ "$(ps --no-headers -o uid "$(pid)" 2>/dev/null || stat --format %u "/proc/$(pid)")" -ge 61184 ]
 
-# What a drain waits for is no matter here.
+# The waits of a drain are not tested here.
 (umask 077 && echo LATCHGATE_SHUTDOWN_GRACE_MS=0 >/etc/latchgate/environment)
 systemctl restart latchgate
 latchgate acquire deploy --ttl 1h >/dev/null

@@ -18,16 +18,16 @@ import dockerfile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD, IMAGE = dockerfile.stages((REPOSITORY / "Dockerfile").read_text())
-# Whether the steps work does not depend on how well the compiler optimizes; how long they take does.
+# The steps work whatever the compiler optimizes, and are faster without optimization.
 QUICK = {
     "CARGO_PROFILE_RELEASE_LTO": "off",
     "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
     "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
 }
-# What gcr.io/distroless/cc is made of, as far as a program can use it.
+# The packages of gcr.io/distroless/cc that a program can use.
 PACKAGES = ["libc6", "libgcc-s1", "ca-certificates"]
 
-# By their paths, because what they start has a PATH of its own.
+# Absolute paths, because the commands are started with another PATH.
 CHROOT, SETPRIV = shutil.which("chroot"), shutil.which("setpriv")
 
 
@@ -48,7 +48,7 @@ def build(root, toolchain):
     rust.mkdir(parents=True, exist_ok=True)
     mount("--bind", "-o", "ro", toolchain, rust)
     mount("-t", "proc", "proc", debian / "proc")
-    # The way to crates.io is this machine's, with the certificates that it trusts.
+    # The way to crates.io and the trusted certificates are those of this machine.
     shutil.copy("/etc/resolv.conf", debian / "etc/resolv.conf")
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", debian / "tmp/trusted.crt")
     environment = {
@@ -80,7 +80,8 @@ def build(root, toolchain):
             if ran.returncode != 0:
                 sys.exit(f"{ran.stderr}\nclean-root: this step fails: {rest}")
             outputs.append(re.findall(r"^\s+Compiling (\S+)", ran.stderr, re.M))
-    # The first builds what others wrote, the second the program alone: so a layer saves the time.
+    # The first step builds the dependencies, and the second only the program, so the image layer of the first saves
+    # time.
     first, second = outputs
     if len(first) < 100 or sorted(second) != ["latchgate", "latchgate-client", "latchgate-vocabulary"]:
         sys.exit(f"clean-root: the first step built {len(first)} crates, the second {second}")
@@ -110,7 +111,7 @@ def image(root):
     for file in files:
         source = debian / file.lstrip("/")
         target = made / file.lstrip("/")
-        # Directories are made for what is in them; /lib is there already.
+        # Directories are made when they have content; /lib exists already.
         if (source.is_symlink() or source.is_file()) and not target.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
@@ -122,7 +123,7 @@ def image(root):
         source, target = debian / source.lstrip("/"), made / target.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         copy(source, target)
-        # An empty directory keeps its mode; copytree sets it.
+        # An empty directory keeps its mode, which copytree sets.
         user, group = owner.removeprefix("--chown=").split(":")
         os.chown(target, int(user), int(group))
     return made
@@ -170,7 +171,7 @@ def serve(root):
     assert re.search(r"^CapEff:\s+0+$", status, re.M), status
     code, token, err = ask(*entry, "acquire", "deploy", "--ttl", "10m")
     assert code == 0, err
-    # Killed, so that what is there afterwards is what was on the volume.
+    # The gateway is killed, so that only data on the volume is found afterwards.
     gateway.send_signal(signal.SIGKILL)
     gateway.wait()
     gateway = start([*entry, "serve"])

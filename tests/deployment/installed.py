@@ -21,11 +21,11 @@ PAGE = (REPOSITORY / "docs/deploy.md").read_text()
 CONFIG, ENVIRONMENT = "etc/latchgate/latchgate.toml", "etc/latchgate/environment"
 ENABLED = "etc/systemd/system/multi-user.target.wants/latchgate.service"
 UNITS = {"package": "usr/lib/systemd/system/latchgate.service", "archive": "etc/systemd/system/latchgate.service"}
-# One of those that systemd gives to services with DynamicUser.
+# A user id of the range that systemd uses for services with DynamicUser.
 USER = 61184
-# By its path, because what it starts has a PATH of its own.
+# An absolute path, because the command is started with another PATH.
 CHROOT = shutil.which("chroot")
-# What notes of an installation are, and not of what was installed.
+# Files that record an installation, and are not part of what was installed.
 NOTES = re.compile(r"(var/(lib/dpkg|lib/apt|log|cache)|run|tmp|proc|release)(/|$)|etc/ld.so.cache$")
 
 
@@ -59,7 +59,7 @@ class Machine:
         if systemd:
             return
         mount("-t", "proc", "proc", self.root / "proc")
-        # Says what would be asked of systemd; the rest of the page is carried out.
+        # Records the calls of systemctl; all other steps of the page are carried out.
         self.stand_in = self.root / "usr/local/bin/systemctl"
         self.stand_in.write_text('#!/bin/sh\necho "systemctl $*" >>/tmp/systemctl\n')
         self.stand_in.chmod(0o755)
@@ -121,7 +121,7 @@ class Unit:
     def start(self):
         """Starts it, and waits until it says that it serves; gives the exit code if it ends before."""
         assert self.one("DynamicUser") == "yes" and self.one("Type") == "notify"
-        # systemd lets it see its directory alone, whatever the mode of `private` is.
+        # systemd shows the service only its own directory, whatever the mode of `private` is.
         private, link = self.machine.path("var/lib/private"), self.machine.path("var/lib") / self.one("StateDirectory")
         private.mkdir(mode=0o755, exist_ok=True)
         state = private / link.name
@@ -210,7 +210,7 @@ def newer(machine, package):
 def the_package(machine, package):
     said = machine.shell("cd /release\n" + shell_of("From the Debian package"))
     assert package.name in shell_of("From the Debian package"), "the page names another file"
-    # The page is for a machine with systemd: there is nothing to be asked of it, unless it runs.
+    # The page is for a machine with systemd: systemctl must not be called unless systemd runs.
     assert not machine.path("tmp/systemctl").exists(), said
     assert machine.path(UNITS["package"]).read_text() == (REPOSITORY / "packaging/latchgate.service").read_text()
     assert machine.path(CONFIG).read_text() == (REPOSITORY / "config/embedded.toml").read_text()
@@ -223,7 +223,7 @@ def the_package(machine, package):
 
     unit = Unit(machine, UNITS["package"])
     wrong_configuration(unit)
-    # The address of this machine's user is the one that the unit gave it.
+    # The service has the user id that the unit gave it.
     assert unit.start() is None
     status = Path(f"/proc/{unit.process.pid}/status").read_text()
     assert re.search(rf"^Uid:\s+{USER}\s", status, re.M), status
@@ -231,7 +231,7 @@ def the_package(machine, package):
     unit.stop()
     say("its unit starts with the configuration that came with it; a wrong one is refused")
 
-    # For what a drain waits is no matter here.
+    # The waits of a drain are not tested here.
     machine.shell("install -m 0600 /dev/null /etc/latchgate/environment")
     machine.path(ENVIRONMENT).write_text("LATCHGATE_SHUTDOWN_GRACE_MS=0\n")
     edited = machine.path(CONFIG).read_text() + '\nlisten = "127.0.0.1:7421"\n'
@@ -243,7 +243,7 @@ def the_package(machine, package):
     unit.stop()
     machine.shell(f"dpkg --install /release/{package.name}")
     assert machine.path(CONFIG).read_text() == edited
-    # As somebody who is not there to be asked.
+    # Runs like an unattended upgrade, without a person to ask.
     machine.shell(f"dpkg --force-confdef --force-confold --install {newer(machine, package)}")
     assert machine.path(CONFIG).read_text() == edited
     assert "later version" in machine.path(f"{CONFIG}.dpkg-dist").read_text()

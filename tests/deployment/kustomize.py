@@ -9,11 +9,10 @@ from pathlib import Path
 
 import yaml
 
-# Fields of a kustomization that are understood here.
+# The fields of a kustomization that this renderer supports.
 FIELDS = {"apiVersion", "kind", "resources", "components", "patches", "images"}
 
-# By what the entries of a list are told apart where a patch is merged into it. A list that is not here
-# is replaced.
+# The keys by which the entries of a list are merged with those of a patch. Other lists are replaced.
 MERGE_KEYS = {
     "containers": "name",
     "env": "name",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dispositions
 
-# Of everything that the tests start.
+# Applies to everything that the tests start.
 dispositions.default_in_children()
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def variables():
                 yield prefix + name
 
     named = {"LATCHGATE_" + k.upper().replace(".", "_"): k for k in keys(defaults(), "")}
-    # Names the file that sets the others; `serve --help` has it.
+    # This variable names the file with the other settings; `serve --help` lists it.
     named["LATCHGATE_CONFIG"] = None
     return named
 

@@ -16,7 +16,7 @@ import program
 from test_monitoring import MONITORING, dashboard, rules
 
 PATIENCE = 60
-# What stays empty while nothing goes wrong.
+# Queries that have no result while no error happens.
 MAY_BE_EMPTY = ("latchgate_store_errors_total", "latchgate_store_clock_skew_seconds", '"[45]..|hung-up"')
 
 
@@ -82,7 +82,7 @@ def main():
             wait_until("the gateway", lambda: ask(f"{gateway}/readyz"))
             wait_until("Prometheus", lambda: ask(f"{api}/query?query=up")["data"]["result"])
             check(gateway, api)
-            # An alert that fires in earnest: the store goes away.
+            # An alert must really fire: the store is killed.
             processes[0].send_signal(signal.SIGKILL)
             wait_until("an alert that the store is away", lambda: "LatchgateStoreAway" in firing(api))
         finally:

@@ -25,7 +25,7 @@ from release import archive, packages, program as build, versions  # noqa: E402
 RELEASE, COMMIT = Path(sys.argv[1]).resolve(), sys.argv[2]
 VERSION = versions.program()
 ARCHIVES = sorted(RELEASE.glob("latchgate-*.tar.gz"))
-# What is compiled here stays, so that the next time is quick.
+# Builds are kept here, so that the next run is fast.
 KEPT = program.ROOT / "target/release-test"
 
 
@@ -70,7 +70,7 @@ class Archives(Place):
             self.assertEqual({(m.uid, m.gid, m.uname, m.gname) for m in members}, {(0, 0, "", "")}, path.name)
             self.assertEqual(len({member.mtime for member in members}), 1, path.name)
             self.assertLessEqual({stat.S_IMODE(member.mode) for member in members}, {0o644, 0o755}, path.name)
-            # Four bytes of gzip that would be the time of packing.
+            # Four bytes of the gzip header that would contain the time of packing.
             self.assertEqual(path.read_bytes()[4:8], bytes(4), path.name)
 
     def test_each_has_what_the_repository_has_and_a_program_that_starts(self):
@@ -88,7 +88,7 @@ class Archives(Place):
             licences = (made / archive.LICENCES).read_text()
             self.assertRegex(licences, r"\ntokio 1\.\S+ \(MIT\)")
             self.assertIn("THE SOFTWARE IS PROVIDED", licences)
-            # The one that the page names must not need more than the page says.
+            # The file that the page names must not need more than the page says.
             self.assertRegex(build.check(target, VERSION, COMMIT), "static|^glibc 2.34 or later")
 
     def test_each_bill_is_whole_and_of_this_commit(self):
@@ -119,7 +119,7 @@ class Debian(Place):
             for here, there in same.items():
                 self.assertEqual((of_package / here).read_bytes(), (made / there).read_bytes(), here)
                 self.assertEqual((of_package / here).stat().st_mode, (made / there).stat().st_mode, here)
-            # What the program needs is what the package says that it needs.
+            # The dependencies of the package are those of the program.
             needs = do("dpkg-deb", "--field", package, "Depends")
             self.assertIn("libc6 (>= 2.34), libgcc-s1", needs)
             shutil.rmtree(of_archive)
@@ -194,7 +194,7 @@ class Clients(Place):
             f'[patch.crates-io]\nlatchgate-vocabulary = {{ path = "{vocabulary}" }}\n'
             'tokio = { version = "1", features = ["macros", "rt"] }\n'
         )
-        # The versions that everything else was tested with; what is not needed is left out.
+        # The versions with which all other tests run; unneeded packages are left out.
         shutil.copy(program.ROOT / "Cargo.lock", self.place)
         (self.place / "src/main.rs").write_text(
             "use latchgate_client::{AcquireRequest, Client, ClientOptions, LockName};\n"

@@ -35,7 +35,7 @@ class Image(unittest.TestCase):
             "HEALTHCHECK", "ENTRYPOINT", "CMD",
         }
         self.assertEqual({name for stage in (BUILD, IMAGE) for name, _ in stage} - known, set())
-        # There is no shell in the last stage.
+        # The last stage has no shell.
         self.assertEqual(dockerfile.all_of(IMAGE, "RUN"), [])
 
     def test_it_builds_with_the_oldest_rust_that_is_promised_on_the_release_that_it_runs_on(self):
@@ -43,7 +43,7 @@ class Image(unittest.TestCase):
         build, _, name = dockerfile.one_of(BUILD, "FROM").partition(" AS ")
         self.assertEqual(name, "build")
         self.assertEqual(pin_images.unpinned(build), f"docker.io/library/rust:{rust}-slim-bookworm")
-        # Debian 12 is bookworm.
+        # Debian 12 has the name bookworm.
         image = pin_images.unpinned(dockerfile.one_of(IMAGE, "FROM"))
         self.assertEqual(image, "gcr.io/distroless/cc-debian12:nonroot")
 
@@ -53,7 +53,7 @@ class Image(unittest.TestCase):
         self.assertEqual(rules[0], "*")
         sent = {rule.removeprefix("!") for rule in rules[1:]}
         copied = {word for rest in dockerfile.all_of(BUILD, "COPY") for word in rest.split()[:-1]}
-        # What is in a directory that is copied later is sent with it.
+        # The content of a directory that is copied later is part of the build context.
         self.assertEqual(sent, {path for path in copied if Path(path).parent.as_posix() not in copied})
         for path in copied:
             self.assertTrue((program.ROOT / path).exists(), path)
@@ -78,7 +78,7 @@ class Image(unittest.TestCase):
 
     def test_the_program_is_told_its_commit_after_what_it_depends_on_was_built(self):
         instructions = [name for name, _ in BUILD]
-        # Before the last step only: another commit must not build the rest anew.
+        # Only before the last step: another commit must not rebuild the dependencies.
         self.assertEqual(dockerfile.all_of(BUILD, "ARG"), ["REVISION=unknown"])
         self.assertEqual(instructions[-2:], ["ARG", "RUN"])
         self.assertIn('LATCHGATE_COMMIT="${REVISION:-}" cargo build', BUILD[-1][1])
@@ -134,7 +134,7 @@ class Compose(unittest.TestCase):
         environment = {**dockerfile.pairs(IMAGE, "ENV"), **self.gateway["environment"]}
         config = program.effective(environment)
         self.assertEqual(config["store"], "redis://redis:6379/0")
-        # There are no keys, so nobody but this machine may reach it.
+        # Without API keys, only this machine may reach the gateway.
         port = config["listen"].rpartition(":")[2]
         self.assertEqual(self.gateway["ports"], [f"127.0.0.1:{port}:{port}"])
 

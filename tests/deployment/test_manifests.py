@@ -18,10 +18,10 @@ KUBECTL = Path(__file__).parent / "kubectl"
 COMPONENTS = sorted((K8S / "components").iterdir())
 OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
 ALL = [K8S / "base", *(K8S / "overlays" / name for name in OVERLAYS)]
-# The oldest that they are held against.
+# The oldest version of Kubernetes that the manifests are checked with.
 OLDEST = "1.30"
 VERSIONS = [OLDEST, kubernetes_validate.latest_version()]
-# What the objects of ours are; everything else of a cluster is somebody else's.
+# Our objects; all other objects of a cluster belong to other programs.
 SECRETS = {"latchgate-keys": {"keys.toml", "session-secret"}, "latchgate-store": {"url"}}
 
 
@@ -145,13 +145,13 @@ class Gateways(unittest.TestCase):
                         "LATCHGATE_AUTH_SESSION_SECRET_FILE": "0123456789abcdef" * 4,
                     }
                     for variable, content in contents.items():
-                        # The Secret is mounted where it is looked for.
+                        # The Secret is mounted where the gateway reads it.
                         mounted = Path(variables[variable])
                         (volume,) = [v for v in pod["volumes"] if v["name"] == mounts[str(mounted.parent)]]
                         self.assertIn(mounted.name, [item["path"] for item in volume["secret"]["items"]])
                         (Path(directory) / mounted.name).write_text(content)
                         variables[variable] = str(Path(directory) / mounted.name)
-                    # What the image sets is there as well.
+                    # The variables of the image are set as well.
                     config = program.effective({"LATCHGATE_LISTEN": "0.0.0.0:7420", **variables})
                     self.assertFalse(config["insecure_no_auth"])
 
@@ -171,14 +171,14 @@ class Gateways(unittest.TestCase):
                 ]:
                     self.assertEqual(container[probe]["httpGet"], {"path": path, "port": "http"})
                     self.assertIn(path, program.paths())
-                    # The longest that /readyz waits for the store is 750 ms.
+                    # The store check of /readyz takes at most 750 ms.
                     self.assertGreaterEqual(container[probe]["timeoutSeconds"], 2)
 
     def test_they_are_killed_only_after_their_grace_period(self):
         for name, _, pod, container in self.each_gateway():
             with self.subTest(name):
                 grace = int(environment(container)["LATCHGATE_SHUTDOWN_GRACE_MS"])
-                # The delay is a part of it. A preStop would come before it, and on top.
+                # The delay is part of the gateway's grace period. A preStop hook would run before it and add to it.
                 self.assertNotIn("lifecycle", container)
                 self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], grace / 1000 + 5)
 
@@ -341,7 +341,7 @@ class Cluster(unittest.TestCase):
                 if 6379 not in [port["port"] for port in rule["ports"]]:
                     continue
                 with self.subTest(name):
-                    # Without a receiver it would be everybody.
+                    # A rule without receivers would allow all.
                     self.assertTrue(rule["to"])
                     for to in rule["to"]:
                         if "ipBlock" in to:
@@ -393,7 +393,7 @@ class Components(unittest.TestCase):
         for timeout in ("proxy-read-timeout", "proxy-send-timeout"):
             self.assertGreater(int(says[timeout]), longest)
         self.assertEqual((says["proxy-buffering"], says["proxy-next-upstream"]), ("off", "off"))
-        # The service and the port are there, and every host has a certificate.
+        # The service and the port exist, and every host has a certificate.
         (service,) = [o for o in objects if o["kind"] == "Service"]
         ports = {port["name"] for port in service["spec"]["ports"]}
         hosts = {host for tls in ingress["spec"]["tls"] for host in tls["hosts"]}
@@ -416,7 +416,7 @@ class Components(unittest.TestCase):
         metrics = (program.ROOT / "docs" / "metrics.md").read_text()
         (metric,) = scaler["spec"]["metrics"]
         self.assertIn(f"| `{metric['pods']['metric']['name']}` | gauge |", metrics)
-        # One gateway has room for the callers of another that goes.
+        # One gateway has room for the callers of another that is stopped.
         ((_, container),) = gateways(objects)
         waiters = int(environment(container)["LATCHGATE_LIMITS_MAX_WAITERS"])
         self.assertLessEqual(2 * int(metric["pods"]["target"]["averageValue"]), waiters)

@@ -9,10 +9,10 @@ import yaml
 import program
 
 MONITORING = program.ROOT / "packaging" / "monitoring"
-# Of Prometheus itself: what it says of each target, and what it adds to every series.
+# Metrics and labels of Prometheus itself: the state of each target, and what it adds to every series.
 OWN_METRICS = {"up"}
 OWN_LABELS = {"instance", "job", "le"}
-# Words of the query language that stand where a metric may stand.
+# Words of the query language that may stand in the place of a metric.
 WORDS = {"by", "without", "on", "ignoring", "and", "or", "unless", "bool", "offset", "group_left", "group_right"}
 
 

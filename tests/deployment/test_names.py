@@ -6,7 +6,7 @@ import unittest
 import program
 
 K8S = sorted((program.ROOT / "k8s").rglob("*.yaml"))
-# The report names what only the tests have.
+# The reliability report names things that only the tests have.
 PAGES = sorted(page for page in (program.ROOT / "docs").rglob("*.md") if page.name != "reliability-report.md")
 FILES = [
     *(program.ROOT / name for name in ("Dockerfile", "compose.yaml", "packaging/latchgate.service")),
@@ -14,17 +14,17 @@ FILES = [
     program.ROOT / "README.md",
     *PAGES,
 ]
-# What the commands of a caller read, and what `latchgate run` sets.
+# Variables that commands of callers read, or that `latchgate run` sets.
 OF_THE_CLIENT = {
     name
     for command in ("acquire", "renew", "run")
     for name in re.findall(r"\bLATCHGATE_[A-Z_]*[A-Z]", program.run([command, "--help"]).stdout)
 }
-# What a build reads.
+# Variables that a build reads.
 OF_THE_BUILD = set(re.findall(r'env::var\("(LATCHGATE_\w+)"\)', (program.ROOT / "build.rs").read_text()))
-# Of Redis, and of a collector that takes OTLP over HTTP.
+# Ports of Redis, and of a collector that accepts OTLP over HTTP.
 OF_OTHERS = {"6379", "4318"}
-# As every gateway of these manifests is told with LATCHGATE_METRICS_LISTEN.
+# The port that LATCHGATE_METRICS_LISTEN sets in every manifest.
 METRICS = "9420"
 
 
@@ -54,7 +54,7 @@ class Names(unittest.TestCase):
                 continue
             flags = program.flags(words[0])
             self.assertIsNotNone(flags, self.where)
-            # What follows -- is another program's.
+            # The words after `--` belong to another program.
             words = words[: words.index("--")] if "--" in words else words
             if words[:2] in (["key", "new"], ["key", "list"], ["key", "rotate"], ["config", "check"]):
                 flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", program.run([*words[:2], "--help"]).stdout))

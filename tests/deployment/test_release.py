@@ -16,7 +16,7 @@ from release import ROOT, archive, packages, program as build, publish, versions
 PAGE = (ROOT / "docs/deploy.md").read_text()
 CARGO = tomllib.loads((ROOT / "Cargo.toml").read_text())
 DEBIAN = CARGO["package"]["metadata"]["deb"]
-# What `scripts/release` has put there before cargo-deb is started.
+# Files that `scripts/release` has made before it runs cargo-deb.
 MADE = {"target/release/latchgate", "target/release/documents/**/*"}
 MADE |= {f"target/release/completions/{name}" for name in build.SHELLS.values()}
 
@@ -106,7 +106,7 @@ class Pages(unittest.TestCase):
         release = packages.Release(out, versions.program(), "0" * 40, 0, False)
         text = publish.plan(release, files)
         self.assertTrue(text.startswith("Nothing is published."))
-        # Cargo takes no file.
+        # Cargo takes no file name.
         for file in (file for file in files if file.suffix != ".crate"):
             self.assertIn(str(file), text)
         for command in ("git push origin v", "gh release create v", "cargo publish", "npm publish", "twine upload"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import program
 
 UNIT = program.ROOT / "packaging" / "latchgate.service"
-# As `systemd-analyze security` counts: 0 is locked away, 10 is open.
+# The score of `systemd-analyze security`: 0 is fully locked, 10 is open.
 MOST_EXPOSED = 1.3
 
 
@@ -37,7 +37,7 @@ def analyze(*arguments):
 class Unit(unittest.TestCase):
     def test_systemd_reads_every_line_of_it(self):
         verified = analyze("verify", "--man=no")
-        # A line that it does not know is a warning, and the code is 0.
+        # An unknown line is only a warning, with exit code 0.
         self.assertEqual((verified.returncode, verified.stderr), (0, ""))
 
     def test_it_is_locked_away(self):
@@ -58,7 +58,7 @@ class Unit(unittest.TestCase):
         (variable,) = settings()["Environment"]
         name, _, value = variable.partition("=")
         self.assertIn(name, program.variables())
-        # The documentation says which file goes there.
+        # The documentation says which file belongs there.
         page = (program.ROOT / "docs" / "deploy.md").read_text()
         self.assertIn(f"config/embedded.toml {value}", page)
         config = program.effective({name: str(program.ROOT / "config" / "embedded.toml")})

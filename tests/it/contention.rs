@@ -1,4 +1,4 @@
-//! A thousand clients take one lock in turns, at gateways that are real processes.
+//! A thousand clients take turns at one lock, at gateways that are real processes.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,17 +17,17 @@ use crate::support::{
 };
 
 const CLIENTS: usize = 1_000;
-/// How often each of them takes the lock.
+/// How often each client acquires the lock.
 const TURNS: u64 = 10;
-/// How often they do where there is but one gateway, without `--full`.
+/// How often each client acquires the lock at a single gateway without `--full`.
 const FEW_TURNS: u64 = 3;
-/// Longer than all of it takes on two cores that do other things as well.
+/// More time than all turns need on two cores that do other work.
 const BOUND: Duration = Duration::from_mins(4);
 const LOCK: &str = "contended";
-/// Nobody's wait runs out, however long a turn of all of them takes.
+/// A wait that does not run out, however long a turn of all clients takes.
 const WAIT_MS: u64 = 240_000;
 
-/// Sees who holds the lock without asking anybody: every client says when it comes and goes.
+/// Records which client holds the lock, as the clients themselves report it.
 #[derive(Default)]
 struct Observer(Mutex<Seen>);
 
@@ -62,7 +62,7 @@ fn patient() -> Setup {
     Setup::default().with("LATCHGATE_LIMITS_MAX_WAIT_MS", &WAIT_MS.to_string())
 }
 
-/// Says how fast it went.
+/// Lets the clients contend for the lock. Answers the speed, as text.
 async fn contend(gateways: &[Gateway], turns: u64) -> String {
     let observer = Arc::new(Observer::new());
     let mut first = Caller::connect(gateways[0].address).await;
@@ -105,7 +105,7 @@ async fn take_turns(mut caller: Caller, client: usize, turns: u64, observer: Arc
         let (status, lease) = caller.acquire(LOCK, &request).await;
         assert_eq!(status, 201, "{lease}");
         observer.enter(client, lease["fencing_token"].as_u64().unwrap());
-        // Others have every chance to come in while it is inside.
+        // Other clients have the chance to enter while this client holds the lock.
         tokio::task::yield_now().await;
         observer.leave(client);
         caller.release(LOCK, &lease).await;
@@ -146,7 +146,7 @@ impl Observer {
         assert_eq!(inside, Some(client));
     }
 
-    /// How often the least and the most served were served.
+    /// The smallest and the largest number of turns that a client had.
     fn least_and_most(&self) -> (u64, u64) {
         let seen = self.0.lock().unwrap();
         let served = seen.served.iter();

@@ -1,4 +1,4 @@
-//! The contract at the head of each script says what its body does.
+//! The contract at the head of each script agrees with its body.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -10,11 +10,11 @@ const PARTS: [&str; 7] = [
     "KEYS", "ARGV", "Reply", "Replay", "Clock", "Cluster", "Cost",
 ];
 
-/// How a script begins that a server refuses if it takes no writes, but not for want of memory.
+/// First line of a script that a server also runs without free memory, but refuses if it accepts no writes.
 const FLAGS: &str = "#!lua flags=allow-oom";
-/// The same of one that a server refuses also for want of memory.
+/// First line of a script that a server also refuses without free memory.
 const REFUSED: &str = "#!lua\n";
-/// Where they are.
+/// The directories of the scripts.
 const DIRECTORIES: [&str; 6] = [
     "src/store/redis/scripts",
     "src/store/redis/scripts/parts",
@@ -24,10 +24,10 @@ const DIRECTORIES: [&str; 6] = [
     "src/store/redis/redlock/lua/parts",
 ];
 
-/// Where the ACL line is.
+/// The file with the ACL line.
 const ACL_LINE: &str = "src/store/redis/client/failure.rs";
 
-/// Name and text of every file, with the number in the place of the word.
+/// Name and text of every file, with the number of the tombstone in the place of its name.
 fn files() -> Vec<(String, String)> {
     let mut files = Vec::new();
     let tombstone = TOMBSTONE.as_millis().to_string();
@@ -46,12 +46,12 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// A script as it is sent: with the parts that it imports, and places instead of the names of fields.
+/// A script as it is sent: with its imported parts, and with offsets in the place of field names.
 pub(crate) fn composed(name: &str) -> String {
     inline_fields(&joined(name))
 }
 
-/// A script with the parts that it imports.
+/// A script with its imported parts.
 fn joined(name: &str) -> String {
     let files = files();
     let file = |name: &str| {
@@ -65,12 +65,12 @@ fn joined(name: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a file is a script that is called, and not a part that scripts import.
+/// Whether a file is a script, and not a part that scripts import.
 fn is_script(text: &str) -> bool {
     text.lines().any(|line| line == "-- KEYS")
 }
 
-/// Name, header and body of every script that is called; not of the parts they share.
+/// Name, header and body of every script, without the shared parts.
 fn scripts() -> Vec<(String, String, String)> {
     let mut scripts = Vec::new();
     for (name, text) in files() {
@@ -109,7 +109,7 @@ fn declared(header: &str, part: &str) -> BTreeSet<usize> {
         .collect()
 }
 
-/// The indices with which the body reads an array.
+/// The indices at which the body reads an array.
 fn used(body: &str, array: &str) -> BTreeSet<usize> {
     let code = body.lines().map(|line| line.split("--").next().unwrap());
     let code = code.collect::<Vec<_>>().join("\n");
@@ -141,7 +141,7 @@ fn defined(part: &str) -> Vec<&str> {
     names.collect()
 }
 
-/// Whether a text uses a name, as a word of its own.
+/// Whether a text contains a name as a whole word.
 fn uses(text: &str, name: &str) -> bool {
     let code = text.lines().map(|line| line.split("--").next().unwrap());
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '\'' || c == '.';
@@ -171,7 +171,7 @@ fn every_script_imports_each_part_that_it_uses_before_it_and_no_other() {
     }
 }
 
-/// The lines that name fields, as they are sent. The rest of a file is sent as it is.
+/// The lines with field names, as they are sent. The other lines are sent unchanged.
 #[test]
 fn the_names_of_fields_become_the_places_that_are_committed() {
     let mut places = String::new();
@@ -222,7 +222,7 @@ fn no_part_reads_keys_and_arguments_by_their_position() {
 #[test]
 fn a_server_that_takes_no_writes_runs_no_script_that_could_answer_by_its_own_data() {
     for (name, text) in files().iter().filter(|(_, text)| is_script(text)) {
-        // The probe finds out what is refused, and an acquire ends with a write in any case.
+        // The probe finds out which commands are refused, and an acquire ends with a write in any case.
         let otherwise = ["probe", "quorum_probe", "acquire"].contains(&name.as_str());
         let flagged = text.starts_with(FLAGS) || text.starts_with(REFUSED);
         assert_eq!(flagged, !otherwise, "{name}");
@@ -263,7 +263,7 @@ fn no_script_turns_a_number_into_text_as_lua_does() {
     }
 }
 
-/// The commands of the ACL lines that are sent without a script.
+/// The commands of the ACL lines that are sent directly, without a script.
 const PLAIN: &str =
     "evalsha eval info type subscribe ping role wait asking cluster|info cluster|slots";
 
@@ -298,13 +298,13 @@ fn each_topology_is_probed_for_what_its_scripts_call_and_the_acl_line_allows_no_
                 ));
             }
         }
-        // Only a list needs it, and sends it by itself.
+        // Only a list needs SCAN, and sends it directly.
         called.insert("SCAN".to_owned());
         assert!(called.len() > 10, "{called:?}");
         let text = composed(probe);
         let tried = text.split("{ '").skip(1);
         let tried = tried.map(|rest| rest.split('\'').next().unwrap().to_owned());
-        // It is tried by another call than those of the list.
+        // The probe tries TIME in another way than the listed commands.
         let mut tried: BTreeSet<String> = tried.collect();
         tried.insert("TIME".to_owned());
         assert_eq!(tried, called, "{probe}");
@@ -318,7 +318,7 @@ fn each_topology_is_probed_for_what_its_scripts_call_and_the_acl_line_allows_no_
         assert_eq!(allowed, called, "{probe}");
     }
     let probe = composed("probe");
-    // In these forms a server may not have them.
+    // Old servers may lack these forms of the commands.
     for form in ["probe, '', 'GET' }", "'PEXPIRE', probe, '1000', 'LT' }"] {
         assert!(probe.contains(form), "{form}");
     }

@@ -1,10 +1,10 @@
-//! Everything that is tested from outside of the modules, in one binary.
+//! All tests that use the library or the programs from outside, in one binary.
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails where it unwraps; clippy exempts test functions only, not what they call"
 )]
 
-// `support/manual_clock.rs` is a part of the library's own tests, too, and finds the trait by this path.
+// The library's own tests include `support/manual_clock.rs`, too, and there it finds the trait by this path.
 use latchgate::clock;
 
 mod api;

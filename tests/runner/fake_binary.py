@@ -20,7 +20,7 @@ def default_signals():
         for line in status.splitlines()
         if line.startswith(("SigBlk", "SigIgn"))
     }
-    # What python itself ignores, and nothing else.
+    # Only the signals that Python itself ignores are ignored.
     python = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
     assert sets["SigBlk"] == 0 and sets["SigIgn"] & ~python == 0, status
 

@@ -36,7 +36,7 @@ class RunTests(unittest.TestCase):
                 status = pathlib.Path(f"/proc/{pid}/status").read_text()
             except FileNotFoundError:
                 return
-            # Nobody may be there to collect it.
+            # A zombie may stay if no process collects it.
             if "State:\tZ" in status or "Name:\tsleep" not in status:
                 return
             time.sleep(0.01)

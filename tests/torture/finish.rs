@@ -1,5 +1,5 @@
-//! What is left when everything is over: every lock can be taken, nobody is queued, and Redis holds nothing
-//! but counters and memories.
+//! Checks after the end of a run: every lock can be acquired, no queue has waiters, and Redis holds only counters and
+//! memories.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -13,20 +13,21 @@ use crate::{
     wire::Wire,
 };
 
-/// Longer than any lease of a client lasts.
+/// Longer than any lease of a client lives.
 const TIMEOUT: Duration = Duration::from_secs(12);
-/// What stays, by the end of its key.
+/// Endings of keys that stay.
 const STAYS: [&str; 2] = [":fence", ":ended"];
-/// What says for a minute what became of an attempt, of an idempotency key, and of a lease that was to be released.
+/// Parts of keys that remember, for a minute, the outcome of an attempt, the use of an idempotency key, or a release
+/// request.
 const MEMORIES: [&str; 3] = ["}:of:", "}:key:", "}:asked:"];
-/// What those who shared a lock leave behind if nobody has looked after their end, and for how long at most, in ms: as
-/// long as their leases last, and a minute.
+/// Endings of keys that shared leases leave behind if their end was not noticed, and how long the keys may live at
+/// most, in ms: as long as the leases, and a minute.
 const OF_SHARING: [&str; 3] = [":shared", ":leases", ":slots"];
 const SHARING_LASTS: i64 = 72_000;
-/// What stays, and is of no lock.
+/// Keys that stay and belong to no lock.
 const OF_SERVERS: [&str; 2] = ["lg:{}:marker", "lg:{}:node"];
 
-/// What is left that should not be.
+/// Everything that is left and should not be.
 pub(crate) async fn left(rig: &mut Rig, directory: &Path) -> Vec<Violation> {
     let mut violations = Vec::new();
     let deadline = Instant::now() + TIMEOUT;
@@ -48,7 +49,7 @@ pub(crate) async fn left(rig: &mut Rig, directory: &Path) -> Vec<Violation> {
     violations
 }
 
-/// What a server keeps that should not be there.
+/// A key of a server that should not exist; none if all keys may stay or expire in time.
 async fn kept(server: &Redis, deadline: Instant) -> Option<Violation> {
     loop {
         let keys = server.run(&["KEYS", "*"]).await;
@@ -78,14 +79,14 @@ async fn kept(server: &Redis, deadline: Instant) -> Option<Violation> {
     }
 }
 
-/// Whether a key goes by itself, or has gone.
+/// Whether a key expires soon, or has expired.
 async fn is_soon_over(server: &Redis, key: &str) -> bool {
     let left = server.run(&["PTTL", key]).await;
     let left: Option<i64> = left.ok().and_then(|it| redis::from_redis_value(it).ok());
     left.is_some_and(|left| left == -2 || (0..=SHARING_LASTS).contains(&left))
 }
 
-/// Every lock that anybody has asked for.
+/// Every lock that a client has asked for.
 fn locks(directory: &Path) -> BTreeSet<String> {
     let lines = journal::read(directory).into_iter();
     lines
@@ -96,7 +97,7 @@ fn locks(directory: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Takes a lock and releases it; what is in the way of that, if anything is.
+/// Acquires and releases a lock. Answers the reason if this fails.
 async fn in_the_way(rig: &Rig, lock: &str) -> Option<String> {
     let address = rig.gateways[0].address;
     let taken = async {

@@ -1,4 +1,4 @@
-//! Writes down what happened, when it happens.
+//! Writes events to a file as they happen.
 
 use std::{
     fs::File,
@@ -12,21 +12,21 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::history::{Event, Line};
 
-/// A file of lines. It is written line by line, so that a process that is killed loses none.
+/// A file of events. Each line is written at once, so that a killed process loses none.
 #[derive(Clone)]
 pub(crate) struct Journal {
     by: Arc<str>,
     file: Arc<Mutex<File>>,
 }
 
-/// What the clock of all histories shows, in nanoseconds.
+/// The time of all histories, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let time = Duration::try_from(time).expect("the clock counts from the start of the machine");
     u64::try_from(time.as_nanos()).expect("a machine is younger than 584 years")
 }
 
-/// The lines of all journals in a directory. Of a process that was killed the last may be torn.
+/// The lines of all journals in a directory. The last line of a killed process may be incomplete, and is left out.
 pub(crate) fn read(directory: &Path) -> Vec<Line> {
     let mut lines = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -56,12 +56,12 @@ impl Journal {
         }
     }
 
-    /// Writes a line. Events of one journal are stamped in the order in which they are written.
+    /// Writes an event with the current time. Events of one journal have their times in the order of the lines.
     pub(crate) fn write(&self, event: Event) -> u64 {
         self.write_at(now(), event)
     }
 
-    /// The same for what happened before.
+    /// Writes an event of an earlier time.
     pub(crate) fn write_at(&self, at: u64, event: Event) -> u64 {
         let by = self.by.as_ref().to_owned();
         let mut line = serde_json::to_vec(&Line { at, by, event }).unwrap();

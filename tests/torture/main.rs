@@ -1,4 +1,4 @@
-//! Tortures real gateways on a real store, and holds what came of it against every promise.
+//! Tests real gateways on a real store under random faults, and checks every invariant on the recorded history.
 //!
 //! `scripts/torture` builds and starts it. It starts itself again for every process of clients.
 #![expect(

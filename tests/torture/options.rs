@@ -1,30 +1,31 @@
-//! What a run is asked to be.
+//! The options of a run.
 
 use std::{path::PathBuf, time::Duration};
 
-/// What a run is asked to be.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) lasts: Duration,
-    /// A kind of store that is started here, or the URL of one that runs.
+    /// The kind of a store that the run starts, or the URL of a store that already runs.
     pub(crate) store: String,
-    /// From which the schedule of faults and all turns of clients follow.
+    /// The seed of the schedule of faults and of all turns of clients.
     pub(crate) seed: Option<u64>,
-    /// The program that is tortured.
+    /// The program under test.
     pub(crate) program: PathBuf,
-    /// Where histories and logs stay; else in a directory that goes away unless something was found.
+    /// The directory that keeps histories and logs. Without it, they are in a temporary directory, which stays only if
+    /// something was found.
     pub(crate) keep: Option<PathBuf>,
-    /// The only faults, if any are named.
+    /// The only kinds of faults, if any are named.
     pub(crate) faults: Vec<String>,
-    /// How long there is no fault after each, if not as long as usual.
+    /// The pause after each fault, if not the usual one.
     pub(crate) calm: Option<Duration>,
-    /// The fewest grants a second, if not as many as for a machine that does nothing else.
+    /// The fewest grants a second, if not the number for a machine without other work.
     pub(crate) traffic: Option<f64>,
     /// The mutant of the program to start, which needs a program that was built by `scripts/mutants`.
     pub(crate) mutant: Option<String>,
     /// A directory with the histories of an earlier run, to be judged again instead of a new one.
     pub(crate) judges: Option<PathBuf>,
-    /// Whether to look at the history all the time, and to stop at the first violation.
+    /// Whether to check the history during the run, and to stop at the first violation.
     pub(crate) stops: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Two registers for each lock, and for each slot of one that is shared, which clients change under it: one that looks at fencing tokens, and one
-//! that takes everything.
+//! Two registers for each lock, and for each slot of a shared lock, which clients change while they hold it: one checks
+//! fencing tokens, and the other takes every write.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use crate::{
     journal::Journal,
 };
 
-/// The registers, and who is about to change them.
+/// The registers, and which clients are changing them.
 #[derive(Clone)]
 pub(crate) struct Registers {
     inner: Arc<Mutex<Inner>>,
@@ -31,11 +31,11 @@ pub(crate) struct Registers {
 struct Inner {
     fenced: HashMap<Place, Register>,
     unfenced: HashMap<Place, u64>,
-    /// By client: how many of its changes have begun and not ended.
+    /// For each client, the number of its changes that have begun and not ended.
     inside: BTreeMap<String, usize>,
 }
 
-/// What is changed: that of a whole lock, or of one slot of it.
+/// The owner of a pair of registers: a whole lock, or a slot of it.
 type Place = (String, Option<u64>);
 
 #[derive(Default)]
@@ -45,25 +45,25 @@ struct Register {
     mark: u64,
 }
 
-/// What a client says to the registers.
+/// A request of a client to the registers.
 #[derive(Serialize, Deserialize)]
 struct Said {
     by: String,
     lock: String,
     slot: Option<u64>,
     fence: u64,
-    /// What it has read of both: it writes one more. Without it, it reads.
+    /// The values that the client has read, to each of which it adds one. Without them, the request reads.
     read: Option<Both>,
 }
 
-/// What is in both registers of a lock.
+/// The values of both registers of a lock.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Both {
     fenced: u64,
     unfenced: u64,
 }
 
-/// The registers as a client reaches them.
+/// A client's connection to the registers.
 pub(crate) struct Registry {
     stream: BufReader<TcpStream>,
     by: String,
@@ -72,7 +72,7 @@ pub(crate) struct Registry {
 // === impl Registers ===
 
 impl Registers {
-    /// Serves clients as long as `tasks` live. Answers where.
+    /// Serves clients for as long as `tasks` lives. Answers the registers and their address.
     pub(crate) async fn serve(journal: Journal, tasks: &mut JoinSet<()>) -> (Self, SocketAddr) {
         let registers = Self {
             inner: Arc::default(),
@@ -85,14 +85,14 @@ impl Registers {
             let mut clients = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let registers = serving.clone();
-                // A client that is killed is no reason to stop.
+                // The end of a killed client does not stop the registers.
                 clients.spawn(async move { drop(registers.listen(client).await) });
             }
         });
         (registers, address)
     }
 
-    /// A client that is in the middle of a change, if there is one.
+    /// A client that is in the middle of a change; none if there is no such client.
     pub(crate) fn anybody_inside(&self, choice: usize) -> Option<String> {
         let inner = self.inner.lock().unwrap();
         let inside: Vec<_> = inner
@@ -144,7 +144,7 @@ impl Registers {
         };
     }
 
-    /// Reads or writes; nothing if the fenced one refuses it.
+    /// Reads or writes the registers. Answers nothing if the fenced register refuses the write.
     fn hear(&self, said: Said) -> Option<Both> {
         let Said {
             lock,
@@ -160,7 +160,7 @@ impl Registers {
         let fenced = inner.fenced.entry(place).or_default();
         let refused = fence < fenced.mark;
         let Some(read) = read else {
-            // Who reads in order to write is known by its fencing token from then on.
+            // A client that reads in order to write counts with its fencing token from now on.
             fenced.mark = fence.max(fenced.mark);
             return Some(Both {
                 fenced: fenced.value,
@@ -214,7 +214,7 @@ impl Registry {
         both.ok_or_else(|| io::Error::other("whoever reads is told"))
     }
 
-    /// Writes one more than what was read; whether the fenced one took it.
+    /// Writes the read values plus one. Answers whether the fenced register took the write.
     pub(crate) async fn write(
         &mut self,
         lock: &str,

@@ -1,4 +1,4 @@
-//! One run: everything is started, tortured, ended and judged.
+//! A run: everything is started, tested under faults, ended and judged.
 
 use std::{path::Path, process::ExitCode};
 
@@ -20,12 +20,12 @@ use crate::{
     verdict,
 };
 
-/// By how much stated times of liveness are multiplied.
+/// Factor for promised times of liveness.
 const SLACK: u64 = 10;
-/// How often a run that stops at the first violation is looked at.
+/// The pause between two checks of a run that stops at the first violation.
 const LOOK: Duration = Duration::from_secs(4);
 
-/// After how many nanoseconds a line that was stamped is certainly written.
+/// The time in nanoseconds after which a line with a time stamp is certainly written.
 const WRITTEN: u64 = 2_000_000_000;
 
 pub(crate) async fn run(options: &Options) -> ExitCode {
@@ -34,7 +34,7 @@ pub(crate) async fn run(options: &Options) -> ExitCode {
     running.spawn(async move { torture(&options).await });
     let ended = running.join_next().await.expect("it was just started");
     let Ok(ended) = ended else {
-        // A gateway that does not start again is none of the ways in which a run may end.
+        // If a gateway does not start again, the run counts as a violation.
         println!("VIOLATION: the run could not go on, see above");
         return ExitCode::from(verdict::VIOLATED);
     };
@@ -123,13 +123,13 @@ async fn torture(options: &Options) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Looks at the history all the time, until there is a violation in it.
+/// Checks the history repeatedly, until it has a violation.
 async fn first_violation(directory: &Path, terms: Terms) -> Report {
     loop {
         tokio::time::sleep(LOOK).await;
         let directory = directory.to_owned();
         let checked = tokio::task::spawn_blocking(move || {
-            // The files are read one after the other, and what is in one must not be missing in another.
+            // The files are read one after the other, so lines that may not be in all files yet are left out.
             let until = journal::now().saturating_sub(WRITTEN);
             let lines = journal::read(&directory).into_iter();
             let whole = History::read(lines.filter(|line| line.at <= until));

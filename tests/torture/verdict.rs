@@ -1,15 +1,15 @@
-//! What a run came to, as an exit code.
+//! The exit code of a run.
 
 use std::process::ExitCode;
 
 use crate::history::Report;
 
-/// A promise was broken.
+/// An invariant was violated.
 pub(crate) const VIOLATED: u8 = 1;
-/// The run shows nothing.
+/// The run proves nothing.
 pub(crate) const INVALID: u8 = 2;
 
-/// The exit code of a run. A promise that was broken in a run that shows nothing else is broken.
+/// The exit code of a run. A violation counts even if the run is invalid.
 pub(crate) fn exit_code(report: &Report) -> ExitCode {
     if !report.violations.is_empty() {
         ExitCode::from(VIOLATED)

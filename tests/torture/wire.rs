@@ -1,4 +1,4 @@
-//! Plain HTTP/1.1 over one connection, as a caller without a library writes it.
+//! HTTP/1.1 over one connection, without a library.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -14,7 +14,7 @@ pub(crate) struct Wire {
     stream: BufReader<TcpStream>,
 }
 
-/// What came back.
+/// An answer of a gateway.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -23,7 +23,7 @@ pub(crate) struct Reply {
     pub(crate) goes_on: bool,
 }
 
-/// How long a connection may take.
+/// The longest time to open a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 // === impl Wire ===
@@ -64,7 +64,7 @@ impl Wire {
         })
     }
 
-    /// Reads the beginning of an answer that may be a stream: an answer with a length is read whole.
+    /// Reads the beginning of an answer that may be a stream. An answer with a length is read completely and returned.
     pub(crate) async fn stream(&mut self) -> io::Result<Option<Reply>> {
         let (status, length, goes_on) = self.head().await?;
         let Some(length) = length else {
@@ -79,7 +79,7 @@ impl Wire {
         }))
     }
 
-    /// The next event of a stream: its name and its data. The lengths of chunks look like neither.
+    /// The next event of a stream: name and data. Lines with the lengths of chunks are skipped.
     pub(crate) async fn event(&mut self) -> io::Result<(String, Value)> {
         let mut name = String::new();
         loop {
@@ -93,15 +93,15 @@ impl Wire {
         }
     }
 
-    /// Waits until there is something to read, or the end.
+    /// Waits until there are bytes to read, or the connection ends.
     pub(crate) async fn readable(&self) {
-        // An error is an end.
+        // An error is an end of the connection, too.
         drop(self.stream.get_ref().readable().await);
     }
 
     /// Closes the connection with a reset instead of an orderly end.
     pub(crate) fn reset(self) {
-        // Without it the connection ends in the ordinary way, which is as good.
+        // If this fails, the connection ends in the ordinary way, which serves the test as well.
         drop(self.stream.get_ref().set_zero_linger());
     }
 

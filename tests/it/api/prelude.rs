@@ -1,4 +1,4 @@
-//! What nearly every test over HTTP names.
+//! Imports that nearly every test over HTTP needs.
 
 pub(crate) use std::{
     collections::{BTreeMap, BTreeSet},

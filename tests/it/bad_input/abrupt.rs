@@ -1,4 +1,4 @@
-//! Callers who stop in the middle, callers who are too slow, and signals that are no reason to end.
+//! Callers that stop in the middle, callers that are too slow, and signals that must not end the gateway.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::support::gateway::Setup;
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                        Content-Length: 16\r\n\r\n{\"ttl_ms\": 1000}";
 
-/// How a connection ends.
+/// How the caller ends a connection.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// By a FIN, and nobody reads any more.
+    /// By a FIN, and the caller reads no more.
     Closed,
     /// By a reset.
     Reset,
-    /// The sending side alone.
+    /// Only the sending side is closed.
     HalfClosed,
 }
 
@@ -63,7 +63,7 @@ async fn whoever_hangs_up_behind_a_whole_request_leaves_no_lock_behind() {
             cut(&bench, ACQUIRE.as_bytes(), end).await;
         }
     }
-    // What was granted meanwhile is given back; or ends with its TTL, if the answer was taken for them.
+    // Grants to these callers are released as undelivered, or end with their TTL if an answer counts as delivered.
     bench.unharmed().await;
 }
 
@@ -87,7 +87,7 @@ async fn a_request_that_comes_in_single_bytes_is_read_or_given_up_in_time() {
             }
         };
         slowly.await;
-        // One whose head does not come is closed without a word.
+        // A connection whose request head does not arrive is closed without an answer.
         let answer = RawResponse::read(&mut stream).await;
         if let Some(answer) = answer {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! A real gateway with a lock that is held: the cases, how they are sent, and what must be so afterwards.
+//! A real gateway with a held lock: the cases, how they are sent, and what must be true after them.
 
 use std::{collections::BTreeMap, io};
 
@@ -17,28 +17,28 @@ use crate::support::{
 /// A gateway under attack.
 pub(super) struct Bench {
     pub(super) gateway: Gateway,
-    /// What must be in no log.
+    /// Texts that must not be in the log.
     secrets: Vec<String>,
-    /// The lock that is held all the while, and its token.
+    /// The lease of the lock that is held during the test.
     held: Value,
-    /// As every request of the bench's own says who it is.
+    /// The authorization header of the bench's own requests.
     authorization: String,
     gauges: BTreeMap<String, String>,
     began: usize,
 }
 
-/// The lock that is held all the while.
+/// The name of the lock that is held during the test.
 pub(super) const HELD: &str = "witness";
-/// A text that stands for a secret, in whatever place it is sent.
+/// A text that stands for a secret, wherever it is sent.
 pub(super) const PLANTED: &str = "s3cret-planted-7c0d9d0a2b514f0e";
-/// Of how many cases one is tried, but with `--full`.
+/// One in this many cases is tried, except with `--full`.
 const EVERY: usize = 3;
-/// How soon a request is refused: a hundred times what it takes, as a machine may be busy with something else, and less
-/// than any time-out of the gateway.
+/// How soon a request must be refused: a hundred times the usual time, for a busy machine, and less than any time-out
+/// of the gateway.
 const PROMPTLY: Duration = Duration::from_secs(1);
-/// How long nothing comes of a request before it is taken for one that is not whole.
+/// For how long no answer may come before a request counts as incomplete.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// The gauges that tell of what callers cause.
+/// The gauges that callers can change.
 const GAUGES: [&str; 5] = [
     "latchgate_waiters",
     "latchgate_held_streams",
@@ -54,10 +54,10 @@ impl Bench {
         Self::start_with(Setup::default(), "").await
     }
 
-    /// A gateway whose own requests carry these headers, each with its end of line.
+    /// A gateway whose bench sends these headers with its own requests, each with its line end.
     pub(super) async fn start_with(setup: Setup, authorization: &str) -> Self {
         let setup = setup
-            // What is refused is not to be counted here.
+            // The limit of refused requests must not hide the other refusals.
             .with("LATCHGATE_AUTH_MAX_REFUSED_PER_MINUTE", "1000000")
             .with("LATCHGATE_LOG_LEVEL", "debug");
         let mut bench = Self {
@@ -82,7 +82,7 @@ impl Bench {
         bench
     }
 
-    /// The token of the lock that is held.
+    /// The token of the held lock.
     pub(super) fn token(&self) -> &str {
         self.held["token"].as_str().unwrap()
     }
@@ -91,10 +91,10 @@ impl Bench {
         self.secrets.push(text.to_owned());
     }
 
-    /// Sends a sample, one after the other, each on a connection of its own.
+    /// Sends a sample of the cases, one after the other, each on a new connection.
     pub(super) async fn run(&self, cases: Vec<Case>) {
         let mut times = Vec::new();
-        // What is right is always among them, or a gateway that refuses everything would pass.
+        // The valid cases are always in the sample: otherwise a gateway that refuses everything would pass.
         let is_right = |case: &Case| case.expected == Expected::Granted;
         for case in &sample_and(cases, EVERY, is_right) {
             let began = Instant::now();
@@ -106,7 +106,7 @@ impl Bench {
             self.judge(case, answer).await;
         }
         times.sort_unstable();
-        // Of single ones it tells of the machine, and of its disk.
+        // The median, because single times depend on the machine and its disk.
         let median = times[times.len() / 2];
         assert!(
             median < PROMPTLY,
@@ -120,7 +120,7 @@ impl Bench {
         RawResponse::read(&mut self.sent(bytes).await).await
     }
 
-    /// Sends what may be the beginning of a request only, and nothing behind it.
+    /// Sends bytes that may be an incomplete request, and nothing after them.
     async fn send_in_part(&self, bytes: &[u8]) -> Option<RawResponse> {
         let mut stream = self.sent(bytes).await;
         match RawResponse::read_within(A_WHILE, &mut stream).await {
@@ -135,12 +135,12 @@ impl Bench {
     async fn sent(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.gateway.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        // It may answer, and close, before it has read everything.
+        // The gateway may answer and close the connection before it has read everything.
         drop(stream.write_all(bytes).await);
         stream
     }
 
-    /// A request of the bench's own.
+    /// Sends a request of the bench itself.
     pub(super) async fn ask(&self, line: &str, headers: &str, body: &str) -> RawResponse {
         let who = &self.authorization;
         let request = format!(
@@ -193,7 +193,7 @@ impl Bench {
         assert_eq!(released.status, 204, "{released:?}");
     }
 
-    /// That one lock is held as it was, and no other.
+    /// Asserts that the held lock has its lease, and that no other lock is held.
     async fn nothing_granted(&self, after: &str) {
         let listed = self.list().await;
         assert!(self.is_held_alone(&listed), "{after}: {listed}");
@@ -212,9 +212,9 @@ impl Bench {
         locks.len() == 1 && locks.iter().all(is_held)
     }
 
-    /// That the lease is still the bearer's, and nothing is left of anybody else.
+    /// Asserts that the lease still belongs to the bench, and that no other caller has left anything.
     pub(super) async fn unharmed(&self) {
-        // What hung up may still be on its way.
+        // Requests of closed connections may still be on their way.
         eventually("one lock is held, as it was", || async {
             self.is_held_alone(&self.list().await).then_some(())
         })
@@ -261,43 +261,43 @@ impl Bench {
     }
 }
 
-/// Whether a connection was refused on which nobody spoke HTTP.
+/// Whether a connection without valid HTTP was refused with an empty answer.
 fn is_bare(case: &Case, answer: &RawResponse) -> bool {
     let may_be = matches!(case.expected, Expected::Declined | Expected::Sane);
     may_be && answer.body.is_empty() && answer.header("connection") == Some("close")
 }
 
-/// A request as it is written to the connection.
+/// A request as bytes for the connection.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
-    /// What is said of it if it fails.
+    /// What a failure of the case prints.
     pub(super) what: String,
     pub(super) bytes: Vec<u8>,
     pub(super) expected: Expected,
 }
 
-/// What must come of it.
+/// The answer that a case must get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// This problem.
+    /// A problem with this status and code.
     Refused(u16, &'static str),
     /// Any problem with a status below 500, or a connection that is closed without an answer.
     Declined,
     /// This status.
     Answered(u16),
-    /// A lease, which is released again.
+    /// A lease, which the bench releases again.
     Granted,
-    /// Any of these: what is sent may be right by chance.
+    /// Any of the above: the input may be valid by chance.
     Sane,
 }
 
-/// What is wrong with a request that is read well.
+/// The answer to a request that can be read but is wrong.
 pub(super) const INVALID: Expected = Expected::Refused(400, "invalid-request");
 
 // === impl Case ===
 
 impl Case {
-    /// A request with a body of JSON, which is left out if it is empty.
+    /// A request with a JSON body, or without a body if it is empty.
     pub(super) fn new(
         line: &str,
         headers: &[(&str, &str)],
@@ -329,7 +329,7 @@ impl Case {
         }
     }
 
-    /// A request with nothing but its line.
+    /// A request with only its line.
     pub(super) fn bare(line: impl AsRef<str>, expected: Expected) -> Self {
         Self::new(line.as_ref(), &[], b"", expected)
     }
@@ -344,7 +344,7 @@ impl Case {
         Self::new(line.as_ref(), &[], body.as_ref(), expected)
     }
 
-    /// Bytes that may be no request at all.
+    /// Bytes that may not be a request.
     pub(super) fn raw(bytes: impl Into<Vec<u8>>, expected: Expected) -> Self {
         let bytes = bytes.into();
         Self {
@@ -360,34 +360,34 @@ impl Case {
     }
 }
 
-/// What came back.
+/// An answer, as it was received.
 #[derive(Debug)]
 pub(super) struct RawResponse {
     pub(super) status: u16,
-    /// In lower case.
+    /// The head, in lower case.
     head: String,
     pub(super) body: String,
 }
 
-/// Longer than a machine takes that does other things as well.
+/// More time than a machine needs that does other work.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
 // === impl RawResponse ===
 
 impl RawResponse {
-    /// Reads one; none if the connection is closed before it begins.
+    /// Reads an answer; none if the connection is closed before the answer begins.
     pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
         let answer = Self::read_within(TIMEOUT, from).await;
         answer.expect("it is answered or closed")
     }
 
-    /// The same, unless it takes longer.
+    /// Reads an answer within this time.
     pub(super) async fn read_within(
         time: Duration,
         from: &mut (impl AsyncRead + Unpin),
     ) -> Result<Option<Self>, Elapsed> {
         let answer = timeout(time, Self::read_whole(from)).await?;
-        // However it is closed.
+        // The connection may be closed in any way.
         Ok(answer.ok())
     }
 
@@ -408,7 +408,7 @@ impl RawResponse {
             }
             if let Some(length) = answer.header("content-length") {
                 let mut body = vec![0; length.parse().unwrap()];
-                // The answer to HEAD says a length and has no body: the connection is closed then.
+                // The answer to HEAD states a length and has no body; then the connection is closed.
                 if from.read_exact(&mut body).await.is_ok() {
                     answer.body = String::from_utf8(body).unwrap();
                 }
@@ -426,7 +426,7 @@ impl RawResponse {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The code of a problem document that is as it should be.
+    /// The code of a well-formed problem document.
     pub(super) fn problem(&self) -> String {
         let media = self.header("content-type");
         assert_eq!(media, Some("application/problem+json"), "{self:?}");
@@ -461,13 +461,12 @@ async fn head(from: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
     Ok(String::from_utf8(bytes).unwrap().to_ascii_lowercase())
 }
 
-/// Every so many of them, from one of the first on that changes from run to run. Says how many these
-/// are, and how to have the same again.
+/// One in `every` cases, starting at a random case. Prints their number, and how to repeat the sample.
 pub(super) fn sample<T>(cases: Vec<T>, every: usize) -> Vec<T> {
     sample_and(cases, every, |_| false)
 }
 
-/// The same with those that are tried always.
+/// A sample of the cases, and all cases for which `always` is true.
 #[expect(clippy::print_stdout, reason = "this is not the program but its tests")]
 pub(super) fn sample_and<T>(cases: Vec<T>, every: usize, always: impl Fn(&T) -> bool) -> Vec<T> {
     let all = cases.len();

@@ -1,4 +1,4 @@
-//! Hosts that are none of the gateway, API keys that are none, and permissions at the edges of their prefixes.
+//! Hosts that do not belong to the gateway, invalid API keys, and permissions at the limits of their prefixes.
 
 use latchgate::auth::ApiKey;
 
@@ -39,7 +39,8 @@ async fn no_name_of_elsewhere_is_served() {
 const UNAUTHORIZED: Expected = Expected::Refused(401, "unauthorized");
 const FORBIDDEN: Expected = Expected::Refused(403, "forbidden");
 
-/// The keys of the gateway: one that may do everything, and one that may do it under a prefix.
+/// The keys of the gateway: one with all permissions, one with all permissions under a prefix, and one that may only
+/// view.
 struct Keys {
     all: ApiKey,
     team: ApiKey,
@@ -71,7 +72,7 @@ impl Keys {
     }
 }
 
-/// The lines of what needs a permission on a lock, and their bodies. What only looks is the last.
+/// Request lines and bodies that need a permission on a lock. The one that only reads is the last.
 fn lines(lock: &str) -> Vec<(String, &'static [u8])> {
     let of_locks = operations().into_iter();
     let mut of_locks: Vec<_> = of_locks
@@ -110,7 +111,7 @@ fn no_keys(key: &str) -> Vec<String> {
         format!("Bearer \"{key}\""),
         format!("Bearer {}", ApiKey::random().expose()),
     ];
-    // Each character in the place of its neighbour.
+    // Keys with two neighbouring characters exchanged.
     wrong.extend((0..key.len() - 1).filter_map(|at| {
         let mut other = key.as_bytes().to_vec();
         other.swap(at, at + 1);
@@ -146,7 +147,7 @@ fn keys_cases(keys: &Keys) -> Vec<Case> {
     let (team, viewer, all) = (bearer(&keys.team), bearer(&keys.viewer), bearer(&keys.all));
     let by_team = [("Authorization", team.as_str())];
     let by_viewer = [("Authorization", viewer.as_str())];
-    // Beside the prefix, and never within it.
+    // Names that are near the prefix, but not under it.
     for lock in words("team team2 team2:a Team:a tea team.a xteam:a team-: t witness") {
         for (line, body) in lines(lock) {
             cases.push(Case::new(&line, &by_team, body, FORBIDDEN));

@@ -1,4 +1,4 @@
-//! Names, numbers, tokens, idempotency keys, owners and metadata that are none.
+//! Invalid names, numbers, tokens, idempotency keys, owners and metadata.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::support::{
     words,
 };
 
-/// As they stand in the path, each valid there and invalid as a name.
+/// Names that are valid in a path, but not as names of locks.
 const NO_NAMES: &str = r"
     . .. %2e %2E%2E %2e. ..%2f..%2fetc%2fpasswd ..%5c..%5cwindows %2fetc%2fpasswd a%2fb a%5cb a%00
     %00 a%0a a%0d%0aSet-Cookie:%20x=1 a%20b a+b %7Ba%7D {a} a{b a* %2A a%3Fb a%5Bb-c%5D
@@ -18,7 +18,7 @@ const NO_NAMES: &str = r"
     %2A1%0D%0A%244%0D%0APING%0D%0A a%0D%0ADEL%20lg:x:lock return%20redis.call('FLUSHALL')
     %252e%252e %25 a%2500 %EF%BC%8E%EF%BC%8E %E2%80%AEa %F0%9F%94%92
 ";
-/// Percent-encoded bytes that are no UTF-8.
+/// Percent-encoded bytes that are not UTF-8.
 const NO_TEXT: &str = r"
     %FF %C0%AF %C0%80 %E0%80%AF %ED%A0%80 %F5%80%80%80 a%80 %C3
 ";
@@ -45,7 +45,7 @@ pub(super) fn names_cases() -> Vec<Case> {
         let expected = if allowed { Expected::Granted } else { INVALID };
         cases.push(Case::bare(format!("POST /locks/a%{byte:02X}b"), expected));
         if !allowed && !b"?#%/".contains(&byte) {
-            // As it is: whether it is read at all is up to the reader of HTTP.
+            // The byte is sent unencoded: the HTTP parser decides whether it reads the request.
             let mut bytes = b"POST /locks/a".to_vec();
             bytes.push(byte);
             bytes.extend_from_slice(b"b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
@@ -83,13 +83,13 @@ async fn nothing_is_a_name_that_should_not_be() {
     Bench::start().await.run(names_cases()).await;
 }
 
-/// No JSON number that any field takes.
+/// JSON values that no numeric field accepts.
 const NO_NUMBERS: &str = r#"
     -1 -0 -0.0 -9223372036854775808 -9223372036854775809 0.5 30000.5 9007199254740992.0 1e400
     -1e400 0x10 0b1 010 +1 .5 5. 1_000 1,000 NaN Infinity -Infinity "30000" "" true false
     [30000] {} [] 30000ms 18446744073709551616
 "#;
-/// Numbers beyond every limit.
+/// Numbers above every limit.
 const TOO_LARGE: &str = r"
     604800001 2147483648 4294967296 9007199254740992 9223372036854775807 9223372036854775808
     18446744073709551614 18446744073709551615 99999999999999999999999999999999999999
@@ -117,7 +117,7 @@ fn numbers_cases(token: &str) -> Vec<Case> {
     ));
     let long = "1".repeat(10_000);
     cases.push(Case::acquire(format!("{{\"ttl_ms\": {long}}}"), INVALID));
-    // With the token that holds it: what is wrong is the number alone.
+    // With the token of the lease, only the number is wrong.
     let with_token = [("Lock-Token", token)];
     let (renew, hold) = (
         format!("PUT /locks/{HELD}/renew"),
@@ -168,7 +168,7 @@ async fn no_number_is_taken_for_another() {
     bench.run(cases).await;
 }
 
-/// The token holds nothing.
+/// The answer to a token without a lease.
 const LOST: Expected = Expected::Refused(410, "lease-lost");
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -207,7 +207,7 @@ fn tokens_cases(token: &str) -> Vec<Case> {
         }
         let twice = [("Lock-Token", token), ("lock-token", token)];
         cases.push(Case::new(line, &twice, b"", INVALID));
-        // In a place where it counts for nothing.
+        // The token is sent in places where it does not count.
         for header in ["Authorization", "X-Lock-Token", "Lock_Token", "Cookie"] {
             let expected = if line.ends_with("/hold") {
                 // Without a token it asks for the lock, which is held.
@@ -228,8 +228,8 @@ fn tokens_cases(token: &str) -> Vec<Case> {
             cases.push(Case::body(line, body, INVALID));
         }
     }
-    // One bit of each character: another token, which holds nothing. The last character has two bits that
-    // belong to no byte, and no token has them set.
+    // One bit of each character is changed, which makes another token without a lease. The last character has two bits
+    // that belong to no byte, and no token has them set.
     for at in 0..token.len() {
         let mut other = token.as_bytes().to_vec();
         let digit = ALPHABET
@@ -250,7 +250,7 @@ fn tokens_cases(token: &str) -> Vec<Case> {
     *padded.last_mut().unwrap() = ALPHABET[last | 1];
     let padded = String::from_utf8(padded).unwrap();
     cases.push(Case::with(&lines[1], ("Lock-Token", &padded), INVALID));
-    // A token of a lock is none of another.
+    // A token counts only for its own lock.
     for line in self::lines("other").iter().chain(&self::lines("witness2")) {
         cases.push(Case::with(line, ("Lock-Token", token), LOST));
     }
@@ -291,7 +291,7 @@ fn idempotency_cases() -> Vec<Case> {
             cases.push(Case::with(line, ("Idempotency-Key", short), INVALID));
         }
     }
-    // It is used up by the lease that was released.
+    // The idempotency key is used up by the released lease.
     let used = "7c0d9d0a-2b51-4f0e-8a6e-0d6a3b1c9e55";
     cases.push(key(used, "", Expected::Granted));
     let expired = Expected::Refused(409, "idempotency-expired");
@@ -308,16 +308,16 @@ async fn a_key_that_is_none_or_used_takes_no_lock() {
     bench.run(cases).await;
 }
 
-/// Texts that are nobody's business but the reader's: they are kept.
+/// Texts that are dangerous only for careless readers: the gateway stores them unchanged.
 const HOSTILE: &str = "
     <script>alert(1)</script> javascript:alert(1) {{7*7}} ${jndi:ldap://x} %s%n%x `id` $(id)
     ../../etc/passwd *3\\r\\n$3\\r\\nSET redis.call('FLUSHALL') __proto__ constructor
     hasOwnProperty \u{202e}gnp.exe \u{200b} \u{feff} e\u{301}\u{301}\u{301} \u{1f512} \u{10ffff}
     \\u0000
 ";
-/// The same with blanks.
+/// Such texts with blanks.
 const HOSTILE_TOO: [&str; 2] = ["\"><img src=x onerror=alert(1)>", "' OR 1=1 --"];
-/// Texts with control characters, which would move a terminal or begin another line.
+/// Texts with control characters, which would move a terminal's cursor or begin another line.
 const CONTROL: [&str; 9] = [
     "a\nb",
     "a\r\nX: y",

@@ -1,4 +1,4 @@
-//! Embedded files that were damaged, and configuration files in which a value is of the wrong kind.
+//! Damaged files of the embedded store, and configuration files with values of the wrong type.
 
 use std::{collections::BTreeSet, fs};
 
@@ -32,7 +32,7 @@ impl Sound {
         Self { bytes }
     }
 
-    /// Opens a log with these bytes; whether it was refused.
+    /// Opens a store whose log has these bytes. Answers whether it was refused.
     async fn is_refused(bytes: &[u8], what: &str) -> bool {
         let directory = with_log(bytes);
         match open(directory.path()) {
@@ -79,7 +79,7 @@ async fn a_file_with_a_flipped_byte_is_refused_or_holds_what_it_held() {
 #[tokio::test]
 async fn a_file_of_which_a_piece_is_missing_is_refused_or_holds_what_it_held() {
     let sound = Sound::file().await;
-    // What is used of it, and what says that nothing follows.
+    // The used part of the log, and the bytes that show its end.
     let length = 9 + sound.bytes.iter().rposition(|&byte| byte != 0).unwrap();
     let random = &mut Random::seeded();
     let step = if full() { 1 } else { 1 + length / 30 };
@@ -105,7 +105,7 @@ const WRONG: [&str; 6] = [
     "1979-05-27",
     "[{ a = 'b' }]",
 ];
-/// Files that are none.
+/// Contents that are not configuration files.
 const NO_FILES: [&[u8]; 12] = [
     b"\xff\xfe",
     b"\0",
@@ -121,7 +121,7 @@ const NO_FILES: [&[u8]; 12] = [
     b"[http.tls.cert_file]\nx = 1",
 ];
 
-/// Every key with the table that it stands in, as the file of all defaults lists them.
+/// Every key with its table, as the file of all defaults lists them.
 fn keys() -> Vec<(String, String)> {
     let defaults = include_str!("../../../config/latchgate.toml");
     let (mut table, mut keys) = (String::new(), Vec::new());
@@ -138,7 +138,7 @@ fn keys() -> Vec<(String, String)> {
     keys
 }
 
-/// That a file is refused with a text for people, which names all these.
+/// Asserts that a file is refused with a readable text that contains all of these names.
 fn is_refused(directory: &TempDir, text: &[u8], names: &[&str]) -> String {
     let path = directory.path().join("latchgate.toml");
     fs::write(&path, text).unwrap();
@@ -163,7 +163,7 @@ fn no_key_takes_a_value_of_another_kind() {
     assert!(keys.len() > 60 && tables.len() > 10, "{keys:?}");
     let numbered = keys.into_iter().enumerate().collect();
     for (number, (table, key)) in &sample(numbered, 3) {
-        // Each key two of them, and all of them by turns.
+        // Two wrong values for each key, so that all values have their turn.
         for value in [
             WRONG[number % WRONG.len()],
             WRONG[(number + 1) % WRONG.len()],

@@ -1,4 +1,4 @@
-//! HTTP/1 that two readers could read in two ways, and HTTP/2 frames that no client should send.
+//! HTTP/1 requests that two readers could read in two ways, and HTTP/2 frames that no client should send.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,7 +17,7 @@ const LINE: &str =
 /// A body in chunks.
 const BODY: &str = "2\r\n{}\r\n0\r\n\r\n";
 
-/// Headers that say in two ways, or in none, where a body ends; and a body.
+/// Headers that state the end of a body in two ways or in no way, each with a body.
 const FRAMINGS: [(&str, &str); 34] = [
     ("Content-Length: 2\r\nTransfer-Encoding: chunked", BODY),
     ("Transfer-Encoding: chunked\r\nContent-Length: 2", BODY),
@@ -63,7 +63,7 @@ const FRAMINGS: [(&str, &str); 34] = [
     ("Transfer-Encoding: chunked", "2;\n{}\r\n0\r\n\r\n"),
     ("Transfer-Encoding: chunked", "2\n{}\n0\n\n"),
 ];
-/// Those that are read as chunks. Nothing behind such a request is taken for another one.
+/// The headers that count as chunked. Bytes behind such a request are not read as another request.
 const READ_AS_CHUNKS: [&str; 5] = [
     "Content-Length: 2\r\nTransfer-Encoding: chunked",
     "Transfer-Encoding: chunked\r\nContent-Length: 2",
@@ -120,7 +120,7 @@ const REQUESTS: [&str; 44] = [
 ];
 
 fn framing_cases() -> Vec<Case> {
-    // What comes behind a body that may end elsewhere is not taken for a request.
+    // A request behind a body with a doubtful end must not be read as a request.
     let smuggled = "POST /locks/smuggled HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
     let framed = FRAMINGS.into_iter().map(|(framing, body)| {
         let expected = if READ_AS_CHUNKS.contains(&framing) && body.starts_with("2\r\n{}\r\n") {
@@ -177,7 +177,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// `POST /locks/a` of `localhost` as HPACK writes it, without a table.
+/// The header block of `POST /locks/a` for `localhost` in HPACK, without a dynamic table.
 fn acquire() -> Vec<u8> {
     let mut block = vec![0x83, 0x87];
     for (name, value) in [(4, "/locks/a"), (1, "localhost")] {
@@ -187,15 +187,15 @@ fn acquire() -> Vec<u8> {
     block
 }
 
-/// What it is, and what follows the preface: a whole connection.
+/// A description, and the bytes of a whole connection after the preface.
 type Connection = (&'static str, Vec<u8>);
 
-/// Frames behind settings that are as they should be.
+/// Frames after valid settings.
 fn behind(frames: &[Vec<u8>]) -> Vec<u8> {
     [frame(SETTINGS, 0, 0, &[]), frames.concat()].concat()
 }
 
-/// One frame behind such settings.
+/// A single frame after valid settings.
 fn one(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     behind(&[frame(kind, flags, stream, payload)])
 }
@@ -348,14 +348,14 @@ async fn no_frame_ends_the_gateway_or_takes_a_lock_that_it_does_not_ask_for() {
     for (what, frames) in &sample(connections(), 3) {
         let (authority, to) = (&certified.authority, certified.gateway.address);
         let mut stream = tls_connect(authority, to, &[b"h2"]).await;
-        // It may be closed before all of it has been read.
+        // The gateway may close the connection before it has read everything.
         drop(stream.write_all(&[PREFACE, frames].concat()).await);
         drop(stream.flush().await);
         drop(stream.shutdown().await);
         let mut rest = Vec::new();
         let closed = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
         assert!(closed.is_ok(), "{what}: the connection stays");
-        // Whoever is on another connection notices nothing.
+        // A caller on another connection notices nothing.
         eventually("nobody holds the lock", || {
             let mut other = other.clone();
             async move { (other.inspect("a").await["state"] == "free").then_some(()) }

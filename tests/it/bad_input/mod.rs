@@ -1,12 +1,11 @@
-//! What nobody should send, by category: some four thousand cases, each with what must come of it.
+//! Invalid input by category: some four thousand cases, each with the answer that it must get.
 //!
-//! The oracle is the same for all (`bench`): an answer, half of them within 100 ms, or a closed
-//! connection, no 5xx that was not expected, a problem document with a code of the closed list, no
-//! lock granted, every lock and every gauge as it was, no panic and no planted secret in the log. The
-//! gateway is the real program on the embedded store; a part of the cases runs over Redis as well.
+//! The oracle is the same for all (`bench`): an answer, half of them within 100 ms, or a closed connection, no
+//! unexpected 5xx, a problem document with a code of the closed list, no lock granted, every lock and every gauge as
+//! before, no panic and no planted secret in the log. The gateway is the real program on the embedded store; a part of
+//! the cases runs with Redis as well.
 //!
-//! A case whose answer is right, and not refused, says so: a corpus of refusals alone would pass a gateway
-//! that refuses everything.
+//! Valid cases are marked as such: with refusals only, a gateway that refuses everything would pass.
 
 mod bench;
 

@@ -1,4 +1,5 @@
-//! A part of the corpus over Redis, and what a Redis never answers: of the wrong kind, too long, cut, unasked.
+//! A part of the cases with a Redis store, and replies that no Redis sends: of the wrong kind, too long, cut off, or
+//! unrequested.
 
 use std::{
     io,
@@ -23,22 +24,22 @@ use super::{
 };
 use crate::support::{RedisServer, eventually, gateway::Setup};
 
-/// A server that lies on demand.
+/// A proxy in front of Redis that sends false replies on demand.
 pub(super) struct RespServer {
     port: u16,
     plan: Arc<Plan>,
 }
 
-/// What is answered to whatever is asked about the victim.
+/// The false reply to every command about the victim.
 #[derive(Debug, Clone)]
 pub(super) enum Lie {
-    /// This, and the command never reaches Redis.
+    /// These bytes are sent, and the command does not reach Redis.
     Instead(Vec<u8>),
-    /// This, and behind it the answer.
+    /// These bytes are sent before the reply.
     Before(Vec<u8>),
-    /// The answer, and this behind it.
+    /// These bytes are sent after the reply.
     Behind(Vec<u8>),
-    /// So many bytes of the answer, and then nothing.
+    /// This many bytes of the reply are sent, and no more.
     Cut(usize),
 }
 
@@ -48,9 +49,9 @@ struct Plan {
     told: AtomicUsize,
 }
 
-/// The lock that is lied about.
+/// The lock whose replies are false.
 pub(super) const VICTIM: &str = "victim";
-/// Stands in a lie for what the answer must repeat: the first id in the command.
+/// Placeholder for the first id in the command, which the reply must repeat.
 pub(super) const ECHO: &[u8] = b"{echo}";
 
 // === impl RespServer ===
@@ -68,7 +69,7 @@ impl RespServer {
         lifecycle.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let plan = Arc::clone(&shared);
-                // However it ends: a liar's connections are given up.
+                // Errors of these connections do not matter: the gateway closes them after false replies.
                 tasks.spawn(async move { drop(carry(client, &plan).await) });
             }
         });
@@ -79,13 +80,13 @@ impl RespServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Lies from now on; or not any more.
+    /// Sends this false reply from now on, or true replies again.
     pub(super) fn lie(&self, lie: Option<Lie>) {
         self.plan.told.store(0, Ordering::SeqCst);
         *self.plan.lie.lock().unwrap() = lie;
     }
 
-    /// How often it has lied since it was told to.
+    /// How many false replies were sent since the last change.
     pub(super) fn told(&self) -> usize {
         self.plan.told.load(Ordering::SeqCst)
     }
@@ -147,7 +148,7 @@ async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// The lie with what it must repeat.
+/// The false reply with the id that it must repeat.
 fn filled(lie: &[u8], request: &[u8]) -> Vec<u8> {
     let token = request
         .split(|byte| !byte.is_ascii_hexdigit())
@@ -167,7 +168,7 @@ fn contains(bytes: &[u8], needle: &[u8]) -> bool {
     bytes.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Replies that are none of ours, or no RESP.
+/// Replies that are not ours, or not RESP.
 const REPLIES: [&str; 46] = [
     "+OK\r\n",
     "+\r\n",
@@ -216,8 +217,8 @@ const REPLIES: [&str; 46] = [
     "\r\n\r\n",
     "\u{0}\u{0}\u{0}\u{0}",
 ];
-/// Replies in the form of our own, with fields that none of our scripts gives. A lease stands for one that
-/// makes sense but for what is changed in it.
+/// Replies in the form of our scripts, with fields that no script sends. `lease` stands for a valid lease, except for
+/// what the line changes in it.
 const FIELDS: [&str; 40] = [
     "granted",
     "granted {echo}",
@@ -261,7 +262,7 @@ const FIELDS: [&str; 40] = [
     "held {echo} 0:19:92233720368547758077:foreign4:100040:zz",
 ];
 
-/// The reply that a line of [`FIELDS`] stands for.
+/// The bytes of a reply that a line of [`FIELDS`] describes.
 fn reply(line: &str) -> Vec<u8> {
     let (id, rest) = ("2".repeat(65), "00030000000000000");
     let lease = format!(
@@ -269,7 +270,7 @@ fn reply(line: &str) -> Vec<u8> {
         ""
     );
     let text = line.replace("{lease}", &lease);
-    // What is put in its place is longer.
+    // The id is longer than its placeholder.
     let length = text.len() + text.matches("{echo}").count() * (65 - "{echo}".len());
     format!("${length}\r\n{text}\r\n").into_bytes()
 }
@@ -292,7 +293,7 @@ fn lies() -> Vec<Lie> {
     lies
 }
 
-/// What is asked while the server lies; the lock may be anybody's.
+/// The requests during the false replies. Any caller may hold the lock.
 const ASKED: [(&str, &str); 4] = [
     ("POST /locks/victim", ""),
     ("GET /locks/victim", ""),
@@ -308,7 +309,7 @@ const ASKED: [(&str, &str); 4] = [
 
 async fn ask(bench: &Bench, line: &str, header: &str) -> RawResponse {
     let mut stream = TcpStream::connect(bench.gateway.address).await.unwrap();
-    // Where a release is not answered, the gateway counts the lease until it is over.
+    // Without an answer to the release, the gateway counts the lease until its TTL ends.
     let body = if line.starts_with("POST") {
         "{\"ttl_ms\": 1000}"
     } else {
@@ -320,7 +321,7 @@ async fn ask(bench: &Bench, line: &str, header: &str) -> RawResponse {
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
-    // The deadline of the store, and what its reaper does.
+    // The deadline of the store, and the work of its reaper.
     let answer = timeout(Duration::from_mins(1), RawResponse::read_whole(&mut stream)).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer to {line}"));
     answer.unwrap_or_else(|error| panic!("{line}: {error}"))
@@ -339,14 +340,14 @@ async fn lied_to(number: usize, told: &Lie, bench: &Bench, server: &RespServer) 
         assert_ne!(code, "internal", "{shown}: {answer:?}");
     }
     if answer.status == 201 {
-        // The truth was told as well, or a lie that nobody can tell from it.
+        // The reply was true, or cannot be told from a true one.
         let token = format!(
             "Lock-Token: {}\r\n",
             answer.json()["token"].as_str().unwrap()
         );
         let released = eventually("the release is answered", || async {
             let released = ask(bench, &format!("DELETE /locks/{VICTIM}"), &token).await;
-            // The store has but half a second here, which may be too little for a busy machine.
+            // The store has only half a second here, which may not be enough on a busy machine.
             (!matches!(released.status, 503 | 504)).then_some(released)
         })
         .await;
@@ -355,7 +356,7 @@ async fn lied_to(number: usize, told: &Lie, bench: &Bench, server: &RespServer) 
             "{shown}: {released:?}"
         );
     }
-    // The truth is believed again, and a lock that was perhaps granted is given back.
+    // The gateway believes true replies again, and a lock that it may have been granted is released.
     let again = format!("after {shown}: the lock can be taken again");
     eventually(&again, || async {
         let acquired = ask(bench, &format!("POST /locks/{VICTIM}"), "").await;
@@ -382,7 +383,7 @@ async fn no_reply_of_the_store_ends_the_gateway_or_grants_a_lock() {
     let bench = Bench::start_with(setup, "").await;
     let lies = lies().into_iter().enumerate().collect();
     for (number, lie) in &sample(lies, 12) {
-        // Each is told to one who acquires, and to one of the others.
+        // Each false reply is sent to an acquire, and to one of the other requests.
         lied_to(0, lie, &bench, &server).await;
         lied_to(1 + number % 3, lie, &bench, &server).await;
     }
@@ -400,7 +401,7 @@ async fn nothing_is_written_for_what_is_refused() {
         .collect();
     bench.run(cases).await;
     let keys = server.keys().await;
-    // Of the locks that were granted and released, nothing but counters.
+    // The granted and released locks have left only counters.
     let others = keys
         .iter()
         .filter(|key| !key.ends_with(":fence") && !key.contains("{witness}"));

@@ -1,9 +1,9 @@
-//! JSON, content types, targets and streams that no route takes.
+//! JSON, content types, targets and streams that no route accepts.
 
 use super::bench::{Bench, Case, Expected, HELD, INVALID, PLANTED};
 use crate::support::{operations::operations, rows, words};
 
-/// A body that has everything, and is right.
+/// A valid body with all fields.
 const WHOLE: &str = r#"{"ttl_ms": 30000, "wait_ms": 0, "max_hold_ms": 60000, "owner": "ci \"7\" \u00fc", "metadata": {"job": "4711", "a": ""}}"#;
 const NO_OBJECTS: [&str; 38] = [
     "[]",
@@ -55,7 +55,7 @@ const NO_FIELDS: &str = r#"
     {"owner":[]} {"owner":{"$gt":""}} {"owner":1} {"owner":""} {"owner":"\u0000"}
     {"owner":"\ud800"} {"owner":"\udc00\ud800"}
 "#;
-/// The same with blanks in a text.
+/// Wrong fields with blanks in a text.
 const NO_FIELDS_EITHER: [&str; 2] = [r#"{"mode": "shared "}"#, r#"{"ttl_ms ": 1000}"#];
 
 pub(super) fn json_cases() -> Vec<Case> {
@@ -66,7 +66,7 @@ pub(super) fn json_cases() -> Vec<Case> {
         for bit in [0x80, 0x20, 0x01] {
             let mut flipped = whole.to_vec();
             flipped[at] ^= bit;
-            // Within a text it may be as right as before.
+            // A changed bit inside a text may leave the body valid.
             let expected = if bit == 0x80 { INVALID } else { Expected::Sane };
             cases.push(Case::acquire(flipped, expected));
         }
@@ -100,7 +100,7 @@ pub(super) fn json_cases() -> Vec<Case> {
     cases.push(Case::acquire(format!("{{{}}}", many.join(",")), INVALID));
     let large = format!("{{\"owner\": \"{}\"}}", "a".repeat(17_000));
     cases.push(Case::acquire(large, Expected::Refused(413, "too-large")));
-    // A secret in the wrong place is not repeated.
+    // A secret in the wrong place is not repeated in the answer.
     for body in [
         format!("{{\"ttl_ms\": \"{PLANTED}\"}}"),
         format!("{{\"metadata\": \"{PLANTED}\"}}"),
@@ -140,7 +140,7 @@ const NO_JSON: &str = "
     application/vnd.api+json application/octet-stream application/x-ndjson
     application/json;charset= application/jsontext/plain application */* application/*
 ";
-/// The same with blanks, and none at all.
+/// Wrong content types with blanks, and an empty one.
 const NO_JSON_EITHER: [&str; 7] = [
     "",
     "text/plain; charset=utf-8",
@@ -209,7 +209,7 @@ fn content_cases() -> Vec<Case> {
     }
     let long = "a".repeat(129);
     for id in ["a b", "<script>", "\u{e4}", &long, "", "a\tb", "\"x\""] {
-        // It is named otherwise.
+        // The answer has another request id.
         let headers = [("X-Request-Id", id)];
         cases.push(Case::new("GET /locks/.", &headers, b"", INVALID));
     }
@@ -218,7 +218,7 @@ fn content_cases() -> Vec<Case> {
         let header = ("traceparent", parent);
         cases.push(Case::with("GET /locks/a", header, Expected::Answered(200)));
     }
-    // More headers than HTTP/1.1 is read with: refused before it is a request.
+    // More headers than the HTTP/1.1 parser reads: the request is refused before it is complete.
     let many: Vec<_> = (0..101).map(|i| format!("x-{i}")).collect();
     let many: Vec<_> = many.iter().map(|name| (name.as_str(), "1")).collect();
     let large = Expected::Refused(431, "headers-too-large");
@@ -278,7 +278,7 @@ fn streams_cases() -> Vec<Case> {
     {
         cases.push(Case::body(&line, body, INVALID));
     }
-    // Before any stream begins.
+    // These requests are refused before a stream begins.
     cases.push(Case::bare(&line, Expected::Refused(423, "locked")));
     let query = format!("{line}?ttl_ms=1000");
     cases.push(Case::bare(query, INVALID));

@@ -1,15 +1,15 @@
 //! Short histories as text, and tables of them with the promises that each breaks.
 //!
-//! A story is a list of statements, one a line or several between semicolons: `TIME WHO VERB .. -> ANSWER`, in
+//! A story is a list of statements, one in each line or several between semicolons: `TIME WHO VERB .. -> ANSWER`, in
 //! milliseconds. `0-300 a acquire -> 7` is a request at 0 that is answered at 300 by a lease of ten seconds with the
-//! fencing token 7; `2 b acquire wait:60000` has no answer yet, and `9 b hears 8` is one. `share` and `share/3` want
-//! to share the lock, without and with a limit; `8#0` has the slot 0. `somebody sees 5:a | c` is a look that shows
-//! who holds the lock and who waits; `7~r#0` shares it. `3-4 redis suffers flush forgets` is a fault, seen once. After
-//! `@20000` times count from there.
+//! fencing token 7; `2 b acquire wait:60000` has no answer yet, and `9 b hears 8` is its answer. `share` and `share/3`
+//! ask for a shared lease, without and with a limit; `8#0` has the slot 0. `somebody sees 5:a | c` is an inspection
+//! that shows the holders and the waiters; `7~r#0` is a shared lease. `3-4 redis suffers flush forgets` is a fault that
+//! was observed once. After `@20000` times count from there.
 //!
-//! A row of a table is `EXPECTED: STORY`. Expected is `right`, the promises that the story breaks, one promise with
-//! a `+` if others may be broken too, or `not` and one promise that holds. `# ` begins a property, and `given:` what
-//! all its rows begin with.
+//! A row of a table is `EXPECTED: STORY`. Expected is `right`, the promises that the story breaks, one promise with a
+//! `+` if others may be broken too, or `not` and one promise that holds. `# ` begins a property, and `given:` is the
+//! common beginning of all its rows.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::history::{
     Seen, Stage, Terms, Violation, check,
 };
 
-/// A history of one lock, unless `of:other` or `both` names the other one.
+/// A history of one lock, unless `of:other` or `both` names the other lock.
 #[derive(Default)]
 pub(super) struct Story {
     lines: Vec<Line>,
@@ -29,7 +29,7 @@ pub(super) struct Story {
     requests: HashMap<String, Vec<Request>>,
 }
 
-/// A request, or the parts of one for both locks.
+/// A request, or the parts of a group request for both locks.
 struct Request {
     parts: Vec<(u64, Ask)>,
     is_open: bool,
@@ -371,7 +371,7 @@ fn granted(text: &str, left_ms: u64, again: bool) -> RecordedAnswer {
     }
 }
 
-/// Holders as `7:alone` or `7~shares#0`; `nobody` is none.
+/// Holders as `7:alone` or `7~shares#0`; `nobody` stands for none.
 fn holders(words: &[&str]) -> Vec<Seen> {
     let words = words.iter().filter(|word| **word != "nobody");
     let seen = words.map(|word| {

@@ -1,10 +1,10 @@
-//! A run that shows nothing does not pass, nor does a run whose positive control shows nothing: where clients are
-//! paused, updates must get lost.
+//! A run that proves nothing does not pass, nor does a run whose positive control shows nothing: if clients are paused,
+//! updates must get lost.
 
 use super::story::{Story, TERMS};
 use crate::history::Terms;
 
-/// Why a run of this story shows nothing.
+/// The reasons why a run of this story proves nothing.
 fn invalid(story: &str, terms: &Terms) -> Vec<String> {
     Story::parse(story).told(terms).invalid
 }
@@ -24,7 +24,7 @@ fn too_little_traffic_shows_nothing() {
 
 #[test]
 fn a_fault_that_nobody_saw_shows_nothing_but_one_of_many_of_a_kind_may_miss() {
-    // The first of these faults was not seen.
+    // The first of these faults took no effect.
     let faults = |count: u64| {
         let faults = (1..count).map(|at| format!("; {at}-{at} redis suffers flush forgets"));
         let unseen = "0-1 a acquire -> 7; 0-0 redis suffers flush forgets unseen";

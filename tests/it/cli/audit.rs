@@ -1,4 +1,4 @@
-//! The audit log of the real program, and the line of a request in either format.
+//! The audit log of the real program, and the log line of a request in both formats.
 
 use latchgate::auth::ApiKey;
 
@@ -82,7 +82,7 @@ fn every_reload_of_the_keys_stands_in_it() {
     let same = reloads().remove(0).1;
     assert_eq!(fields(&same, ["outcome", "count"]), json!(["reloaded", 1]));
     assert!(same.get("changed").is_none(), "{same}");
-    // It may be read by itself before it is asked for; then nothing is new the second time.
+    // The gateway may notice the changed file before the signal. Then the signal changes nothing.
     let change = |text: &str| {
         let before = reloads().len();
         fs::write(&keys, text).unwrap();
@@ -122,7 +122,7 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
     gateway
         .typed("break deploy --reason 'hangs for hours' --yes")
         .ends(0);
-    // The line is on the disk before the answer is sent.
+    // The line is on disk before the answer is sent.
     let breaks: Vec<_> = events(&path)
         .into_iter()
         .filter_map(|(event, line)| (event == "break").then_some(line))
@@ -143,7 +143,7 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// The lines of a request that was granted a lock and of one that was refused it.
+/// The log lines of a request that was granted a lock and of a request that was refused.
 fn lines(format: &str) -> [String; 2] {
     let key = Made::new("ci", &["--acquire", "*"]);
     let keys = File::new(&key.toml);
@@ -159,7 +159,7 @@ fn lines(format: &str) -> [String; 2] {
             .env("TRACEPARENT", PARENT)
             .read();
     }
-    // The last answer may overtake its line.
+    // The answer may arrive before its log line is written.
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let log = gateway.log();
@@ -232,7 +232,7 @@ fn a_reason_does_not_pretend_to_be_another_text() {
         let url = gateway.url();
         typed(&format!("acquire deploy --url {url}")).read();
         typed(&format!("break deploy --yes --reason {reason} --url {url}")).read();
-        // The answer comes after the line.
+        // The log line is written before the answer is sent.
         let log = gateway.logged(escaped);
         assert!(!log.contains('\u{202e}'), "{log}");
     }

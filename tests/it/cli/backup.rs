@@ -1,4 +1,5 @@
-//! What docs/backup.md, docs/move.md and docs/upgrade.md say: copies of the embedded store, moving to another store.
+//! The steps of docs/backup.md, docs/move.md and docs/upgrade.md: copies of the embedded store, and moves to another
+//! store.
 
 use std::os::unix::{
     fs::{FileTypeExt, symlink},
@@ -9,7 +10,7 @@ use latchgate::store::embedded::check_backup;
 
 use crate::cli::prelude::*;
 
-/// The lease of a lock that is acquired for an hour.
+/// Acquires a lock for an hour. Answers the lease.
 fn acquire(gateway: &Gateway, name: &str) -> Value {
     let ran = gateway
         .typed(&format!("acquire {name} --ttl 1h --json"))
@@ -21,7 +22,7 @@ fn fence(lease: &Value) -> u64 {
     lease["fencing_token"].as_u64().unwrap()
 }
 
-/// The code of a command with the token of a lease.
+/// The exit code of a command with the token of a lease.
 fn command(gateway: &Gateway, command: &str, lease: &Value) -> Option<i32> {
     let name = lease["name"].as_str().unwrap();
     gateway
@@ -31,7 +32,7 @@ fn command(gateway: &Gateway, command: &str, lease: &Value) -> Option<i32> {
         .code
 }
 
-/// A directory with a copy of the log of a gateway, and of nothing else.
+/// A directory with a copy of the log files of a gateway, and of no other file.
 fn copied(gateway: &Gateway) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(gateway.data()).unwrap() {
@@ -43,7 +44,7 @@ fn copied(gateway: &Gateway) -> TempDir {
     copy
 }
 
-/// A gateway on a directory that is there.
+/// A gateway on an existing directory.
 fn on(directory: &Path) -> Gateway {
     let store = format!("embedded:{}", directory.display());
     Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store))
@@ -84,7 +85,7 @@ fn a_backup_under_load_holds_every_lease_that_was_acknowledged_before_it() {
     gateway.kill();
     let mode = fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Nothing else was left beside it: this is a data directory.
+    // The backup leaves no other file: the directory is a valid data directory.
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     let restored = on(place.path());
     assert!(fence(&acquire(&restored, "other")) > newest);
@@ -130,7 +131,7 @@ fn a_backup_follows_a_link_and_replaces_nothing_but_a_file() {
         ("socket", "not a regular file"),
         ("to-socket", "not a regular file"),
         ("to-nothing", "No such file"),
-        // What stands in a path does not move the terminal.
+        // Control characters of a path are escaped, so they cannot move the cursor of the terminal.
         ("dir\u{1b}[2J/file", r"dir\u{1b}[2J/file"),
     ] {
         let refused = back_up(&gateway, &at(name), &["--force"]);
@@ -177,7 +178,7 @@ fn a_backup_is_logged_before_it_is_sent_and_head_makes_none() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(answer.contains("latchgate.00000001.log"), "{answer}");
-    // Nothing was made, so nobody knows how long it is.
+    // No file was made, so the length is not known.
     assert!(!answer.contains("content-length"), "{answer}");
 
     gateway
@@ -237,7 +238,7 @@ fn an_old_file_beside_the_newest_is_not_read() {
 #[test]
 fn the_file_of_a_gateway_that_has_ended_is_a_backup() {
     let mut gateway = Gateway::start_with(
-        // It does not wait for the lease.
+        // The gateway does not wait for the end of the lease.
         Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "0"),
     );
     let lease = acquire(&gateway, "deploy");
@@ -257,7 +258,7 @@ fn so_is_a_copy_that_is_made_while_it_stands_still() {
         .map(|number| acquire(&gateway, &format!("held:{number}")))
         .collect();
     thread::scope(|scope| {
-        // It is stopped in the middle of writing, or between two writes: either is in order.
+        // The gateway is stopped in the middle of a write or between two writes. Both must leave a valid log.
         let busy = scope.spawn(|| {
             let url = gateway.url();
             for number in 0.. {
@@ -329,7 +330,7 @@ async fn a_gateway_that_is_replaced_loses_no_lease_that_is_in_redis() {
     let new = Gateway::start_with(setup);
     let lease = acquire(&old, "deploy");
     old.signal(Signal::TERM);
-    // While the old one drains, and after it.
+    // The lease is valid at the new gateway while the old gateway drains, and after its end.
     assert_eq!(command(&new, "renew", &lease), Some(0));
     old.kill();
     assert_eq!(command(&new, "renew", &lease), Some(0));

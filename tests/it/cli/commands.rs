@@ -1,11 +1,12 @@
-//! What a command says: exit codes, generated texts, secrets that do not come out, files that are no files.
+//! Output of the commands: exit codes, generated texts, secrets that are never printed, and paths that are not regular
+//! files.
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::keys::inspect;
 use crate::cli::prelude::*;
 
-/// A token that never held anything.
+/// A token that belongs to no lease.
 const NO_TOKEN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 fn run(url: &str, arguments: &[&str]) -> Ran {
@@ -56,13 +57,13 @@ fn what_a_gateway_cannot_do_has_a_code_for_each_reason() {
         (Reply::Answer(302, "<html>".to_owned()), 1),
     ] {
         let gateway = FakeGateway::new([reply.clone()]);
-        // It asks for as long as a lease of unknown fate would last.
+        // The program repeats the request for as long as a lease from it could live.
         let ran = run(
             &gateway.url,
             &["acquire", "deploy", "--ttl", "1s", "--json"],
         );
         assert_eq!(ran.code, Some(code), "{reply:?}: {ran:?}");
-        // With --json a problem is on standard output as the gateway sent it.
+        // With `--json` a problem is printed as the gateway sent it.
         if let Reply::Answer(400.., body) = reply {
             assert_eq!(ran.out, body + "\n");
         }
@@ -209,7 +210,7 @@ fn no_variable_of_a_client_may_be_empty() {
         ran.says(variable);
     }
     let gateway = FakeGateway::new([Reply::problem(401, "unauthorized", "")]);
-    // A flag is stronger than its variable, whatever that holds.
+    // A flag wins over its environment variable, whatever the value of the variable.
     typed(&format!("inspect deploy --url {}", gateway.url))
         .env("LATCHGATE_URL", "")
         .ends(106);
@@ -275,12 +276,12 @@ fn the_password_of_a_store_is_masked() {
     );
 }
 
-/// Makes a pipe to which nobody writes.
+/// Makes a named pipe that has no writer.
 fn pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
-/// What is said of a file that is none, by the kind of it.
+/// Paths that are not regular files, with the error for each.
 fn refusals(directory: &Path) -> [(String, &'static str); 4] {
     let path = |name: &str| directory.join(name).display().to_string();
     if !directory.join("pipe").exists() {

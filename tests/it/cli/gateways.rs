@@ -1,4 +1,4 @@
-//! Several gateways: on one Redis, and with sessions that they share or do not.
+//! Several gateways on one Redis server, and sessions across gateways.
 
 use std::collections::HashSet;
 
@@ -78,7 +78,7 @@ async fn while_redis_stands_still_nothing_is_in_doubt_that_was_only_to_be_read()
     let mut caller = Connection::new(TcpStream::connect(gateway.address).await.unwrap());
     for path in ["/locks/a", "/locks"] {
         let look = HttpRequest::new("GET", path.to_owned());
-        // The first question after it has stopped goes over a connection that was good.
+        // The first request after the freeze uses a connection that worked before.
         while caller.ask(&look).await.unwrap().0 != 200 {}
         server.freeze();
         let (status, problem) = caller.ask(&look).await.unwrap();
@@ -95,7 +95,7 @@ async fn while_redis_stands_still_nothing_is_in_doubt_that_was_only_to_be_read()
 async fn each_thread_sends_over_a_connection_of_its_own() {
     let server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
     let gateway = Gateway::start_with(on(server.port()).with("LATCHGATE_THREADS", "3"));
-    // Each is given to the thread that serves the fewest.
+    // Each connection is given to the thread with the fewest connections.
     let mut callers = Vec::new();
     for _ in 0..3 {
         let stream = TcpStream::connect(gateway.address).await.unwrap();
@@ -107,7 +107,7 @@ async fn each_thread_sends_over_a_connection_of_its_own() {
     let monitoring = b"AUTH s3cret\r\nMONITOR\r\n";
     monitor.write_all(monitoring).await.unwrap();
     let mut round = 0;
-    // Until each thread has connected, it uses the connections of the others.
+    // Until each thread has its own connections to Redis, it uses those of the others.
     loop {
         round += 1;
         for (number, caller) in callers.iter_mut().enumerate() {
@@ -143,7 +143,7 @@ async fn each_thread_sends_over_a_connection_of_its_own() {
 
 const SECRET: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0\n";
 
-/// The head and the body of the answer to a request that ends with these headers and this body.
+/// Sends a request with these headers and this body. Answers head and body.
 async fn ask(gateway: &Gateway, line: &str, more: &str) -> (String, String) {
     let url = gateway.url();
     let host = url.trim_start_matches("http://");
@@ -156,7 +156,7 @@ async fn ask(gateway: &Gateway, line: &str, more: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// The cookie of somebody who has signed in.
+/// Signs in with a key. Answers the cookie.
 async fn sign_in(gateway: &Gateway, key: &str) -> String {
     let body = json!({ "key": key }).to_string();
     let length = body.len();
@@ -169,7 +169,7 @@ async fn sign_in(gateway: &Gateway, key: &str) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
-/// As whom a gateway knows this cookie.
+/// The name under which a gateway knows this cookie; none if it does not.
 async fn known_as(gateway: &Gateway, cookie: &str) -> Option<String> {
     let (_, body) = ask(
         gateway,
@@ -214,7 +214,7 @@ async fn outlast_a_restart_with_a_secret_and_are_known_where_it_is_known() {
         gateway.restart();
         assert_eq!(known_as(gateway, cookie).await.as_deref(), after);
     }
-    // The key goes, and with it the session, at every gateway.
+    // When the key is removed, its session ends at every gateway.
     keys.write(&Made::new("other", &["--view", "*"]).toml);
     for gateway in [&one, &other] {
         eventually("the session has ended with its key", async || {

@@ -1,10 +1,10 @@
-//! API keys: made, listed, used, replaced and taken back while gateways run.
+//! API keys: made, listed, used, rotated and revoked while gateways run.
 
 use std::path::PathBuf;
 
 use crate::cli::prelude::*;
 
-/// A keys file that goes away.
+/// A keys file in a temporary directory.
 pub(super) struct File {
     directory: TempDir,
     pub(super) path: PathBuf,
@@ -28,7 +28,7 @@ impl File {
         file
     }
 
-    /// In one go, as a careful program does it.
+    /// Replaces the file atomically, as a careful program does.
     pub(super) fn write(&self, text: &str) {
         let new = self.directory.path().join("new");
         fs::write(&new, text).unwrap();
@@ -118,7 +118,7 @@ fn a_new_key_is_printed_with_what_to_paste() {
             ran.out
         );
     }
-    // All of the output is a keys file, but for the key.
+    // The output without the key itself is a valid keys file.
     let file = File::new(&ran.out.replace(key, ""));
     typed(&format!("key list --keys {}", file.path())).ends(0);
 }
@@ -196,7 +196,7 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
 
 #[test]
 fn what_a_gateway_would_refuse_is_not_made() {
-    // In the file there are whole seconds: a millisecond is over.
+    // The file has whole seconds, so an expiry after a millisecond is in the past.
     let cases = r#"
         --name 'a b' => name of
         --name a --view team:* => with the colon, or * alone
@@ -225,7 +225,7 @@ fn the_list_says_who_may_do_what_and_never_a_secret() {
         &["--acquire", "ci:", "--view", "*", "--max-leases", "3"],
     );
     let old = Made::new("old", &["--metrics", "--expires", "2120-01-01T00:00:00Z"]);
-    // It was made in time, and that is over.
+    // An expiry that was in the future when the key was made, and is now in the past.
     let over = old.toml.replace("2120-01-01", "2020-01-01");
     let file = File::new(&(ci.toml.clone() + &over));
     let list = ["key", "list", "--keys", file.path()];

@@ -1,4 +1,4 @@
-//! The commands around a lease, against a real gateway: of one lock, of several, and with a wait.
+//! The commands for a lease at a real gateway: for one lock, for several, and with a wait.
 
 use crate::cli::prelude::*;
 
@@ -72,7 +72,7 @@ fn a_token_may_come_from_a_file_or_from_standard_input() {
     assert_eq!(renew(&["--token-file", path]).read().code, Some(0));
     renew(&["--token-file", "-"]).input(&token).ends(0);
     renew(&[]).env("LATCHGATE_TOKEN_FILE", path).ends(0);
-    // The flag is stronger than the variable.
+    // The flag wins over the environment variable.
     let other = "A".repeat(43);
     renew(&["--token-file", path]).token(&other).ends(0);
 }
@@ -102,7 +102,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
         let release = gateway.typed("release deploy");
         release.token(token).read()
     };
-    // The program always sends one.
+    // The program always sends an idempotency key, so a release may be repeated.
     let acquired = gateway.typed("acquire deploy").read();
     for _ in 0..2 {
         let released = release(acquired.out.trim_end()).ends(0);
@@ -159,7 +159,7 @@ fn several_locks_are_acquired_renewed_and_released_with_one_token() {
     renewed.begins("renewed a: expires in ");
 
     gateway.typed("release a").token(token).ends(0);
-    // One that is lost is told, and the others are renewed and released.
+    // A lost lease is reported, and the other leases are renewed and released.
     let renewed = gateway.typed("renew a b").token(token).ends(102);
     renewed.says("the lease of a is lost");
     let released = gateway.typed("release a b").token(token).ends(102);
@@ -197,7 +197,7 @@ fn a_command_runs_while_all_are_held_and_knows_their_fencing_tokens() {
     let tokens: Value = serde_json::from_str(lines[1]).unwrap();
     assert_eq!(lines[0], format!("a {}", tokens["a"]));
     assert!(tokens["b"].is_u64(), "{tokens}");
-    // Both outlast their TTL: they are renewed.
+    // Both leases outlive their TTL, because `run` renews them.
     for line in &lines[2..] {
         let lock: Value = serde_json::from_str(line).unwrap();
         assert_eq!(lock["state"], "held");
@@ -231,7 +231,7 @@ fn a_command_is_killed_at_once_if_a_part_was_given_to_another() {
     next.printed("up");
     losing.said("the lease of b is lost: The lease of this token was broken by an operator");
     let lost = losing.wait();
-    // It gets no TERM: another works under `b`.
+    // The command is killed without a TERM before, because another command already works under `b`.
     lost.gives(102, "up\n");
     next.signal(Signal::TERM);
     next.wait();

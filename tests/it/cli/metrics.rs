@@ -1,4 +1,4 @@
-//! What a gateway counts, scraped as Prometheus does it.
+//! The metrics of a gateway, scraped as Prometheus does.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::{
     support::{Caller, eventually},
 };
 
-/// Samples by name and labels, all as they are written.
+/// Samples by name and labels, as text.
 type Samples = BTreeMap<String, String>;
 
-/// The status, the content type and the body of an answer.
+/// Sends a GET. Answers status, content type and body.
 pub(super) async fn get(url: &str, key: Option<&str>) -> (u16, String, String) {
     let (host, path) = url
         .strip_prefix("http://")
@@ -54,7 +54,7 @@ async fn scrape(gateway: &Gateway) -> Samples {
         .collect()
 }
 
-/// Acquires, renews, waits, releases, breaks, and comes too late.
+/// Makes each counted operation happen: acquire, renew, wait, release, break, and requests that come too late.
 async fn use_it(gateway: &Gateway) {
     let url = gateway.url();
     let run = |arguments: &[&str], token: &str| {
@@ -86,7 +86,7 @@ async fn use_it(gateway: &Gateway) {
     first.release("secret-name", &lease).await;
     let (_second, next) = waiting.join_next().await.unwrap().unwrap();
     assert!(next["fencing_token"].as_u64() > lease["fencing_token"].as_u64());
-    // A token of a lease that was released, and one of a lease that has expired.
+    // Renewals with the token of a released lease and of an expired lease.
     assert_ne!(run(&["renew", "secret-name"], token).0, Some(0));
     let (status, short) = first.acquire("short", &json!({"ttl_ms": 100})).await;
     assert_eq!(status, 201);
@@ -138,7 +138,7 @@ async fn what_happens_is_counted_on_the_embedded_store() {
     use_it(&gateway).await;
     let few = scrape(&gateway).await;
     check(&few);
-    // No series is of one lock: a hundred locks more make none.
+    // No series belongs to one lock: a hundred more locks add none.
     let mut caller = Caller::connect(gateway.address).await;
     for number in 0..100 {
         let (status, lease) = caller.acquire(&format!("more:{number}"), &json!({})).await;
@@ -221,7 +221,7 @@ async fn on_an_address_of_its_own_they_are_there_during_the_delay_and_gone_with_
         .unwrap();
     let (_, address) = own.split_once("//").unwrap();
     let address = address.strip_suffix("/metrics").unwrap();
-    // A scraper keeps its connection.
+    // A scraper keeps its connection open.
     let mut kept = TcpStream::connect(address).await.unwrap();
     kept.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .await

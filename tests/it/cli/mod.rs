@@ -1,4 +1,4 @@
-//! The real program, from the outside.
+//! The real program, run as a process.
 
 mod audit;
 mod backup;

@@ -10,7 +10,7 @@ fn acquire(gateway: &Gateway, lock: &str, owner: &str) {
         .ends(0);
 }
 
-/// Breaks `deploy` at a gateway.
+/// Runs `break deploy` at a gateway.
 fn run(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
     let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
     gateway.latchgate(&arguments).read()
@@ -173,7 +173,7 @@ fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itsel
         ran.says("broke deploy: a client that uses no gateway");
         assert_eq!(gateway.received()[1].body, sent);
     }
-    // It may have come back meanwhile, and write the same again.
+    // The foreign lock may have come back meanwhile with the same mark, so the request is not repeated.
     let gateway = FakeGateway::new([Reply::Lost]);
     run(&gateway, &["--foreign-mark", mark]).ends(105);
     let received = gateway.received();
@@ -267,10 +267,10 @@ fn who_is_asked_to_release_a_lock_is_shown_so_wherever_the_lease_is() {
     assert!(shown.out.contains("  held since     20"), "{shown:?}");
 }
 
-/// The command, running. Dropped, it is killed.
+/// A running `events` command, killed when dropped.
 struct Following {
     child: Child,
-    /// `None`: nobody reads it any more.
+    /// The output of the command; `None` if the test has closed it.
     out: Option<BufReader<ChildStdout>>,
 }
 
@@ -290,7 +290,7 @@ impl Following {
         Self { child, out }
     }
 
-    /// The next line. The test hangs, and is found to, if none comes.
+    /// The next line of output. If none comes, the test hangs, and the runner of the tests reports it.
     fn line(&mut self) -> String {
         let mut line = String::new();
         let out = self.out.as_mut().unwrap();
@@ -302,7 +302,7 @@ impl Following {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until it has ended; answers the exit code and what it said.
+    /// Waits for the end of the command. Answers exit code and standard error.
     fn end(&mut self) -> (Option<i32>, String) {
         until("its end", || self.child.try_wait().unwrap().is_some());
         let mut said = String::new();
@@ -319,7 +319,7 @@ impl Drop for Following {
     }
 }
 
-/// Acquires locks until one of them is heard of; answers what is.
+/// Acquires locks until the command prints an event. Answers its line.
 fn heard(following: &mut Following, gateway: &Gateway) -> String {
     let url = gateway.url();
     let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
@@ -364,7 +364,7 @@ fn it_ends_when_nobody_reads_it_any_more() {
     let gateway = Gateway::start();
     let mut following = Following::start(&gateway.url(), &[]);
     heard(&mut following, &gateway);
-    // The other end of the pipe is gone with its reader.
+    // Without a reader, the pipe of the output is closed.
     following.out = None;
     let child = &mut following.child;
     let url = gateway.url();
@@ -414,6 +414,6 @@ async fn it_goes_on_at_another_gateway_and_shows_the_gap() {
         said.ends_with(&format!("latchgate: connected again, to {}\n", two.url())),
         "{said}"
     );
-    // What the HTTP client calls it.
+    // The words of the HTTP client must not be shown.
     assert!(!said.contains("error decoding"), "{said}");
 }

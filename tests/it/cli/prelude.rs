@@ -1,4 +1,4 @@
-//! What nearly every test of the program names.
+//! Imports that nearly every test of the program needs.
 
 pub(crate) use std::{
     fs,

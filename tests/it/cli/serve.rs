@@ -1,4 +1,4 @@
-//! `latchgate serve`: starting, what stops it from starting, and a log that nobody reads.
+//! `latchgate serve`: its start, errors that prevent it, and a log that is not read.
 
 use crate::cli::prelude::*;
 
@@ -136,12 +136,12 @@ fn a_gateway_whose_log_nobody_reads_any_more_serves_all_the_same() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// Killed if the test ends early.
+/// A gateway whose log is not read, killed if the test ends early.
 struct Unread(Child);
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The gateway may have ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -175,7 +175,7 @@ fn a_gateway_whose_log_nobody_reads_goes_on_and_ends() {
     caller
         .set_read_timeout(Some(Duration::from_mins(1)))
         .unwrap();
-    // Far more lines than a pipe holds, which is 64 KiB.
+    // Far more lines than a pipe holds: its size is 64 KiB.
     let mut answer = [0; 4_096];
     for _ in 0..1_500 {
         let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -1,10 +1,10 @@
-//! Shared locks on the command line: what is sent and shown, and from end to end on the embedded store.
+//! Shared locks on the command line: requests and output with a fake gateway, and real commands on the embedded store.
 
 use crate::cli::prelude::*;
 
 const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
 
-/// Runs it in the environment of another job.
+/// Runs a command with the variables of another lease in its environment.
 fn on(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
     gateway
         .latchgate(arguments)
@@ -27,7 +27,7 @@ fn holder(fence: u64, slot: u16) -> Value {
     })
 }
 
-/// A lock that these hold, of so many.
+/// The answer of an inspection with these holders, of `count` in all.
 fn shown(holders: &[Value], count: u64) -> Reply {
     let lock = json!({"name": "gpu", "state": "held", "holders": holders, "holder_count": count});
     Reply::Answer(200, lock.to_string())
@@ -150,7 +150,7 @@ fn of_those_who_share_a_lock_a_break_wants_to_know_which() {
         }
         assert_eq!(gateway.received().len(), 1, "nothing was to be broken");
     }
-    // The only one is meant by its fencing token.
+    // `--any` breaks the only lease, which it names by its fencing token.
     let only = [holder(42, 0)];
     let gateway = FakeGateway::new([shown(&only, 1), shown(&only, 1)]);
     let ran = on(&gateway, &["break", "gpu", "--reason", "x", "--any"]);
@@ -176,7 +176,7 @@ fn a_break_of_all_is_sent_once_and_not_together_with_one() {
     }
 }
 
-/// Two leases of one request; the second has the larger slot.
+/// The answer to a group request for two locks with these slots. The second slot is the larger one.
 fn group(mode: &str, slots: [Option<u16>; 2]) -> Reply {
     let leases = [("db", slots[0]), ("gpus", slots[1])].map(|(name, slot)| {
         json!({

@@ -1,4 +1,4 @@
-//! How a gateway ends: the signal, the delay, the drain; and requests that came while it did not run.
+//! The shutdown of a gateway: signal, delay, drain; and requests sent while no gateway runs.
 
 use std::net::Shutdown;
 
@@ -11,7 +11,7 @@ fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
         .read()
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 fn poll(what: &str, mut is_so: impl FnMut() -> bool, log: &dyn Fn() -> String) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
@@ -24,12 +24,12 @@ fn until(gateway: &Gateway, what: &str, is_so: impl FnMut() -> bool) {
     poll(what, is_so, &|| gateway.log());
 }
 
-/// Waits until the gateway says that it drains.
+/// Waits until the gateway logs that it drains.
 fn drains(gateway: &Gateway) {
     until(gateway, "it drains", || gateway.log().contains("draining"));
 }
 
-/// A request that is under way until three seconds after the gateway began to drain: its body is yet to come.
+/// Sends a request without the end of its body. The gateway waits for it until three seconds after the drain began.
 fn request_in_flight(gateway: &Gateway) -> TcpStream {
     let mut connection = TcpStream::connect(gateway.address).unwrap();
     let head = "POST /locks/slow HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{";
@@ -58,7 +58,7 @@ fn health_checks_and_others_that_only_look_do_not_keep_it() {
     let looking = thread::spawn(move || {
         while !over.load(Ordering::SeqCst) {
             for path in ["/readyz", "/healthz", "/metrics", "/locks/a", "/locks"] {
-                // Once it has ended nobody answers.
+                // After its end the gateway accepts no connection.
                 let Ok(mut connection) = TcpStream::connect(address) else {
                     continue;
                 };
@@ -75,7 +75,7 @@ fn health_checks_and_others_that_only_look_do_not_keep_it() {
     gateway.ends_by(Signal::TERM, 0);
     ended.store(true, Ordering::SeqCst);
     looking.join().unwrap();
-    // The grace is ten minutes long.
+    // The grace period is ten minutes long.
     assert!(
         begin.elapsed() < Duration::from_mins(1),
         "{:?}",
@@ -91,7 +91,7 @@ fn it_serves_a_holder_that_comes_back_later_and_ends_when_the_last_lease_is_rele
     gateway.signal(Signal::TERM);
     drains(&gateway);
     gateway.logged("while leases");
-    // Nobody is connected meanwhile, for longer than a gateway waits for requests alone.
+    // No caller is connected for longer than a gateway without leases waits for further requests.
     thread::sleep(Duration::from_millis(1_500));
     on(&url, &["renew", "deploy"], token.trim_end()).ends(0);
     on(&url, &["release", "deploy"], token.trim_end()).ends(0);
@@ -111,14 +111,14 @@ fn it_waits_no_longer_than_they_may_need_for_those_whose_streams_it_has_ended() 
     held.write_all(request.as_bytes()).unwrap();
     let mut stream = BufReader::new(held).lines().map(Result::unwrap);
     assert!(stream.any(|line| line == "event: granted"));
-    // The last request that ended did so longer ago than a gateway waits for others.
+    // The last request ended longer ago than a gateway waits for further requests.
     thread::sleep(Duration::from_millis(1_500));
     let begin = Instant::now();
     gateway.signal(Signal::TERM);
     assert!(stream.any(|line| line == "event: draining"));
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
     let took = begin.elapsed();
-    // The grace and the lease are ten minutes long.
+    // The grace period and the lease are ten minutes long.
     assert!(took < Duration::from_mins(1), "{took:?}");
 }
 
@@ -135,14 +135,14 @@ fn who_held_by_a_stream_can_release_with_the_token_when_it_has_ended() {
     let granted = stream.find(|line| line.starts_with("data: ")).unwrap();
     let (_, token) = granted.split_once("\"token\":\"").unwrap();
     let token = token[..43].to_owned();
-    // The last request that ended did so longer ago than a gateway waits for others.
+    // The last request ended longer ago than a gateway waits for further requests.
     thread::sleep(Duration::from_millis(1_500));
     gateway.signal(Signal::TERM);
     assert!(stream.any(|line| line == "event: draining"));
-    // It keeps it for as long as it likes, once it has said so.
+    // Once the caller has renewed during the drain, the gateway waits for its lease.
     let url = gateway.url();
     on(&url, &["renew", "held", "--ttl", "10m"], &token).ends(0);
-    // Longer than it is waited for whoever says nothing.
+    // Longer than the gateway waits for a holder that sends no request.
     thread::sleep(Duration::from_secs(3));
     on(&url, &["release", "held"], &token).ends(0);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
@@ -169,7 +169,7 @@ fn hup_is_ignored_and_said_so() {
     gateway.ends_by(Signal::TERM, 0);
 }
 
-/// `script` gives its command a terminal, which is gone when it is killed.
+/// `script` runs its command on a terminal, which disappears when `script` is killed.
 #[test]
 fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
     let directory = tempfile::tempdir().unwrap();
@@ -228,9 +228,9 @@ fn the_grace_ends_it_although_somebody_goes_on_renewing() {
         );
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
     let took = begin.elapsed();
-    // All of it but the quarter for the last things, which take no time here.
+    // The whole grace period, except for the quarter that is kept for the last steps, which take no time here.
     assert!(took >= Duration::from_millis(1_125), "{took:?}");
-    // The lease would be renewed for ever.
+    // Without a bound, the lease would be renewed for ever.
     assert!(took < Duration::from_secs(15), "{took:?}");
     renewing.join().unwrap();
 }
@@ -240,12 +240,12 @@ fn a_request_that_outlasts_the_grace_is_cut_short() {
     let setup = Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "100");
     let mut gateway = Gateway::start_with(setup);
     let _under_way = request_in_flight(&gateway);
-    // It has been read when a later connection has been answered.
+    // When a later connection has been answered, the gateway has read this one too.
     on(&gateway.url(), &["inspect", "deploy"], "");
     gateway.ends_by(Signal::TERM, 112);
 }
 
-/// It reads nothing, and there is more to be read than the kernels take for it.
+/// The client does not read, and the answers are longer than the socket buffers.
 #[test]
 fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
     let setup = Setup::default()
@@ -255,7 +255,7 @@ fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
     let mut deaf = TcpStream::connect(gateway.address).unwrap();
     let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);
     deaf.write_all(request.as_bytes()).unwrap();
-    // All of them together fit nowhere: it stands still in the middle of an answer.
+    // All answers together do not fit into the buffers, so the gateway stops in the middle of an answer.
     let (mut answers, mut since) = (0, Instant::now());
     until(&gateway, "it can send no more", || {
         let now = gateway.log().matches("/docs/").count();
@@ -269,7 +269,7 @@ fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
     let status = gateway.wait();
     let took = begin.elapsed();
     assert_eq!(status.code(), Some(112), "{}", gateway.log());
-    // Who takes nothing of an answer is given up by itself after 75 seconds.
+    // Without the shutdown, the gateway gives up a client that does not read only after 75 seconds.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
@@ -282,7 +282,7 @@ fn it_does_not_wait_for_the_whole_grace_for_requests_that_have_not_arrived() {
     let mut half_body = request_in_flight(&gateway);
     let mut half_head = TcpStream::connect(gateway.address).unwrap();
     half_head.write_all(b"GET /healthz HTTP/1.1\r\nho").unwrap();
-    // Both have been read when a later connection has been answered.
+    // When a later connection has been answered, the gateway has read both of these too.
     on(&gateway.url(), &["inspect", "deploy"], "");
     let begin = Instant::now();
     gateway.ends_by(Signal::TERM, 0);
@@ -303,7 +303,7 @@ fn a_second_signal_ends_it_at_once_with_a_code_of_its_own() {
     gateway.ends_by(Signal::INT, 112);
 }
 
-/// Longer than any machine takes for what a test does meanwhile.
+/// More time than any machine needs for what a test does meanwhile.
 const LONG: Duration = Duration::from_mins(5);
 const SHORT: Duration = Duration::from_millis(1_500);
 
@@ -330,9 +330,9 @@ fn it_is_not_ready_at_once_and_serves_everything_during_the_delay() {
     gateway.signal(Signal::TERM);
     until_not_ready(&gateway);
     let listen = gateway.address.to_string();
-    // Who asks whether it is alive need not start it again.
+    // The liveness check still passes, so a supervisor does not restart the gateway.
     typed(&format!("healthcheck --listen {listen}")).ends(0);
-    // A new connection for each; one of them waits for its turn.
+    // Each command uses a new connection, and one of them waits for the lock.
     gateway.typed("acquire held --wait 50s --ttl 100ms").ends(0);
     assert!(!gateway.log().contains("draining"), "{}", gateway.log());
 }

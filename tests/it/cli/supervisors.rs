@@ -1,4 +1,4 @@
-//! What those see who start a gateway or look after it: systemd, health checks, and who has blocked signals.
+//! Supervisors of a gateway: systemd, health checks, and parent processes that block signals.
 
 use std::{
     io::ErrorKind,
@@ -10,10 +10,10 @@ use std::{
 
 use crate::{cli::prelude::*, support::Authority};
 
-/// The end of the socket that systemd has.
+/// The side of systemd of its notify socket.
 struct Manager {
     socket: UnixDatagram,
-    /// As it is in `NOTIFY_SOCKET`.
+    /// The name of the socket, as `NOTIFY_SOCKET` has it.
     name: String,
     _directory: TempDir,
 }
@@ -31,7 +31,7 @@ impl Manager {
         }
     }
 
-    /// In no directory: the name is unique because the directory's is.
+    /// A socket with an abstract name, which is unique because the name of the directory is.
     fn abstractly() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let name = format!("{}/notify", directory.path().display());
@@ -47,14 +47,14 @@ impl Manager {
         Setup::default().with("NOTIFY_SOCKET", &self.name)
     }
 
-    /// The next message; `None` if none comes in time.
+    /// The next message; `None` if none comes within the time.
     fn next(&self, within: Duration) -> Option<String> {
         let mut message = [0; 4096];
         self.socket.set_read_timeout(Some(within)).unwrap();
         match self.socket.recv(&mut message) {
             Ok(length) => Some(String::from_utf8(message[..length].to_vec()).unwrap()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            // By a signal, such as the one that a child has stopped.
+            // A signal may interrupt the call, for example the one for a stopped child.
             Err(error) if error.kind() == ErrorKind::Interrupted => self.next(within),
             Err(error) => panic!("{error}"),
         }
@@ -65,7 +65,7 @@ impl Manager {
     }
 }
 
-/// Whether a message says something, one line of it.
+/// Whether a message contains this line.
 fn says(message: &str, line: &str) -> bool {
     message.lines().any(|said| said == line)
 }
@@ -77,12 +77,12 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
         let mut gateway = Gateway::start_with(setup);
         let ready = manager.message();
         assert!(says(&ready, "READY=1"), "{ready}");
-        // It is not too early.
+        // The message is not sent too early: the gateway already answers.
         typed(&format!("healthcheck --listen {}", gateway.address)).ends(0);
         gateway.signal(Signal::TERM);
         let stopping = manager.message();
         assert!(says(&stopping, "STOPPING=1"), "{stopping}");
-        // The grace period and five seconds.
+        // The grace period and five more seconds.
         assert!(
             says(&stopping, "EXTEND_TIMEOUT_USEC=12000000"),
             "{stopping}"
@@ -110,7 +110,7 @@ fn it_says_that_it_reloads_and_when_it_has() {
     assert!(says(&manager.message(), "READY=1"));
 }
 
-/// Neither file has changed: only the signal has them read again.
+/// Neither file has changed: only the signal makes the gateway read the files again.
 #[test]
 fn a_reload_reads_keys_and_certificates_and_is_reported() {
     let manager = Manager::in_a_directory();
@@ -135,18 +135,18 @@ fn a_reload_reads_keys_and_certificates_and_is_reported() {
 fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
     let manager = Manager::in_a_directory();
     let setup = manager.setup().with("WATCHDOG_USEC", "1000000");
-    // Before the first of them: they are kept until they are read, however late that is.
+    // Taken before the first message is sent: messages stay in the socket until they are read, however late that is.
     let begin = Instant::now();
     let gateway = Gateway::start_with(setup);
     let fed =
         std::iter::repeat_with(|| manager.message()).filter(|message| says(message, "WATCHDOG=1"));
     assert_eq!(fed.take(5).count(), 5);
-    // The first comes at once, and the fifth after four halves of the limit; ten times that is for a
-    // machine that does other things as well.
+    // The first message comes at once, and the fifth after four halves of the limit. Ten times that is enough for a
+    // machine that does other work.
     let took = begin.elapsed();
     assert!(took >= Duration::from_secs(2), "{took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    // A process that stands still feeds nothing.
+    // A frozen process sends no watchdog message.
     gateway.freeze();
     while manager.next(Duration::from_millis(1)).is_some() {}
     assert_eq!(manager.next(Duration::from_millis(1_200)), None);
@@ -177,7 +177,7 @@ fn a_gateway_whose_manager_is_gone_serves_all_the_same_and_says_so() {
 #[test]
 fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
     let manager = Manager::in_a_directory();
-    // Full before the gateway starts.
+    // The buffer of the socket is full before the gateway starts.
     let filler = UnixDatagram::unbound().unwrap();
     filler.set_nonblocking(true).unwrap();
     while filler.send_to(b"x", &manager.name).is_ok() {}
@@ -194,13 +194,13 @@ fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
     );
 }
 
-/// Checks an address that a gateway has or should have.
+/// Checks the health of a gateway at an address.
 fn check(listen: &str, arguments: &[&str]) -> Ran {
     let arguments = [&["healthcheck"], arguments].concat();
     latchgate(&arguments).env("LATCHGATE_LISTEN", listen).read()
 }
 
-/// Checks something that is no gateway.
+/// Checks the health of a fake gateway with this reply.
 fn check_fake(reply: Reply, arguments: &[&str]) -> Ran {
     let fake = FakeGateway::new([reply]);
     check(fake.url.strip_prefix("http://").unwrap(), arguments)
@@ -227,7 +227,7 @@ fn it_finds_the_gateway_behind_a_prefix_and_on_an_address_that_stands_for_all() 
         };
         let gateway = Gateway::start_with(setup);
         let listen = listen.replace(":0", &format!(":{}", gateway.address.port()));
-        // As in a container: the environment is the gateway's own.
+        // As in a container, the command has the environment of the gateway.
         typed(&format!("healthcheck --listen {listen}"))
             .env("LATCHGATE_INSECURE_NO_AUTH", "true")
             .env("LATCHGATE_HTTP_BASE_PATH", "/gate")
@@ -270,7 +270,7 @@ fn a_gateway_that_drains_is_healthy_and_not_ready() {
     let mut gateway =
         Gateway::start_with(Setup::default().with("LATCHGATE_SHUTDOWN_GRACE_MS", "600000"));
     let listen = gateway.address.to_string();
-    // As long as its lease lives it drains.
+    // The gateway drains for as long as its lease lives.
     let acquired = gateway.typed("acquire deploy").read();
     gateway.signal(Signal::TERM);
     let not_ready = loop {
@@ -322,11 +322,11 @@ fn a_port_that_only_the_gateway_knows_and_a_wrong_configuration_are_2() {
     assert_eq!(check("localhost", &[]).code, Some(2));
 }
 
-/// Starts what follows as `nohup` and the background of a shell do, and with a mask beyond that.
+/// Starts a program with ignored signals, as `nohup` and background jobs of a shell do, and with a blocked signal too.
 const DEAF: &str = r#"trap "" HUP INT QUIT TERM USR1; exec env --block-signal=USR2 "$@""#;
 const SHOW: [&str; 3] = ["grep", "-E", "^Sig(Blk|Ign)"];
 
-/// The sets of signals that are blocked and that are ignored.
+/// The sets of blocked and of ignored signals of a command.
 fn shown(mut command: Command) -> [u64; 2] {
     let output = command
         .arg("/proc/self/status")
@@ -336,7 +336,7 @@ fn shown(mut command: Command) -> [u64; 2] {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let sets = text.lines().map(|line| {
         let set = u64::from_str_radix(line.split_once('\t').unwrap().1, 16).unwrap();
-        // 32 and 33 belong to glibc, whose `posix_spawn` has them ignored.
+        // Signals 32 and 33 belong to glibc, whose `posix_spawn` makes children ignore them.
         set & !(0b11 << 31)
     });
     let sets: Vec<_> = sets.collect();
@@ -361,7 +361,7 @@ fn a_command_under_run_begins_with_the_signals_that_it_would_have_without() {
     assert_eq!(shown(under_run), shown(plain));
     let run: Vec<_> = run.into_iter().chain(SHOW).collect();
     let [_, ignored] = shown(deaf(&SHOW));
-    // It must hear the end of its command, and blocks nothing for that either.
+    // `run` must notice the end of its command, and still passes no blocked signal to the command.
     assert_eq!(shown(deaf(&run)), [0, ignored]);
 }
 
@@ -393,7 +393,7 @@ fn a_command_under_run_and_a_gateway_end_although_the_caller_has_blocked_the_sig
     ends_with(&mut serve, Some(0));
 }
 
-/// Waits for the end of a process, or kills it.
+/// Waits for the end of a process with this exit code, and kills it if the end does not come.
 fn ends_with(process: &mut Child, code: Option<i32>) {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {

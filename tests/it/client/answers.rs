@@ -1,4 +1,4 @@
-//! What an answer means, also one with numbers that no gateway gives.
+//! How the client reads answers, also answers with numbers that no gateway sends.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -109,7 +109,7 @@ async fn a_lease_says_its_mode_and_its_slot_and_without_them_it_is_exclusive() {
         (r#""mode":"exclusive","slot":null,"#, Some(Mode::Exclusive)),
         (r#""mode":"shared","slot":null,"#, Some(shared(None))),
         (r#""mode":"shared","slot":2,"#, Some(shared(Some(2)))),
-        // Whoever does not know what it is does not know whether others hold the lock.
+        // With an unknown mode, the client does not know whether other callers hold the lock.
         (r#""mode":"borrowed","#, None),
     ] {
         let Reply::Answer(status, body) = lease() else {
@@ -224,10 +224,10 @@ async fn a_lock_is_free_or_held() {
     assert!(lock.holders[0].foreign);
 }
 
-/// How long anything may take on a machine that does other things as well.
+/// The longest time that any awaited event may take, also on a machine that does other work.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A lease of 3 s with some other numbers.
+/// A lease of 3 s with these fields replaced.
 pub(super) fn lease_with(numbers: &[(&str, &str)]) -> Reply {
     let mut body = serde_json::json!({
         "name": "deploy", "token": TOKEN, "fencing_token": 42,
@@ -239,7 +239,7 @@ pub(super) fn lease_with(numbers: &[(&str, &str)]) -> Reply {
     Reply::Answer(201, body.to_string())
 }
 
-/// A lease of the locks `a` and `b` for so many milliseconds.
+/// A lease of the locks `a` and `b` for `ms` milliseconds.
 pub(super) fn lease_of_two(ms: u64) -> Reply {
     let soon = ms / 3;
     let lease = format!(
@@ -248,7 +248,7 @@ pub(super) fn lease_of_two(ms: u64) -> Reply {
     Reply::Answer(201, lease)
 }
 
-/// Acquires the locks `a` and `b` and keeps them.
+/// Acquires the locks `a` and `b` and starts renewing them.
 pub(super) async fn keep_two(gateway: &FakeGateway) -> LeaseRenewer {
     let (client, names) = (client(gateway), GroupNames::parse(["a", "b"]).unwrap());
     let request = AcquireRequest::default();
@@ -256,7 +256,7 @@ pub(super) async fn keep_two(gateway: &FakeGateway) -> LeaseRenewer {
     LeaseRenewer::start(&client, lease).await.unwrap()
 }
 
-/// Acquires a lease and keeps it.
+/// Acquires a lease and starts renewing it.
 pub(super) async fn keep(gateway: &FakeGateway) -> LeaseRenewer {
     let lease = acquire(gateway).await.unwrap();
     LeaseRenewer::start(&client(gateway), lease).await.unwrap()
@@ -299,7 +299,7 @@ async fn a_gateway_that_wants_renewals_at_once_is_not_asked_without_end() {
     let gateway = FakeGateway::new([lease_with(&[("renew_after_ms", "0")])]);
     let _renewer = keep(&gateway).await;
     sleep(Duration::from_secs(1)).await;
-    // A twentieth of what is left, and up to a tenth of that sooner.
+    // The pause before a repeated renewal is a twentieth of the time left, shortened at random by up to a tenth.
     let most = begun.elapsed().as_millis() / 135 + 2;
     assert!(gateway.received().len() as u128 <= most);
 }
@@ -337,7 +337,7 @@ async fn at_risk(renewer: &LeaseRenewer) {
     stands(renewer, |state| matches!(state, LeaseState::AtRisk { .. })).await;
 }
 
-/// Waits until the lease stands so.
+/// Waits until the state of the lease satisfies a condition.
 pub(super) async fn stands(renewer: &LeaseRenewer, so: impl FnMut(&LeaseState) -> bool) {
     let mut state = renewer.watch();
     let found = timeout(TIMEOUT, state.wait_for(so)).await;

@@ -1,4 +1,4 @@
-//! A lease that is kept, work under it, and how its loss is told.
+//! A lease that the client renews, work under this lease, and how its loss is reported.
 
 use std::{future, time::Duration};
 
@@ -16,7 +16,7 @@ use super::answers::{
 };
 use crate::support::fake_gateway::{FakeGateway, Reply};
 
-/// So long that an answer which takes a tenth of it, and is not trusted then, does not come by chance.
+/// So long that an answer does not by chance take a tenth of it, after which the client no longer trusts the answer.
 const TTL: Duration = Duration::from_secs(6);
 
 /// A lease of [`TTL`].
@@ -24,7 +24,7 @@ fn lease() -> Reply {
     lease_with(&[("ttl_ms", "6000"), ("expires_in_ms", "6000")])
 }
 
-/// The same lease, so long after the request.
+/// The same lease in an answer that comes this long after the request.
 fn late(after: Duration) -> Reply {
     let Reply::Answer(status, body) = lease() else {
         panic!("a lease is an answer");
@@ -40,7 +40,7 @@ fn done() -> Reply {
     Reply::Answer(204, String::new())
 }
 
-/// Waits until a gateway has got so many requests of a lease that is kept meanwhile.
+/// Waits until a gateway has got this many requests. The lease must live meanwhile.
 async fn until_asked(gateway: &FakeGateway, times: usize, renewer: &LeaseRenewer) {
     let begin = Instant::now();
     while gateway.received().len() < times {
@@ -50,7 +50,7 @@ async fn until_asked(gateway: &FakeGateway, times: usize, renewer: &LeaseRenewer
     }
 }
 
-/// The next request for the lock that the holder is told.
+/// The next release request that the renewer reports.
 async fn heard(renewer: &LeaseRenewer) -> ReleaseRequest {
     let mut requests = renewer.requests();
     let heard = timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
@@ -63,7 +63,7 @@ async fn a_lease_is_renewed_in_its_first_third_again_and_again() {
     let begin = Instant::now();
     let renewer = keep(&gateway).await;
     until_asked(&gateway, 9, &renewer).await;
-    // One acquire and eight renewals: longer than a lease lasts.
+    // An acquire and eight renewals take longer than a lease lives.
     assert!(begin.elapsed() > TTL);
     let received = gateway.received();
     assert_eq!(received[1].line, "PUT /locks/deploy/renew HTTP/1.1");
@@ -112,9 +112,9 @@ async fn a_loss_is_told_before_the_lease_is_over() {
         let until = renewer.until().expect("it is kept");
         let loss = renewer.lost().await;
         assert!(matches!(loss, Loss::Expired { .. }), "{failing:?}: {loss}");
-        // A machine that is busy may wake the test later.
+        // A busy machine may wake the test later.
         assert!(Instant::now() < until + TTL, "{failing:?}");
-        // The lease, and more than one try to renew it.
+        // The acquire, and more than one try to renew.
         assert!(gateway.received().len() > 2, "{failing:?}");
     }
 }
@@ -125,7 +125,7 @@ async fn a_renewal_counts_from_when_it_was_sent() {
     let before = Instant::now();
     let renewer = keep(&gateway).await;
     let until = renewer.until().unwrap();
-    // A margin for clocks that do not run alike is off.
+    // The client subtracts a margin for clocks that run at different speeds.
     assert!(until < before + TTL);
     assert!(until > before + TTL * 9 / 10);
 }
@@ -140,7 +140,7 @@ async fn a_gateway_that_says_that_the_lease_has_ended_is_believed_at_once() {
         panic!("{loss}");
     };
     assert_eq!(problem.held, Some(true));
-    // Else it would be kept until it is over.
+    // The lease is released; otherwise it would be renewed until its end.
     assert!(begin.elapsed() < TTL);
     assert_eq!(gateway.received().len(), 2);
 }
@@ -165,7 +165,7 @@ async fn a_silent_gateway_is_passed_over_while_there_is_time() {
 
 #[tokio::test]
 async fn at_its_hold_limit_a_lease_is_not_renewed_and_ends() {
-    // Renewed once as far as it goes: whatever this machine does meanwhile, it came in time.
+    // The renewal up to the hold limit is the only one, so it comes in time whatever this machine does.
     let numbers = [("ttl_ms", "60000"), ("hold_expires_in_ms", "3000")];
     let gateway = FakeGateway::new([lease_with(&numbers)]);
     let renewer = keep(&gateway).await;
@@ -178,13 +178,13 @@ async fn at_its_hold_limit_a_lease_is_not_renewed_and_ends() {
     assert_eq!(gateway.received().len(), 1);
 }
 
-/// Acquires a lease with this client and keeps it.
+/// Acquires a lease with this client and starts renewing it.
 async fn keep_with(client: &Client) -> LeaseRenewer {
     let lease = client.acquire(&name(), &AcquireRequest::default()).await;
     LeaseRenewer::start(client, lease.unwrap()).await.unwrap()
 }
 
-/// A client that waits for an answer longer than the others here.
+/// A client that waits longer for an answer than the others in these tests.
 fn patient(gateway: &FakeGateway) -> Client {
     let url = gateway.url.clone();
     Client::new(ClientOptions {
@@ -237,13 +237,13 @@ async fn a_release_is_not_tried_for_longer_than_the_lease_lasts() {
     let renewer = keep(&gateway).await;
     let begin = Instant::now();
     let error = renewer.release(Duration::from_mins(1)).await.unwrap_err();
-    // The last try may be under way when the time is over.
+    // The last try may be under way when the lease ends.
     let unanswered = matches!(
         error,
         ClientError::Unavailable(_) | ClientError::OutcomeUnknown { .. }
     );
     assert!(unanswered, "{error}");
-    // Not the minute that it was given.
+    // The release ends earlier than the minute that was given for it.
     assert!(begin.elapsed() <= 10 * TTL);
 }
 
@@ -251,7 +251,7 @@ async fn a_release_is_not_tried_for_longer_than_the_lease_lasts() {
 async fn who_is_asked_for_the_lock_is_told_once_and_keeps_it_no_longer_than_that() {
     let request = r#"{"by":"ops","reason":"deploy","within_ms":2000}"#;
     let asked = lease_with(&[("release_requested", request)]);
-    // Nobody renews it in time from then on: each answer is the last.
+    // The lease is not renewed in time from then on: the last reply repeats.
     let gateway = FakeGateway::new([lease(), asked, away()]);
     let renewer = keep(&gateway).await;
     assert_eq!(*renewer.requests().borrow(), None);
@@ -262,7 +262,7 @@ async fn who_is_asked_for_the_lock_is_told_once_and_keeps_it_no_longer_than_that
         (Some("ops"), "deploy")
     );
     assert_eq!(heard.within_ms, 2_000);
-    // Not as long as the lease would last if the gateway that asked had died.
+    // The lease ends with the time of the request, and not with the later end for a gateway that has died.
     assert!(renewer.until().unwrap() <= told + heard.within());
     let loss = timeout(TIMEOUT, renewer.lost()).await.unwrap();
     assert!(matches!(loss, Loss::NotReleased), "{loss}");
@@ -313,7 +313,7 @@ async fn work_is_not_begun_without_the_lock() {
 
 #[tokio::test]
 async fn work_is_dropped_when_the_lease_is_lost() {
-    // Soon over, so that it is renewed soon.
+    // The lease is renewed soon.
     let gateway = FakeGateway::new([lease_with(&[("renew_after_ms", "100")]), ended()]);
     let done = with_lock(&gateway, async |_lease| future::pending::<()>().await).await;
     let error = done.unwrap_err();

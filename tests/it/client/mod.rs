@@ -1,4 +1,4 @@
-//! The client against gateways that answer badly, or not at all.
+//! The Rust client against gateways that answer wrongly, late, or not at all.
 
 mod answers;
 mod keeping;

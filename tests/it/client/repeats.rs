@@ -1,4 +1,4 @@
-//! What is sent again, and what is known when that did not help.
+//! Which requests the client repeats, and which error it reports if that does not help.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -65,7 +65,7 @@ async fn a_key_of_the_callers_is_never_replaced() {
     assert_eq!(gateway.received().len(), 2);
 }
 
-/// A word for each end of a call.
+/// A word for each result of a call.
 fn word(error: &ClientError) -> &'static str {
     match error {
         ClientError::Held(_) => "held",
@@ -78,19 +78,19 @@ fn word(error: &ClientError) -> &'static str {
     }
 }
 
-/// What an acquire comes to and how many copies it takes, by the replies.
+/// The result of an acquire and its number of requests, for each sequence of replies.
 #[tokio::test]
 async fn each_refusal_of_an_acquire_means_what_it_says() {
     let problem = |status, code| Reply::problem(status, code, "");
     let answer = |status, body: &str| Reply::Answer(status, body.to_owned());
     let away = || problem(503, "store-unavailable");
     for (replies, expected, copies) in [
-        // What did not happen is tried again.
+        // A request that had no effect is repeated.
         (vec![away()], "unavailable", 3),
         (vec![problem(429, "rate-limited")], "unavailable", 3),
         (vec![problem(429, "too-many-leases")], "unavailable", 3),
         (vec![answer(429, "<html>")], "unavailable", 3),
-        // No fencing token comes back by asking again.
+        // Fencing tokens that are used up do not come back, so the request is not repeated.
         (vec![problem(503, "fence-exhausted")], "unavailable", 1),
         // Without an answer the outcome is unknown.
         (vec![Reply::Lost], "unknown", 3),
@@ -99,10 +99,10 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
         (vec![problem(504, "outcome-unknown")], "unknown", 3),
         (vec![answer(502, "<html>")], "unknown", 3),
         (vec![answer(200, "<html>")], "unknown", 3),
-        // Success without a lease leaves open whether there is one.
+        // After a success without a lease, it is unknown whether there is a lease.
         (vec![answer(200, "[]")], "unknown", 1),
         (vec![answer(201, "{}")], "unknown", 1),
-        // A later refusal does not settle what became of an earlier copy.
+        // A later refusal does not tell whether an earlier request was carried out.
         (vec![Reply::Lost, away()], "unknown", 3),
         (
             vec![Reply::Lost, problem(429, "rate-limited")],
@@ -114,10 +114,10 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
             "unknown",
             2,
         ),
-        // A lock that is held is held whatever became of an earlier copy, and is asked for once without a wait.
+        // A held lock is reported whatever became of an earlier request; without a wait it is not asked for again.
         (vec![problem(423, "locked")], "held", 1),
         (vec![Reply::Lost, problem(423, "locked")], "held", 2),
-        // A refusal is not asked twice.
+        // A request that was refused for good is not repeated.
         (vec![problem(400, "invalid-request")], "refused", 1),
         (vec![problem(401, "unauthorized")], "refused", 1),
         (vec![problem(409, "idempotency-mismatch")], "refused", 1),
@@ -178,7 +178,7 @@ async fn a_lease_that_is_gone_after_an_unanswered_release_may_have_been_released
     }
 }
 
-/// What came of the release of two locks.
+/// The results of a release of two locks.
 fn released(a: &str, b: &str) -> Reply {
     let results = format!(r#"{{"results":[{{"name":"a","code":{a}}},{{"name":"b","code":{b}}}]}}"#);
     Reply::Answer(200, results)
@@ -209,7 +209,7 @@ async fn of_several_locks_those_that_the_store_could_not_release_are_released_ag
         assert!(lines[2].starts_with("DELETE /locks/b "), "{lines:?}");
         assert_eq!(lines.len(), 3);
     }
-    // Of an outcome that was unknown the first copy may have been carried out.
+    // If the outcome of the first request is unknown, it may have released the lease.
     for (code, expected) in [
         (r#""store-unavailable""#, "lost"),
         (r#""outcome-unknown""#, "unknown"),
@@ -219,7 +219,7 @@ async fn of_several_locks_those_that_the_store_could_not_release_are_released_ag
         let error = release_all(&gateway).await.unwrap_err();
         assert_eq!(word(&error), expected, "{code}");
     }
-    // What no repetition mends is not repeated.
+    // A failure that cannot improve is not repeated.
     let gateway = FakeGateway::new([released("null", r#""foreign-data""#)]);
     release_all(&gateway).await.unwrap_err();
     assert_eq!(gateway.received().len(), 1);
@@ -234,7 +234,7 @@ async fn of_several_locks_one_that_is_gone_after_an_unanswered_release_may_have_
     release_all(&gateway).await.unwrap();
 }
 
-/// However long the caller would wait.
+/// The result is the same however long the caller would wait.
 #[tokio::test]
 async fn where_nobody_listens_nothing_happened() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -256,7 +256,7 @@ async fn where_nobody_listens_nothing_happened() {
 async fn a_look_leaves_nothing_in_doubt() {
     for (reply, expected, said) in [
         (Reply::Lost, "unreachable", "no gateway at"),
-        // A gateway of an earlier version, and a proxy that has lost its own.
+        // Answers of an older gateway, and of a proxy whose gateway is away.
         (
             Reply::problem(504, "outcome-unknown", ""),
             "unavailable",
@@ -293,8 +293,7 @@ async fn no_call_outlasts_its_deadline() {
             .acquire(&name(), &AcquireRequest::default())
             .await
             .unwrap_err();
-        // A machine that does other things as well may be late, but not by the ten seconds that one
-        // answer may take.
+        // A busy machine may add some delay, but not the ten seconds that one answer may take.
         assert!(begin.elapsed() < deadline * 10, "{:?}", begin.elapsed());
     }
 }

@@ -25,7 +25,7 @@ fn draining() -> Reply {
     Reply::problem(503, "draining", "")
 }
 
-/// A request that waits for as long as it takes.
+/// A request that waits without a limit.
 fn for_ever() -> AcquireRequest {
     AcquireRequest {
         wait: FOR_EVER,
@@ -61,7 +61,7 @@ async fn every_request_of_a_wait_has_the_same_key() {
 async fn a_request_for_several_locks_waits_as_long_as_it_may() {
     let more = r#","errors":[{"field":"wait_ms","reason":"is 55000; allowed are 0 to 30000"}]"#;
     let refused = Reply::problem(400, "invalid-request", more);
-    // A group keeps its place for one request.
+    // A group keeps its position for one request only.
     let gateway = FakeGateway::new([locked(), refused, Reply::problem(403, "forbidden", "")]);
     let names = GroupNames::parse(["a", "b"]).unwrap();
     let outcome = client(&gateway).acquire_all(&names, &for_ever()).await;
@@ -92,7 +92,7 @@ async fn the_last_request_of_a_wait_gives_up_the_place() {
             .iter()
             .all(|request| request.body.contains("wait_ms"))
     );
-    // It does not hammer a gateway that answers at once.
+    // The client pauses between its requests, although the gateway answers at once.
     assert!(received.len() < 8, "{}", received.len());
 }
 
@@ -148,12 +148,12 @@ async fn a_copy_that_arrives_late_does_not_end_the_wait() {
     wait(&gateway, FOR_EVER).await.unwrap();
     let received = gateway.received();
     assert_eq!(key(&received[0]), key(&received[3]));
-    // Nor does it refuse an acquire that does not wait, whose lease has passed to that copy.
+    // An acquire without a wait is not refused either: its lease has passed to the repeated request.
     let gateway = FakeGateway::new([Reply::Lost, superseded(), lease()]);
     let request = AcquireRequest::default();
     client(&gateway).acquire(&name(), &request).await.unwrap();
     assert_eq!(gateway.received().len(), 3);
-    // Under a key of its caller's, somebody else may have asked.
+    // With an idempotency key of the caller, the newer request may be from another process.
     let gateway = FakeGateway::new([superseded()]);
     let request = AcquireRequest {
         idempotency_key: Some(IdempotencyKey::random()),
@@ -180,7 +180,7 @@ async fn a_wait_goes_on_at_the_next_address() {
     let (first, second) = (drains.received(), takes.received());
     assert_eq!((first.len(), second.len()), (2, 1));
     assert_eq!(key(&first[0]), key(&second[0]));
-    // And stays there.
+    // The client keeps using this gateway.
     client
         .renew(&name(), &super::answers::token(), None)
         .await
@@ -266,7 +266,7 @@ async fn a_queue_that_may_not_be_looked_at_is_left_alone() {
     }
 }
 
-/// Waits without hearing anything, and gives up.
+/// Waits for the lock without getting an answer, and gives up.
 async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>) {
     let request = AcquireRequest {
         idempotency_key,
@@ -285,7 +285,7 @@ async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>)
     acquiring.withdraw().await;
 }
 
-/// Also if an earlier copy of the request arrives late, and takes the place of the withdrawal.
+/// The lease is also released if an earlier copy of the request arrives late and takes the position of the withdrawal.
 #[tokio::test]
 async fn giving_up_releases_what_was_granted_unheard() {
     for late_copies in [0, 2] {

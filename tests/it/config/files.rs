@@ -1,4 +1,4 @@
-//! The files under `config/`; default, file, environment, flag: the later wins.
+//! The files under `config/`, and the order of default, file, environment and flag: later ones win.
 
 use std::{
     fs,
@@ -79,7 +79,7 @@ fn every_other_file_leads_to_its_store() {
     assert!(!config.redlock.vote_at_once);
 }
 
-/// A file with its lines for other machines, and a keys file that is there.
+/// A file with its lines for other machines, and with a keys file that exists.
 #[test]
 fn every_file_can_be_opened_to_other_machines() {
     let directory = tempfile::tempdir().unwrap();

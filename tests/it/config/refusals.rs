@@ -1,4 +1,4 @@
-//! What stops the start, and how it is said.
+//! Configurations that prevent the start, and their errors.
 
 use std::{ffi::OsString, fs};
 
@@ -6,7 +6,7 @@ use latchgate::config::{Loaded, Sources};
 
 use crate::support::rows;
 
-/// What a file sets, or what is said against it, its directory left out.
+/// The configuration of a file, or its error without the directory.
 fn load(text: &str) -> Result<Loaded, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("lg.toml");
@@ -20,7 +20,7 @@ fn load(text: &str) -> Result<Loaded, String> {
     loaded.map_err(|error| error.to_string().replace(&place, ""))
 }
 
-/// What is said against a file.
+/// The error of a file.
 fn file(text: &str) -> String {
     load(text).unwrap_err()
 }
@@ -33,7 +33,7 @@ fn variable(name: &str, value: impl Into<OsString>) -> String {
     sources.load().unwrap_err().to_string()
 }
 
-/// Each row is a setting, and what is said against it: lines of a file, with `|` between them, or a variable.
+/// Each row is a setting and its error: lines of a file, with `|` between them, or a variable.
 #[test]
 fn what_cannot_be_is_named_with_where_it_stands_and_what_is_allowed() {
     let cases = r#"
@@ -127,7 +127,7 @@ fn no_message_shows_a_password() {
         for message in [
             variable("LATCHGATE_STORE", url),
             file(&format!("store = '{url}'")),
-            // A quote that is never closed.
+            // A quote without its end.
             file(&format!("store = '{url}")),
             file(&format!("store = ['{url}']")),
             file(&format!("store = {{ url = '{url}' }}")),
@@ -236,7 +236,7 @@ fn metrics_have_no_address_that_the_gateway_has_itself() {
         assert!(said.starts_with(&begins), "{said}");
         assert!(said.contains("listen"), "{said}");
     }
-    // Free ones are never the same.
+    // Free ports are never the same, so both addresses may be port 0.
     for allowed in ["127.0.0.1:0", "127.0.0.1:7421", "127.0.0.2:7420"] {
         let listen = if allowed.ends_with(":0") {
             allowed

@@ -1,4 +1,4 @@
-//! Several locks that are taken as one, by gateways on this store.
+//! Groups of locks, acquired by gateways on this store.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,7 @@ use tokio::runtime::{self, Runtime};
 
 use crate::conformance::prelude::*;
 
-/// Longer than all clients of a case take together, on a busy machine and over a quorum.
+/// Longer than all clients of a case take together, on a busy machine and with a quorum.
 const WAIT: Duration = Duration::from_secs(50);
 
 fn engine(store: &AnyStore) -> Engine {
@@ -19,7 +19,7 @@ fn engine(store: &AnyStore) -> Engine {
     Engine::start(store.clone(), Lifecycle::new(), &limits, Metrics::default())
 }
 
-/// A request for these locks, in the order of nobody's choice.
+/// A group request for these locks.
 fn group(
     locks: &[&str],
     ttl_ms: u64,
@@ -39,7 +39,7 @@ fn group(
     GroupRequest::new(names, part).unwrap()
 }
 
-/// Threads of a gateway that end in the middle of a wait.
+/// A runtime for a gateway that the test stops in the middle of a wait.
 fn doomed() -> Runtime {
     let mut threads = runtime::Builder::new_multi_thread();
     threads.worker_threads(1).enable_all().build().unwrap()
@@ -71,12 +71,12 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
     let clients = (0..20).map(|client| {
         let engine = engines[client % engines.len()].clone();
         let held = Arc::clone(&held);
-        // Each wants two or three of them, and names them in another order.
+        // Each client wants two or three of the locks, and names them in another order.
         let wanted: Vec<_> = (0..2 + client % 2)
             .map(|part| LOCKS[(client + 2 * part) % LOCKS.len()])
             .rev()
             .collect();
-        // Half of them may repeat what they ask.
+        // Half of the clients send an idempotency key.
         let key = (client % 2 == 0).then(IdempotencyKey::random);
         async move {
             let request = group(&wanted, LONG, WAIT, key.as_ref());
@@ -96,7 +96,7 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
     let all = timeout(WAIT, join_all(clients)).await;
     all.expect("nothing waits for ever");
     for lock in LOCKS {
-        // What a client has tried for is given back in a moment.
+        // The locks of a group that was not granted are released a moment later.
         fixture.store().until_free(lock).await;
     }
 }
@@ -113,7 +113,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
         assert_eq!((group.first, group.count), (name("x"), 3));
         assert_eq!(shown.metadata.iter().count(), 0);
     }
-    // One is released by itself, and the others go on under the same token.
+    // One lease is released separately, and the others go on with the same token.
     let token = held.leases[0].token.clone();
     engine.release(name("y"), held.hash).await.unwrap();
     assert!(is_free(&store, "y").await);
@@ -138,7 +138,7 @@ pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fix
         for lock in ["x", "z"] {
             store.until_free(lock).await;
         }
-        // Whoever asked with a key may ask again with it.
+        // With an idempotency key, the refused request may be repeated with success.
         if let Some(key) = key {
             released(&store, &other).await;
             let request = group(&["x", "y", "z"], LONG, Duration::ZERO, Some(&key));
@@ -158,7 +158,8 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
         let fences = held.leases.iter().map(|lease| lease.held.fence);
         fences.collect::<Vec<_>>()
     };
-    // At another gateway, if there is one. The answer to the first request is lost only then.
+    // The repeated request goes to another gateway, if there is one. The answer to the first request counts as lost
+    // only then.
     let other_engine = engine(&stores[stores.len() - 1]);
     let again = acquire(&other_engine, request()).await.unwrap();
     assert!(again.delivery.is_replay());
@@ -181,7 +182,7 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
 pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture: &dyn Fixture) {
     const BRIEF: u64 = 1_000;
     let (store, _other) = holding(fixture, attempt("y", LONG)).await;
-    // Everything of this gateway runs on threads that end in the middle of the wait.
+    // Everything of this gateway runs on a runtime that the test stops in the middle of the wait.
     let doomed = doomed();
     let killed = store.clone();
     doomed.spawn(async move {
@@ -190,7 +191,7 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
     });
     let is_so = async || !is_free(&store, "x").await;
     until("it takes the first lock", is_so).await;
-    // It is kept while the second is waited for.
+    // The first lock is kept while the group waits for the second.
     sleep(Duration::from_millis(2 * BRIEF)).await;
     assert!(!is_free(&store, "x").await);
     doomed.shutdown_background();
@@ -212,7 +213,7 @@ pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     let waiters = async || store.inspect(&name("y")).await.unwrap().waiters;
     until("it waits for the second lock", async || waiters().await > 0).await;
     doomed.shutdown_background();
-    // Passes to whoever has died, unless that is seen first.
+    // The lock passes to the stopped gateway's request, unless the store notices its end first.
     released(&store, &other).await;
     let engine = engine(&fixture.gateways()[0]);
     let held = acquire(&engine, request).await.unwrap();

@@ -1,5 +1,4 @@
-//! What is told of a lease by an answer that is read late: the gateway, or who asked it, stood still since the store
-//! decided.
+//! The time left of a lease, in an answer that the gateway reads late, or for a caller that ran again late.
 
 use std::pin::pin;
 
@@ -7,14 +6,14 @@ use futures_util::FutureExt;
 
 use crate::conformance::prelude::*;
 
-/// For how long nobody reads the answer.
+/// For how long the answer is not read.
 const STALL: Duration = Duration::from_millis(300);
-/// How long a case may look for an answer that nobody has read yet.
+/// How long a case may take to catch an answer that is not read yet.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn a_grant_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
     let store = fixture.store();
-    // The way to the store is found by then.
+    // Any answer before the measurement: it opens the connections to the store.
     granted(&store, &attempt("before", LONG)).await;
     let deadline = Instant::now() + TIMEOUT;
     for turn in 0.. {
@@ -36,7 +35,7 @@ pub(super) async fn a_grant_is_told_without_the_time_since_it_was_made(fixture: 
 pub(super) async fn a_renewal_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
     let (store, attempt) = holding(fixture, attempt("lock", LONG)).await;
     let deadline = Instant::now() + TIMEOUT;
-    // A longer TTL each time, by which it is seen that the store has decided.
+    // Each renewal has a longer TTL, which shows that the store has carried out the renewal.
     for turn in 1.. {
         assert!(Instant::now() < deadline, "every answer was read at once");
         let longer = ttl(LONG + turn);
@@ -79,10 +78,11 @@ pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixtur
     let lease = match parked.news().await {
         News::Granted(lease) => lease,
         News::GrantedProvisionally => {
-            // Its time begins with the confirmation.
+            // The full TTL of the lease begins with the confirmation.
             let confirmation = store.confirm(&second.name, &second.token);
             let held = |lease: &HeldLease| lease.expires_in > lease.ttl.duration() / 2;
-            // A grant that only waits for replicas has its whole TTL before: nothing shows when it was confirmed.
+            // A grant that only waits for replicas has its full TTL before it is confirmed, so no inspection shows when
+            // it was confirmed.
             let shown = store.inspect(&second.name).await.unwrap().holder;
             if matches!(&shown, Some(Holder::Lease(lease)) if held(lease)) {
                 let answer = confirmation.await;
@@ -111,7 +111,7 @@ pub(super) async fn a_renewal_tells_what_was_left_before(fixture: &dyn Fixture) 
     let attempt = attempt("lock", LONG);
     let mut before = Instant::now();
     granted(&gateways[0], &attempt).await;
-    // In turn: what a gateway has renewed itself does not say what is left.
+    // The gateways take turns, so that a gateway cannot know the time left from a renewal of its own.
     for turn in 0..6 {
         let gateway = &gateways[turn % gateways.len()];
         sleep(Duration::from_millis(20)).await;
@@ -127,11 +127,11 @@ pub(super) async fn a_renewal_tells_what_was_left_before(fixture: &dyn Fixture) 
     }
 }
 
-/// Stores count in milliseconds.
+/// Stores count in whole milliseconds.
 const GRAIN: Duration = Duration::from_millis(2);
 
-/// Sends a command, and reads the answer a while after another command has seen that it was carried out, which was then;
-/// `None` if it was read before.
+/// Sends a command, and reads its answer some time after an inspection has shown that the command was carried out.
+/// Answers the answer and the instant of that inspection; `None` if the answer was read before.
 async fn read_late<T>(
     store: &AnyStore,
     name: &LockName,
@@ -143,7 +143,7 @@ async fn read_late<T>(
         if command.as_mut().now_or_never().is_some() {
             return None;
         }
-        // Nodes that are being asked may not agree yet.
+        // Nodes that are being asked may disagree for a moment.
         let shown = store.inspect(name).await;
         if let Ok(shown) = shown
             && let Some(Holder::Lease(lease)) = shown.holder

@@ -131,7 +131,7 @@ pub(super) async fn shows_what_is_searched_for_in_name_owner_and_metadata(fixtur
     }
 }
 
-/// More locks than lie together in Redis, which are shown together.
+/// How many locks of Redis may share a page, whatever its limit is.
 const TOGETHER: usize = 16;
 
 pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
@@ -152,10 +152,10 @@ pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
             pages >= held / limit.max(TOGETHER),
             "{pages} pages of {limit}"
         );
-        // Not many times as many as it takes.
+        // The number of pages stays near the number that is needed.
         assert!(pages <= 10 + 4 * held / limit, "{pages} pages of {limit}");
     }
-    // A page takes no more than a moment, which is more or less on a machine that does other things.
+    // A page may take only a short time, and a busy machine may lose some of it.
     until("one page has room for all", async || {
         let page = store.list(&all(1_000)).await.unwrap();
         page.locks.len() == held
@@ -166,7 +166,8 @@ pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
 pub(super) async fn a_walk_comes_by_all_that_is_held_while_others_come_and_go(
     fixture: &dyn Fixture,
 ) {
-    // A page for each lock takes most of the time: fewer of them do, as long as the tables grow many times over.
+    // A page for each lock takes most of the time, so the usual test has fewer of these, but the tables still grow many
+    // times over.
     let (held, crowds, crowd, limits): (_, _, _, &[usize]) = if full() {
         (100, 4, 200, &[1, 3, 10, 50, 1_000, 1, 3, 10, 50, 1_000])
     } else {
@@ -184,7 +185,7 @@ pub(super) async fn a_walk_comes_by_all_that_is_held_while_others_come_and_go(
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                // Tables grow and shrink, leases are renewed, and one is taken from its holder.
+                // Tables grow and shrink, leases are renewed, and a lease is broken.
                 let crowd: Vec<_> = (0..crowd)
                     .map(|n| attempt(&format!("crowd:{number}:{turn}:{n}"), LONG))
                     .collect();
@@ -275,7 +276,7 @@ fn all(limit: usize) -> ListQuery {
     list_query(limit, None)
 }
 
-/// Takes so many locks.
+/// Acquires `count` locks.
 async fn hold(store: &AnyStore, prefix: &str, count: usize) -> Vec<Attempt> {
     let mut held = Vec::new();
     for number in 0..count {
@@ -287,7 +288,7 @@ async fn hold(store: &AnyStore, prefix: &str, count: usize) -> Vec<Attempt> {
     held
 }
 
-/// Walks through all pages, each at another gateway.
+/// Reads all pages of a list, each at another gateway. Answers all locks.
 async fn walk(fixture: &dyn Fixture, query: &ListQuery) -> BTreeMap<LockName, Holder> {
     let stores = fixture.gateways();
     let mut walked = BTreeMap::new();

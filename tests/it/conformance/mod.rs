@@ -1,4 +1,4 @@
-//! What every store promises: one case per rule, one line per store.
+//! The promises of every store: one case for each rule, run on each store.
 
 mod attempts;
 mod fixture;

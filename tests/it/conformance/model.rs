@@ -1,8 +1,8 @@
-//! What a store should answer, in the fewest words: leases do not expire while a sequence runs.
+//! A model of a store without expiry: the right answer to each command of a sequence.
 
 use crate::conformance::prelude::*;
 
-/// What is held, used and given back.
+/// The model: leases that are held, idempotency keys that are used, and attempts that were withdrawn.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     held: HashMap<LockName, Held>,
@@ -10,10 +10,10 @@ pub(super) struct Model {
     released_with_key: HashSet<(LockName, TokenHash)>,
     given_back: HashSet<(LockName, TokenHash)>,
     fences: HashMap<LockName, FencingToken>,
-    /// The attempts that have released a lease, with a key or without.
+    /// The attempts that have released their lease, with an idempotency key or without.
     have_released: HashSet<(LockName, TokenHash)>,
-    /// Whether an attempt that has released its lease may be told that it was withdrawn: a node that was late
-    /// is told to end whatever it has of it.
+    /// Whether an attempt that has released its lease may be answered as withdrawn: a node that was late is told to end
+    /// all that it has of this attempt.
     withdraws_what_was_released: bool,
 }
 
@@ -23,16 +23,16 @@ struct Held {
     fence: FencingToken,
     key: Option<(IdempotencyHash, Fingerprint)>,
     answered_again: bool,
-    /// The attempts that were answered it under its key.
+    /// The attempts that were answered this lease because of its idempotency key.
     answered: HashSet<TokenHash>,
-    /// The last attempt that was answered it.
+    /// The last attempt that was answered this lease.
     keeper: TokenHash,
 }
 
 // === impl Model ===
 
 impl Model {
-    /// One of a store in which nothing has happened yet.
+    /// The model of an empty store.
     pub(super) fn new(withdraws_what_was_released: bool) -> Self {
         Self {
             withdraws_what_was_released,
@@ -40,7 +40,7 @@ impl Model {
         }
     }
 
-    /// Whether this is a right answer; if it is a grant, the model takes it over.
+    /// Whether the answer is right. If it is a grant, the model adds the lease.
     pub(super) fn acquired(
         &mut self,
         attempt: &Attempt,
@@ -49,9 +49,10 @@ impl Model {
         let key = attempt.idempotency.as_ref();
         let token = (attempt.name.clone(), attempt.token);
         if self.given_back.contains(&token) {
-            // If its lease was released before, its key tells of the end as well.
+            // If the lease of the attempt was released before, the idempotency key may report the end as well.
             let has_expired = key.is_some() && self.released_with_key.contains(&token);
-            // If it was answered the lease of another attempt, which was answered again since, that tells as much.
+            // If the attempt was answered the lease of another attempt, which was answered again since, the store may
+            // report this.
             let held = self.held.get(&attempt.name);
             let is_superseded = held.is_some_and(|held| {
                 held.answered.contains(&attempt.token) && held.keeper != attempt.token
@@ -80,8 +81,8 @@ impl Model {
                 if asked.fingerprint != fingerprint {
                     return *answer == Acquisition::IdempotencyMismatch;
                 }
-                // It was answered the lease before, and a newer one was since. Who resends commands
-                // must tell it so.
+                // The attempt was answered this lease before, and a newer attempt was since. A client that repeats a
+                // command must learn this.
                 if *answer == Acquisition::Superseded {
                     return held.answered.contains(&attempt.token) && held.keeper != attempt.token;
                 }
@@ -113,7 +114,7 @@ impl Model {
         Some(lease.fence) > before
     }
 
-    /// Whether this is a right answer to a renew.
+    /// Whether this is a right answer to a renewal.
     pub(super) fn renewed(&self, name: &LockName, token: &TokenHash, answer: &Renewal) -> bool {
         match self.held.get(name) {
             Some(held) if held.token == *token => {
@@ -142,7 +143,7 @@ impl Model {
         }
     }
 
-    /// Whether this is a right answer to a give-back.
+    /// Whether this is a right answer to the release of an undelivered lease.
     pub(super) fn given_back(
         &mut self,
         name: &LockName,
@@ -163,7 +164,7 @@ impl Model {
         }
     }
 
-    /// Whether this is a right answer to an inspect.
+    /// Whether this is a right answer to an inspection.
     pub(super) fn inspected(&self, name: &LockName, answer: &Inspection) -> bool {
         let right = match self.held.get(name) {
             Some(held) => shows(answer.holder.as_ref(), held),

@@ -1,4 +1,4 @@
-//! What nearly every case names.
+//! Imports that nearly every case needs.
 
 pub(super) use super::{
     Fixture,

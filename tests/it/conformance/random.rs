@@ -1,4 +1,4 @@
-//! Random sequences of commands, each answer compared with the model.
+//! Random sequences of commands. Each answer is compared with the model.
 
 use super::model::Model;
 use crate::conformance::prelude::*;
@@ -38,7 +38,7 @@ pub(super) async fn sequences_behave_like_the_model(fixture: &dyn Fixture) {
     }
 }
 
-/// Whether the answer was right, and what it was.
+/// Whether the answer was right, and its text.
 async fn one_command(
     fixture: &dyn Fixture,
     random: &mut Random,
@@ -81,7 +81,7 @@ fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
     let lock = NAMES[random.below(NAMES.len())];
     match random.below(5) {
         0..2 => attempt(lock, LONG),
-        // Now and then in other words.
+        // The key is sometimes repeated with a request that differs.
         2 => keyed(
             lock,
             LONG + 1,
@@ -91,7 +91,7 @@ fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
     }
 }
 
-/// The hash of a key covers the name, so that one key makes different hashes for different names.
+/// The hash of an idempotency key covers the name, so the same key has different hashes for different names.
 fn for_name(key: IdempotencyHash, lock: &str) -> IdempotencyHash {
     let mut bytes = *key.as_bytes();
     bytes[0] = lock.as_bytes()[0];

@@ -1,4 +1,4 @@
-//! The table: every case runs on every store.
+//! The table of the stores and cases: every case runs on every store.
 
 use std::future::ready;
 
@@ -17,7 +17,7 @@ use super::{
     },
 };
 
-/// Makes one test of each case for each store, so that a case cannot be forgotten for one of them.
+/// Defines one test for each case and store, so that no store can miss a case.
 macro_rules! conformance {
     (stores: { $($store:ident = $fixture:expr;)+ } cases: $cases:tt) => {
         $(conformance!(@store $store, $fixture, $cases);)+
@@ -219,7 +219,7 @@ conformance! {
     }
 }
 
-/// The cases of locks that are shared. The quorum store shares none.
+/// The cases for shared locks. The quorum store does not support them.
 mod sharing {
     use std::future::ready;
 

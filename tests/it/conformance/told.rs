@@ -1,4 +1,4 @@
-//! What a store tells, of leases and of itself.
+//! What answers of a store say about leases and about the store.
 
 use latchgate::{lock::Group, store::contract::Check};
 
@@ -29,7 +29,7 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
         assert_eq!(shown.ttl, told.ttl);
         assert_eq!(shown.owner, told.owner);
         assert_eq!(shown.metadata, told.metadata);
-        // What was told counts from when the command was sent, and the lease from when it was carried out.
+        // The acquire counts its times from when the command was sent, the store from when it was carried out.
         let since = asked.elapsed();
         assert!(shown.expires_in <= told.expires_in + since);
         assert!(shown.held_for + since >= told.held_for);
@@ -63,9 +63,10 @@ fn closing<T>() -> Result<T, StoreError> {
 }
 
 pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {
-    // Soon: a store that was just opened may not have heard of everybody yet.
+    // Repeated for a moment: a store that was just opened may not know all its servers yet.
     let store = fixture.store();
-    // The master of the sentinels has one replica here, which a failover would make the master.
+    // The master of these sentinels has one replica, which would be the master after a failover, so this warning is
+    // expected.
     let is_sound = |check: &Check| match &check.health {
         Health::Passing => true,
         Health::Warning(why) => check.name == "replicas" && why.contains("after a failover"),

@@ -1,4 +1,4 @@
-//! Directories that cannot be used, and what is left in those that can.
+//! Directories that cannot be used, and the files in those that can.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ async fn a_directory_is_made_with_its_parents_and_kept_private() {
     assert_eq!(mode(directory.clone()), 0o700);
     let files = fs::read_dir(&directory).unwrap();
     let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    // The lock, the log and the space that is kept for it.
+    // The lock file, the log, and the reserved space.
     assert_eq!(files.len(), 3, "{files:?}");
     for file in files {
         assert_eq!(mode(file.clone()), 0o600, "{file:?}");
@@ -37,11 +37,11 @@ async fn a_second_store_on_the_directory_is_refused_until_the_first_is_closed() 
     assert!(matches!(refused, OpenError::InUse(_)), "{refused:?}");
     let text = refused.to_string();
     assert!(text.contains("in use by another process"), "{text}");
-    // By another name it is the same directory.
+    // A link leads to the same directory, which is in use.
     let link = directory.path().join("link");
     symlink(directory.path(), &link).unwrap();
     assert!(matches!(open(&link), Err(OpenError::InUse(_))));
-    // Also if somebody takes the lock for a stale file.
+    // The directory is also in use if its lock file was removed as stale.
     fs::remove_file(directory.path().join("latchgate.lock")).unwrap();
     assert!(matches!(open(&link), Err(OpenError::InUse(_))));
     first.close().await;
@@ -56,7 +56,7 @@ fn a_path_that_is_no_directory_or_not_ours_is_refused() {
     for (path, why) in [
         (file.clone(), "is a file"),
         (file.join("below"), "is a file"),
-        // Not even root may make a file there.
+        // Not even root may create a file there.
         ("/sys".into(), "mount it read-write"),
     ] {
         let refused = open(&path).unwrap_err().to_string();
@@ -101,7 +101,7 @@ fn a_link_in_the_place_of_a_file_is_refused_and_what_it_leads_to_is_left_alone()
             assert!(refused.contains(name), "{refused}");
             assert!(refused.contains("symbolic link"), "{refused}");
             fs::remove_file(&link).unwrap();
-            // A start that fails leaves no segment.
+            // A failed start leaves no log file.
             let log = directory.path().join("latchgate.00000001.log");
             assert!(!log.exists(), "{name}");
         }

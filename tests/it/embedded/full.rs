@@ -1,4 +1,4 @@
-//! A real file system that is full: who holds a lock keeps it and can give it back, and nobody acquires one.
+//! A real file system that is full: holders keep and release their locks, and no lock is granted.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,12 +13,12 @@ use super::place::{CHILD, attempt, child_directory, open, take};
 use crate::support::prelude::*;
 use crate::support::spawn;
 
-/// More than what is kept, several times over.
+/// Several times more renewals than the reserved space has room for.
 const RENEWALS: usize = 6_000;
-/// Less than is kept for one lock more.
+/// Less space than is reserved for one more lock.
 const LITTLE: u64 = 128 * 1024;
 
-/// The whole test plays both parts: started again by itself it has a small file system of its own.
+/// The test runs in two processes: it starts itself again with a small file system.
 #[tokio::test]
 async fn on_a_full_file_system_locks_are_renewed_and_released_and_acquired_when_there_is_room() {
     if let Some(directory) = child_directory() {
@@ -51,7 +51,7 @@ async fn fill_and_free(directory: &Path) {
     let held = take(&store, 200).await;
     let filler = directory.join("filler");
     fill(&filler);
-    // What is filled with zeros already is used first, and a restart needs a new file.
+    // The prepared space of the log is used first, so a restart is needed for a new file.
     for round in 0..2 {
         let renewals = (0..RENEWALS).map(|turn| &held[turn % held.len()]);
         for lease in renewals {
@@ -80,13 +80,13 @@ async fn fill_and_free(directory: &Path) {
     store.close().await;
 }
 
-/// What others free is theirs again, if it is not enough to acquire.
+/// Other programs may use the space that they free, if it is too little for an acquire.
 async fn leaves_what_is_too_little(directory: &Path, filler: &Path) {
     fill(filler);
     let filler = OpenOptions::new().write(true).open(filler).unwrap();
     let len = filler.metadata().unwrap().len();
     filler.set_len(len - LITTLE).unwrap();
-    // The store looks for room meanwhile, several times.
+    // Meanwhile the store checks the free space several times.
     sleep(Duration::from_secs(1)).await;
     until("it is free", async || {
         let free = rustix::fs::statvfs(directory).unwrap();
@@ -95,7 +95,7 @@ async fn leaves_what_is_too_little(directory: &Path, filler: &Path) {
     .await;
 }
 
-/// Takes all space that there is, down to the last byte.
+/// Fills the file system to the last byte.
 fn fill(path: &Path) {
     let mut file: File = OpenOptions::new()
         .create(true)

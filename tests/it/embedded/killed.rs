@@ -1,4 +1,4 @@
-//! `kill -9` in the middle of a loop of acquires: whatever was answered is there.
+//! `kill -9` during a loop of acquires: every answered change must survive.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,10 +14,10 @@ use crate::support::prelude::*;
 use crate::support::spawn;
 
 const ROUNDS: usize = 5;
-/// How many answers the parent waits for before it kills.
+/// How many answers the parent process reads before it kills the child.
 const ANSWERS: usize = 400;
 
-/// The whole test plays both parts: started again by itself it is the child that is killed.
+/// The test runs in two processes: it starts itself again as the child that is killed.
 #[tokio::test]
 async fn everything_that_was_answered_survives_kill_9() {
     if let Some(directory) = child_directory() {
@@ -36,7 +36,7 @@ async fn everything_that_was_answered_survives_kill_9() {
                     last_fence = fence;
                     held.insert(lock, (fence, TokenHash::from_bytes(bytes(token))));
                 }
-                // Whether the last of these was released nobody was told.
+                // Whether the last of these was released is not known.
                 ["releasing", lock] => drop(held.remove(lock)),
                 _ => {}
             }
@@ -64,7 +64,7 @@ async fn everything_that_was_answered_survives_kill_9() {
     }
 }
 
-/// What the child was answered, one line each.
+/// Runs the child and kills it. Answers what the child was answered, one line each.
 fn run_and_kill(directory: &Path) -> Vec<String> {
     let mut child = spawn::command(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
@@ -75,11 +75,11 @@ fn run_and_kill(directory: &Path) -> Vec<String> {
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut answers = Vec::new();
-    // What the child wrote before it died is still in the pipe; its last line may be cut.
+    // Output from before the kill is still in the pipe; its last line may be cut.
     for line in lines.map_while(Result::ok) {
         answers.push(line);
         if answers.len() == ANSWERS {
-            // While it runs nobody else may have the directory.
+            // While the child runs, no other process may use the directory.
             let second = open(directory);
             assert!(matches!(second, Err(OpenError::InUse(_))), "{second:?}");
             child.kill().unwrap();

@@ -1,5 +1,4 @@
-//! The embedded store from outside: killed processes, directories and files that are not as they
-//! should be.
+//! The embedded store from outside: killed processes, and damaged directories and files.
 
 mod directory;
 mod full;

@@ -1,4 +1,4 @@
-//! Opening the store, and short words for what is done with it.
+//! Opens the store, and short helpers for its commands.
 
 use std::{
     fs,
@@ -15,8 +15,8 @@ pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(directory, Arc::new(SystemClock))
 }
 
-/// The same of a directory on which a store was open before. Whatever process another test starts in that
-/// instant has the lock of the directory, too, until its program begins.
+/// Opens a directory on which a store was open before. A process that another test starts at this moment inherits the
+/// lock of the directory until its program begins, so this waits.
 pub(crate) async fn open_again(directory: &Path) -> Result<EmbeddedStore, OpenError> {
     eventually("the directory is let go of", async || {
         let opened = open(directory);
@@ -25,7 +25,7 @@ pub(crate) async fn open_again(directory: &Path) -> Result<EmbeddedStore, OpenEr
     .await
 }
 
-/// The one file of the log in a directory, as long as little was written.
+/// The only log file in a directory with little data.
 pub(crate) fn data_file(directory: &Path) -> PathBuf {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
@@ -33,7 +33,7 @@ pub(crate) fn data_file(directory: &Path) -> PathBuf {
     log.expect("there is a log")
 }
 
-/// A directory with this as its log.
+/// A directory whose log has these bytes.
 pub(crate) fn with_log(bytes: &[u8]) -> TempDir {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("latchgate.00000001.log");
@@ -56,7 +56,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
     }
 }
 
-/// Takes so many locks, `lock:0` and on.
+/// Acquires this many locks, named `lock:0` and so on.
 pub(crate) async fn take(store: &EmbeddedStore, locks: usize) -> Vec<Attempt> {
     let attempts = (0..locks).map(|lock| attempt(&format!("lock:{lock}")));
     let attempts: Vec<_> = attempts.collect();
@@ -67,7 +67,7 @@ pub(crate) async fn take(store: &EmbeddedStore, locks: usize) -> Vec<Attempt> {
     attempts
 }
 
-/// Set in a test that has started itself again: the directory it works in.
+/// The environment variable of a test that has started itself again: its directory.
 pub(crate) const CHILD: &str = "LG_EMBEDDED_CHILD";
 
 #[expect(

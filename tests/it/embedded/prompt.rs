@@ -1,12 +1,11 @@
-//! A lease that expires is handed off at its end, not at the next look around.
+//! The lock is handed on when a lease expires, and not at the next sweep.
 
 use tempfile::TempDir;
 
 use super::place::{attempt, open};
 use crate::support::prelude::*;
 
-/// The writer looks around a second after the last command. Every lease of this test ends long
-/// before that.
+/// The writer sweeps a second after the last command. Every lease of this test ends long before.
 const LATE: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -16,7 +15,7 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
     let store = open(directory.path()).unwrap();
     let mut late = 0;
     for turn in 0..TURNS {
-        // Not a divisor of a second.
+        // The TTL is not a divisor of a second.
         let ttl = Duration::from_millis(137 + 31 * turn as u64);
         let lock = format!("lock:{turn}");
         let holder = with(attempt(&lock), |it| {
@@ -38,7 +37,7 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
         assert!(held.elapsed() >= ttl);
         late += usize::from(held.elapsed() > ttl + LATE);
     }
-    // A machine that is busy delays some; at the next look around all of them would be late.
+    // A busy machine delays some hand-offs; with the sweep, all would be late.
     assert!(late <= TURNS / 2, "{late} of {TURNS} came late");
     store.close().await;
 }

@@ -1,4 +1,4 @@
-//! A data directory that is taken away from under a running gateway.
+//! A data directory that is removed or replaced while its gateway runs.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::place::{attempt, data_file, open, open_again, take};
 use crate::support::prelude::*;
 
-/// Waits until the store refuses, and says why.
+/// Waits until the store refuses an acquire. Answers the reason.
 async fn refused(store: &EmbeddedStore) -> String {
     eventually("it is noticed", async || {
         match store.acquire(&attempt("other")).await {
@@ -19,7 +19,7 @@ async fn refused(store: &EmbeddedStore) -> String {
     .await
 }
 
-/// Waits until the check says so without anybody asking for a lock.
+/// Waits until the check reports the mistake without an acquire. Answers the reason.
 async fn is_misconfigured(store: &EmbeddedStore) -> String {
     eventually("the check says so", async || {
         match store.check().await.remove(0).health {
@@ -43,12 +43,12 @@ async fn nothing_is_granted_until_it_is_back() {
     moved(&here, &away);
     let why = is_misconfigured(&store).await;
     assert!(why.contains("was removed"), "{why}");
-    // Who can move it back is told so, and who has deleted it what to do instead.
+    // The text helps an operator who moved the directory, and one who deleted it.
     for what in ["move it back", "deleted, start the gateway again"] {
         assert!(why.contains(what), "{why}");
     }
     assert_eq!(refused(&store).await, why);
-    // What was granted before is still known.
+    // Earlier grants are still known.
     let shown = store.inspect(&"lock:0".parse().unwrap()).await.unwrap();
     assert!(shown.holder.is_some());
 
@@ -69,7 +69,7 @@ async fn a_file_in_its_place_is_neither_read_nor_written() {
     let store = open(&here).unwrap();
     take(&store, 1).await;
     let file = data_file(&here);
-    // A backup that somebody restores.
+    // A backup is restored under the running store.
     let backup = fs::read(&file).unwrap();
     fs::remove_file(&file).unwrap();
     fs::write(&file, &backup).unwrap();
@@ -85,7 +85,7 @@ async fn a_log_that_is_truncated_is_written_anew() {
     let store = open(directory.path()).unwrap();
     take(&store, 5).await;
     let before = data_file(directory.path());
-    // As `copytruncate` does with what it takes for a log of lines.
+    // As `copytruncate` does with a file that it takes for a text log.
     fs::File::options()
         .write(true)
         .open(&before)
@@ -116,7 +116,7 @@ async fn a_directory_made_anew_belongs_to_whoever_takes_it() {
     let second = open(&here).unwrap();
     take(&second, 1).await;
     second.close().await;
-    // Also when nobody has it open any more.
+    // The replacement is also noticed when no process has the file open any more.
     let why = refused(&first).await;
     assert!(why.contains("was replaced"), "{why}");
     first.close().await;

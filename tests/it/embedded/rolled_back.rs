@@ -1,4 +1,4 @@
-//! A file whose last transaction is damaged: what it held before is found, and somebody is told.
+//! A log whose last transaction is damaged: the data before it is found, and the loss is reported.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ async fn nothing_is_forgotten_without_a_word() {
     let directory = TempDir::new().unwrap();
     let store = open(directory.path()).unwrap();
     take(&store, LOCKS).await;
-    // As `kill -9` would leave it.
+    // The file as `kill -9` would leave it.
     let killed = fs::read(data_file(directory.path())).unwrap();
     store.close().await;
     let mut torn = killed.clone();
@@ -32,7 +32,7 @@ async fn nothing_is_forgotten_without_a_word() {
         for lock in 0..LOCKS {
             let name = format!("lock:{lock}").parse().unwrap();
             let held = store.inspect(&name).await.unwrap().holder.is_some();
-            // Only the last transaction is given up.
+            // Only the last transaction is lost.
             assert_eq!(held, !is_torn || lock < LOCKS - 1, "{name}");
         }
         store.close().await;

@@ -1,4 +1,4 @@
-//! Gateways on a real store, in process, and somebody who listens to `/events` there.
+//! Gateways in the test process on a real store, and readers of their `/events`.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::{api::prelude::*, redis::rig::quick};
 /// Gateways on one store.
 pub(super) struct Site {
     pub(super) gateways: Vec<Service>,
-    /// The server, if the store is on one.
+    /// The Redis server; none if the store is embedded.
     pub(super) server: Option<RedisServer>,
     _directory: Option<TempDir>,
 }
@@ -28,7 +28,7 @@ impl Site {
         }
     }
 
-    /// A number of gateways on one Redis.
+    /// `gateways` gateways on one Redis server.
     pub(super) async fn redis(gateways: usize) -> Self {
         let server = RedisServer::start().await;
         let mut site = Self {
@@ -42,12 +42,12 @@ impl Site {
         site
     }
 
-    /// One more gateway comes.
+    /// Starts one more gateway.
     pub(super) fn join(&mut self) {
         self.join_database(0);
     }
 
-    /// One more gateway comes, on another database of the server.
+    /// Starts one more gateway, on another database of the server.
     pub(super) fn join_database(&mut self, number: u16) {
         self.join_at(&self.server.as_ref().unwrap().url_of_database(number));
     }
@@ -64,25 +64,25 @@ impl Site {
         &self.gateways[0]
     }
 
-    /// The first gateway, and somebody who listens there.
+    /// The first gateway, and a reader of its events.
     pub(super) async fn heard(&self) -> (&Service, Reader) {
         (self.gateway(), Reader::all(self.gateway()).await)
     }
 
-    /// Somebody who listens at the first gateway, when all the others have heard of it.
+    /// A reader at the first gateway, once all other gateways send their events there.
     pub(super) async fn reader(&self) -> Reader {
         self.reader_at(0).await
     }
 
-    /// Somebody who listens at the first gateway, when the ends of leases are heard there: from then on it is
-    /// told that a lease has expired.
+    /// A reader at the first gateway, once this gateway watches for the ends of leases: from then on it sends `expired`
+    /// events.
     pub(super) async fn reader_of_expiries(&self) -> Reader {
         let mut reader = Reader::all(self.gateway()).await;
         self.expires(&mut reader).await;
         reader
     }
 
-    /// Waits until it is told at the first gateway that a lease has expired.
+    /// Waits until the first gateway has sent an `expired` event.
     pub(super) async fn expires(&self, reader: &mut Reader) {
         loop {
             acquire(self.gateway(), "expires", &json!({"ttl_ms": 100})).await;
@@ -94,7 +94,7 @@ impl Site {
         }
     }
 
-    /// The same at any gateway.
+    /// A reader at a gateway, once all other gateways send their events there.
     pub(super) async fn reader_at(&self, index: usize) -> Reader {
         let mut reader = Reader::all(&self.gateways[index]).await;
         for (other, gateway) in self.gateways.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Site {
                 }
             }
         }
-        // What is left of the trials comes before this.
+        // The reader skips the remaining events of the trials.
         for gateway in &self.gateways {
             once(gateway, "begin").await;
             let is_last =
@@ -118,12 +118,12 @@ impl Site {
     }
 }
 
-/// How long a lease is waited for that should have expired: longer than it takes.
+/// How long an `expired` event is awaited: longer than the lease lives and the gateway takes.
 const EXPIRY: Duration = Duration::from_secs(2);
-/// How long somebody who listens waits before it is tried again whether everybody has heard of it.
+/// How long a reader waits before another trial of whether a gateway sends it events.
 const TRIAL: Duration = Duration::from_millis(300);
 
-/// Acquires a lock, which must be granted.
+/// Acquires a lock, which must be free. Answers the lease.
 pub(super) async fn acquire(gateway: &Service, lock: &str, body: &Value) -> Value {
     let answer = post(gateway, &format!("/locks/{lock}"), body).await.is(201);
     answer.json()
@@ -158,7 +158,7 @@ pub(super) async fn once(gateway: &Service, lock: &str) {
     release(gateway, &lease).await;
 }
 
-/// Holds a lock for as long as the body lives.
+/// Opens a hold of a lock, which lasts for as long as the body lives.
 pub(super) async fn hold(gateway: &Service, lock: &str, body: &Value) -> Body {
     let line = format!("POST /locks/{lock}/hold");
     gateway.stream(&line, JSON, body.to_string()).await
@@ -169,33 +169,33 @@ fn target_and_token(lease: &Value) -> (String, String) {
     (format!("/locks/{}", text("name")), text("token"))
 }
 
-/// Somebody who listens to `/events`.
+/// A client that reads `/events`.
 pub(super) struct Reader {
     body: Body,
     text: String,
     heard: VecDeque<ReceivedEvent>,
-    /// Everything that came, as it came.
+    /// All text of the stream, as it was received.
     pub(super) raw: String,
-    /// The last id that was given.
+    /// The last event id of the stream.
     pub(super) last_id: String,
 }
 
-/// One event.
+/// An event, as a reader received it.
 #[derive(Debug, Clone)]
 pub(super) struct ReceivedEvent {
     pub(super) kind: String,
     pub(super) data: Value,
-    /// Empty if it has none.
+    /// The id of the event; empty if it has none.
     pub(super) id: String,
 }
 
-/// How long a test waits for something that must come.
+/// How long a test waits for an event that must come.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 // === impl ReceivedEvent ===
 
 impl ReceivedEvent {
-    /// The event in words: kind, name, and why.
+    /// The event in short: kind, name, and reason.
     pub(super) fn brief(&self) -> String {
         let word = |field: &str| self.data[field].as_str().unwrap_or("-").to_owned();
         format!("{} {} {}", self.kind, word("name"), word("reason"))
@@ -205,18 +205,18 @@ impl ReceivedEvent {
 // === impl Reader ===
 
 impl Reader {
-    /// Listens to everything.
+    /// A reader of all events.
     pub(super) async fn all(service: &Service) -> Self {
         Self::with(service, "", None).await
     }
 
-    /// Listens with a query, from behind an event if an id is given.
+    /// A reader with a query. With `last_id`, the stream starts after this event.
     pub(super) async fn with(service: &Service, query: &str, last_id: Option<&str>) -> Self {
         let header = last_id.map(|id| ("last-event-id", id));
         Self::sending(service, query, header).await
     }
 
-    /// Listens with a query and a header.
+    /// A reader with a query and a header.
     pub(super) async fn sending(
         service: &Service,
         query: &str,
@@ -232,7 +232,7 @@ impl Reader {
             raw: String::new(),
             last_id: String::new(),
         };
-        // The first thing is no event.
+        // A stream begins with an id that belongs to no event.
         while reader.last_id.is_empty() {
             assert!(reader.read().await, "the stream ends at once");
         }
@@ -249,7 +249,7 @@ impl Reader {
         self.heard.pop_front()
     }
 
-    /// The next event, which must be of this kind; answers its data.
+    /// Reads the next event, which must be of this kind. Answers its data.
     pub(super) async fn expect(&mut self, kind: &str) -> Value {
         let heard = self.next().await.expect("the stream has ended");
         assert_eq!(heard.kind, kind, "{heard:?}");
@@ -257,13 +257,13 @@ impl Reader {
         heard.data
     }
 
-    /// The stream ends here.
+    /// Asserts that the stream ends here.
     pub(super) async fn ends(&mut self) {
         let heard = self.next().await;
         assert!(heard.is_none(), "{heard:?}");
     }
 
-    /// The events up to one that is as wanted.
+    /// Reads events up to the first for which `is_last` is true, and answers all of them.
     pub(super) async fn up_to(
         &mut self,
         is_last: impl Fn(&ReceivedEvent) -> bool,

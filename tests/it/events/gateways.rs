@@ -1,4 +1,4 @@
-//! Events over all gateways on one Redis, and over two of its databases.
+//! Events across all gateways on one Redis server, and across two of its databases.
 
 use super::fixture::{Reader, ReceivedEvent, Site, acquire, once, post, release, renew};
 use crate::api::prelude::*;
@@ -7,7 +7,7 @@ fn is(kind: &'static str) -> impl Fn(&ReceivedEvent) -> bool {
     move |heard| heard.kind == kind
 }
 
-/// What must be the same wherever it is heard.
+/// The parts of an event that are the same at every gateway.
 fn key(heard: &ReceivedEvent) -> String {
     format!("{} {}", heard.brief(), heard.data["fencing_token"])
 }
@@ -41,7 +41,7 @@ async fn a_lease_may_begin_at_one_gateway_and_end_at_another() {
         let lease = acquire(from, "a", &json!({"owner": "ci"})).await;
         release(to, &lease).await;
         let mut told = [reader.next().await.unwrap(), reader.next().await.unwrap()];
-        // What a gateway itself has done may come before what is on its way from another one.
+        // Events of the gateway itself may come before those of another gateway, so the order of the kinds may differ.
         told.sort_by(|one, other| one.kind.cmp(&other.kind));
         assert_eq!(
             told.each_ref().map(|it| it.kind.as_str()),
@@ -85,7 +85,7 @@ async fn a_lease_of_another_gateway_expires_once_although_both_have_renewed_it()
     let mut there = site.reader_at(1).await;
     let lease = acquire(&site.gateways[1], "a", &json!({"ttl_ms": 1_500})).await;
     renew(site.gateway(), &lease).await;
-    // Later than every gateway that looks after it.
+    // The lease ends after all gateways that watch for ends have started to do so.
     acquire(site.gateway(), "b", &json!({"ttl_ms": 4_500})).await;
     for reader in [&mut reader, &mut there] {
         let is_last = |heard: &ReceivedEvent| heard.kind == "expired" && heard.data["name"] == "b";
@@ -120,7 +120,7 @@ async fn nothing_is_sent_while_nobody_listens() {
         let calls = info.lines().find_map(line).unwrap_or_default();
         calls.split(',').next().unwrap().to_owned()
     };
-    // Both have probed what they may do.
+    // Each gateway has examined its permissions at Redis by then.
     for gateway in &site.gateways {
         once(gateway, "a").await;
     }
@@ -145,7 +145,7 @@ async fn a_connection_that_was_lost_leaves_a_gap_and_comes_back() {
     let server = site.server.as_ref().unwrap();
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
-    // The other one asks for no news now, and hears that this one does.
+    // The other gateway has no reader any more, and learns that this gateway still has one.
     let other = &site.gateways[1];
     let lease = acquire(other, "a", &json!({})).await;
     release(other, &lease).await;
@@ -161,12 +161,12 @@ async fn what_ended_unheard_is_not_said_to_have_expired() {
     let server = site.server.as_ref().unwrap();
     let lease = acquire(site.gateway(), "a", &json!({"ttl_ms": 2_500})).await;
     reader.expect("acquired").await;
-    // Released by somebody of whom nobody hears.
+    // The key of the lease is removed without an event.
     server.run(&["DEL", "lg:{a}:lock"]).await;
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
     site.expires(&mut reader).await;
-    // Longer than the lease would have lasted.
+    // This lease ends later than the removed one would have ended.
     acquire(site.gateway(), "b", &json!({"ttl_ms": 3_500})).await;
     let heard = reader.up_to(is("expired")).await;
     assert_eq!(heard.last().unwrap().data["name"], "b", "{heard:?} {lease}");
@@ -182,7 +182,7 @@ async fn events_of_other_gateways_go_on_after_the_server_was_away() {
     assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
     let other = &site.gateways[1];
     let deadline = Instant::now() + Duration::from_mins(1);
-    // It serves again before long, and hears soon after that it is listened to.
+    // Soon the other gateway serves again and learns that this gateway has a reader.
     loop {
         post(other, "/locks/a", &json!({"ttl_ms": 100})).await;
         let heard = timeout(Duration::from_millis(200), reader.next()).await;
@@ -193,7 +193,7 @@ async fn events_of_other_gateways_go_on_after_the_server_was_away() {
     }
 }
 
-/// Takes and gives back some locks, each time at another gateway.
+/// Acquires and releases some locks, each time at another gateway.
 async fn cycle(site: &Site, client: usize) {
     for round in 0..12 {
         let gateway = |offset: usize| -> &Service { &site.gateways[(client + round + offset) % 2] };
@@ -255,7 +255,7 @@ async fn a_gateway_that_comes_later_is_heard_at_once() {
             }
         }
     }
-    // They are asked every three seconds in any case, which makes at least twelve.
+    // Gateways are asked for events every three seconds in any case: five waits for that take at least twelve.
     assert!(start.elapsed() < Duration::from_secs(10), "{start:?}");
 }
 
@@ -266,7 +266,8 @@ async fn what_ended_where_nobody_could_be_asked_is_not_said_to_have_expired() {
     for gateway in &site.gateways {
         once(gateway, "first").await;
     }
-    // Gateways hear their own channels and the news, and nobody hears that they are asked for.
+    // Gateways may use their own channels and the events, but not the channel on which a gateway says that it has
+    // readers.
     let mut rules = vec!["ACL", "SETUSER", "default", "resetchannels"];
     rules.extend(["&lg:events", "&lg:gw:????????????????"]);
     server.run(&rules).await;
@@ -274,14 +275,14 @@ async fn what_ended_where_nobody_could_be_asked_is_not_said_to_have_expired() {
     let lease = acquire(site.gateway(), "a", &json!({"ttl_ms": 600})).await;
     reader.expect("acquired").await;
     release(&site.gateways[1], &lease).await;
-    // Longer than its time and the look behind it.
+    // Longer than the lease lives and the next check of its end takes.
     sleep(Duration::from_millis(1_500)).await;
     acquire(site.gateway(), "b", &json!({})).await;
     let heard = reader.up_to(|heard| heard.data["name"] == "b").await;
     assert_eq!(heard.len(), 1, "{heard:?}");
 }
 
-/// How long the subscriber is waited for, and its messages.
+/// How long a test waits for the subscriber, and for its messages.
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -289,7 +290,7 @@ async fn what_happens_in_one_database_is_not_told_in_another() {
     let mut site = Site::redis(1).await;
     site.join_database(1);
     site.join_database(1);
-    // Somebody listens in both.
+    // Each database has a gateway with a reader.
     let mut first = Reader::all(site.gateway()).await;
     let mut second = Reader::all(&site.gateways[1]).await;
     let there = [&site.gateways[1], &site.gateways[2]];
@@ -343,7 +344,7 @@ async fn messages_to_all_gateways_stay_in_their_database() {
     let mut heard = heard.into_on_message();
     let there = &site.gateways[1];
     let _reader = Reader::all(there).await;
-    // Its end is told to all, by a script: nobody waits through a gateway that lives.
+    // The end of the lease is published by the script, because no gateway has a waiter.
     let lease = acquire(there, "secret-name", &json!({"ttl_ms": 60_000})).await;
     let broken = post(
         there,

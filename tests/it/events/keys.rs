@@ -1,9 +1,9 @@
-//! Who may hear what, and secrets that are in no event.
+//! Which events a key may read, and that no event contains a secret.
 
 use super::fixture::{self, Reader, Site, hold, release, renew};
 use crate::api::prelude::*;
 
-/// How long something that must come is waited for.
+/// How long a test waits for an event that must come.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 async fn acquire(service: &Service, key: &Key, lock: &str) {
@@ -94,11 +94,11 @@ async fn a_page_is_told_that_its_key_may_do_something_else_by_now_and_no_other_c
     let mut caller = Reader::sending(&service, "", Some(key.auth())).await;
     for file in [&less, &all] {
         replaces(&gate, file);
-        // Heartbeats come all the time.
+        // Heartbeats keep coming meanwhile.
         let told = timeout(TIMEOUT, page.expect("session")).await.unwrap();
         assert_eq!(told, serde_json::json!({ "kind": "session" }));
     }
-    // Also one that comes while nobody asks for more.
+    // The stream also tells a change of the session that happens while the stream is not read.
     acquire(&service, &key, "a").await;
     replaces(&gate, &less);
     let heard = page.up_to(|heard| heard.kind == "session");
@@ -151,7 +151,7 @@ async fn they_are_in_no_event_and_in_no_message_between_gateways() {
         .unwrap();
 
     let mut secrets = vec![KEY.to_owned()];
-    // A listener here, so that there is something to be sent from here as well.
+    // With a reader here, this gateway has events to send as well.
     let mut other = site.reader_at(1).await;
     for gateway in [here, there] {
         let key = [("idempotency-key", KEY)];

@@ -1,11 +1,11 @@
-//! Each kind of event, on every store.
+//! Every kind of event, on every store.
 
 use latchgate::engine::events::EventKind;
 
 use super::fixture::{ReceivedEvent, Site, acquire, hold, post, release, renew};
 use crate::api::prelude::*;
 
-/// Makes a test of each case for each store.
+/// Defines one test for each case and store.
 macro_rules! on_every_store {
     ($($case:ident,)+) => {
         mod embedded {
@@ -101,7 +101,8 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
     let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let body = json!({"wait_ms": 20_000, "owner": "second"});
-    // Released when all is heard: the answer to the first release may be told after the end of the second lease.
+    // The second lease is released only after all events were read: otherwise the answer to the first release could be
+    // published after the end of the second lease.
     let second = acquire(gateway, "a", &body);
     let told = async {
         reader.expect("acquired").await;
@@ -109,7 +110,7 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
         assert_eq!(fields(&queued, ["owner", "position"]), json!(["second", 1]));
         assert_eq!(queued.get("fencing_token"), None);
         release(gateway, &first).await;
-        // The hand-off and the answer to the release come together.
+        // The events of the hand-off and of the release may come in either order.
         let released = reader.expect("released").await;
         assert_eq!(released["fencing_token"], first["fencing_token"]);
         reader.expect("acquired").await
@@ -124,7 +125,7 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
 
 async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: Site) {
     const PIECE: u64 = 600;
-    // A place is taken a moment after its request has begun to wait.
+    // An attempt enters the queue a moment after its request has begun to wait, and its wait counts from then.
     const MOMENT: u64 = 300;
     let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
@@ -197,7 +198,7 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
         reader.expect("queued").await;
         let why = json!({"reason": "it hangs", "fencing_token": first["fencing_token"]});
         post(gateway, "/locks/a/break", &why).await.is(200);
-        // The hand-off and the answer to the break come together.
+        // The events of the hand-off and of the break may come in either order.
         let broken = reader.expect("broken").await;
         (broken, reader.expect("acquired").await)
     };
@@ -208,7 +209,7 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
     assert_eq!(broken["reason"], "it hangs");
     assert_eq!(broken["by"], json!(null), "no key is needed");
     assert_eq!(acquired["fencing_token"], second["fencing_token"]);
-    // A break is the end: the lease is not said to be released or to have expired as well.
+    // A break is the only event of the lease's end: neither `released` nor `expired` follows.
     release(gateway, &second).await;
     let released = reader.expect("released").await;
     assert_eq!(released["fencing_token"], second["fencing_token"]);
@@ -229,7 +230,7 @@ async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
         assert_eq!(event["owner"], "ci");
         assert_eq!(event["reason"], "deploy");
     }
-    // What is left when the store has answered.
+    // The time left when the store answered.
     let left = requested["expires_in_ms"].as_u64().unwrap();
     assert!((1..=300).contains(&left), "{left}");
 }
@@ -242,7 +243,7 @@ async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
     let lost = heard.last().unwrap();
     assert_eq!(lost.data["reason"], "hold-limit");
     assert_eq!(lost.data["fencing_token"], heard[0].data["fencing_token"]);
-    // It is given back at once, unless its time was over first.
+    // The undelivered lease is released at once, unless its TTL ended first.
     let end = reader.next().await.unwrap();
     assert!(
         matches!(end.kind.as_str(), "released" | "expired"),
@@ -259,7 +260,7 @@ async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
 
 async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
     let (gateway, mut reader) = site.heard().await;
-    // Its body is never read: the caller has gone.
+    // The body of the answer is never read, as if the caller had gone.
     drop(gateway.open("POST /locks/a", &[], "").await);
     let fence = reader.expect("acquired").await["fencing_token"].clone();
     let released = reader.expect("released").await;
@@ -316,7 +317,7 @@ fn every_kind_is_in_the_documents_and_on_the_page() {
     let document = serde_json::to_value(openapi()).unwrap();
     let kinds = EventKind::ALL.map(EventKind::as_str);
     let listed = document["components"]["schemas"]["LockEventName"]["enum"].clone();
-    // Those of the stream itself come last.
+    // The list ends with the kinds that only the stream itself sends.
     assert_eq!(listed, json!([&kinds[..], &["session", "end"]].concat()));
     let listed = format!(
         "KINDS = [{}];",
@@ -342,7 +343,7 @@ fn every_kind_is_in_the_documents_and_on_the_page() {
         }
         let icons = text("dashboard/parts/icon.js");
         assert!(
-            // JavaScript wants quotes around a name with a hyphen.
+            // JavaScript needs quotes around a name with a hyphen.
             icons.contains(&format!("\n  {kind}: \""))
                 || icons.contains(&format!("\n  \"{kind}\": \"")),
             "{kind} has no icon"

@@ -1,4 +1,4 @@
-//! Listening itself: the query, the head of the answer, the end, gaps, and readers that hardly read.
+//! Reading a stream of events: query, head of the answer, end, gaps, and slow readers.
 
 use tokio::net::TcpSocket;
 
@@ -105,7 +105,7 @@ async fn something_comes_every_ten_seconds_and_says_where_to_read_on() {
     let begin = Instant::now();
     let first = reader.last_id.clone();
     while reader.last_id == first {
-        // Nothing that anybody wants has happened.
+        // No event that matches a filter has happened.
         let next = timeout(Duration::from_secs(11), reader.next());
         assert!(next.await.is_err());
     }
@@ -132,7 +132,7 @@ async fn after(service: &Service, query: &str, id: &str) -> Reader {
     Reader::with(service, query, Some(id)).await
 }
 
-/// The names of the events that come, up to this one.
+/// The names of the locks in the next events, up to this name.
 async fn names(reader: &mut Reader, last: &str) -> Vec<String> {
     let heard = reader.up_to(|heard| heard.data["name"] == last).await;
     let name = |heard: &ReceivedEvent| heard.data["name"].as_str().unwrap().to_owned();
@@ -152,11 +152,11 @@ async fn what_happened_meanwhile_is_read_exactly_once() {
     let mut again = after(gateway, "", &heard[1].id).await;
     acquire(gateway, "e", &json!({})).await;
     assert_eq!(names(&mut again, "e").await, ["c", "d", "e"]);
-    // The same for one who has read nothing yet.
+    // A reader that has read no event yet gets all of them.
     let first = heard[0].id.rsplit_once('-').unwrap().0.to_owned() + "-0";
     let mut again = after(gateway, "", &first).await;
     assert_eq!(names(&mut again, "e").await, ["a", "b", "c", "d", "e"]);
-    // And for one who has read everything.
+    // A reader that has read all events gets only new ones.
     let mut again = after(gateway, "", &again.last_id).await;
     acquire(gateway, "f", &json!({})).await;
     assert_eq!(names(&mut again, "f").await, ["f"]);
@@ -197,7 +197,7 @@ async fn what_is_not_kept_any_more_is_a_gap_and_the_rest_is_read() {
     let begin = reader.last_id.clone();
     for n in 0..8_193 {
         acquire(&service, &format!("lock-{n}"), &json!({})).await;
-        // It keeps up.
+        // The reader keeps up with the events.
         reader.expect("acquired").await;
     }
     let mut again = after(&service, "", &begin).await;
@@ -226,13 +226,13 @@ async fn events_are_kept_for_a_minute_after_the_last_has_left_and_no_longer() {
     assert_eq!(again.expect("gap").await["reason"], "too-old");
 }
 
-/// How many events happen: more than are kept for those who come back.
+/// The number of events, which is more than a gateway keeps for readers that come back.
 const EVENTS: usize = 13_000;
 
-/// Acquires with an owner that makes the event a kilobyte long.
+/// Acquires locks with an owner that makes each event a kilobyte long.
 async fn happen(service: &Service, reader: &mut Reader) {
     let owner = "\u{1f512}".repeat(128);
-    // None ends before the last is granted, which would be an event too.
+    // No lease ends before the last grant: its end would be an event as well.
     let body = json!({"owner": owner, "ttl_ms": 3_600_000});
     for n in 0..EVENTS {
         acquire(service, &format!("lock-{n}"), &body).await;
@@ -240,10 +240,10 @@ async fn happen(service: &Service, reader: &mut Reader) {
     }
 }
 
-/// What the kernel keeps of what was not read, at either end.
+/// How many unread bytes the kernel keeps on either side.
 const ROOM: u32 = 4_096;
 
-/// Reads a little more than the kernel keeps, now and then: it takes in more afterwards.
+/// Now and then reads a little more than the kernel keeps, so that the gateway can send more.
 async fn trickle(from: &mut TcpStream, came: &mut Vec<u8>) -> std::io::Error {
     let mut some = [0; ROOM as usize];
     loop {
@@ -273,14 +273,15 @@ async fn one_who_reads_next_to_nothing_keeps_nobody_up_and_is_told_in_the_end() 
     deaf.write_all(request.as_bytes()).await.unwrap();
     deaf.readable().await.unwrap();
     let mut reader = Reader::all(&service).await;
-    // However long this takes: who takes in nothing at all for half a minute is cut off.
+    // The slow reader must read something, however long the events take: a reader that reads nothing for half a minute
+    // is cut off.
     let mut came = Vec::new();
     tokio::select! {
         () = happen(&service, &mut reader) => {}
         error = trickle(&mut deaf, &mut came) => panic!("{error}"),
     }
 
-    // What was on its way comes, and then the end.
+    // After the events, the bytes on their way still come, and then the end.
     let reading = timeout(Duration::from_mins(1), deaf.read_to_end(&mut came));
     reading.await.expect("the stream ends").unwrap();
     let came = String::from_utf8_lossy(&came);

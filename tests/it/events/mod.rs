@@ -1,4 +1,4 @@
-//! What those hear who listen to events.
+//! The stream of events: its kinds, its readers, their permissions, and several gateways.
 
 mod fixture;
 

@@ -1,14 +1,14 @@
-//! The table of faults in the report on reliability: what it names exists, and it names every fault of the
+//! The table of faults in the report on reliability: everything that it names exists, and it names every fault of the
 //! torture run.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::support::tree::{Source, sources};
 
-/// Its columns behind the name of the fault.
+/// The number of columns after the name of the fault.
 const STORES: usize = 5;
 
-/// The rows of the table, without its head.
+/// The rows of the table without its head.
 fn rows(report: &str) -> Vec<Vec<String>> {
     let (_, section) = report
         .split_once("\n## Faults, one by one\n")
@@ -22,12 +22,12 @@ fn rows(report: &str) -> Vec<Vec<String>> {
     rows.skip(1).map(cells).collect()
 }
 
-/// What a cell names in backticks.
+/// The names in backticks of a cell.
 fn named(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// Whether a path is that of a module, or of a function in one.
+/// Whether a path names an existing module, or a function in one.
 fn exists(path: &str, sources: &[Source]) -> bool {
     let words: Vec<_> = path.split("::").collect();
     let at = |words: &[&str]| {

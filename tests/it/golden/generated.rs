@@ -1,4 +1,4 @@
-//! Generated texts are what is committed.
+//! Generated texts are the same as the committed files.
 
 use latchgate::{cli::Args, config::reference, telemetry::metrics::page};
 
@@ -25,7 +25,7 @@ fn check(name: &str, command: &mut clap::Command) {
         return;
     }
     let text = command.render_long_help().to_string();
-    // clap pads empty lines between paragraphs.
+    // clap pads empty lines between paragraphs with blanks.
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     assert_golden(
         &format!("tests/it/golden/help/{name}.txt"),

@@ -1,5 +1,5 @@
-//! The documents lead somewhere: every relative link and anchor exists, every page that a file names is there, and
-//! the index lists all pages.
+//! Links between the documents: every relative link and anchor exists, every named page exists, and the index lists all
+//! pages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 /// Directories that are not written by hand.
 const LEFT_OUT: [&str; 4] = ["target", "vendor", "node_modules", "__pycache__"];
-/// What the README may have at most: two pages.
+/// The largest size of the README: two pages.
 const README_LINES: usize = 110;
 const README_COLUMNS: usize = 120;
 
@@ -54,7 +54,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
 fn links(page: &str) -> Vec<String> {
     let mut targets = Vec::new();
     for line in prose(page) {
-        // What stands in backticks is no link.
+        // A text in backticks is no link.
         let line: String = line.split('`').step_by(2).collect::<Vec<_>>().join("code");
         for rest in line.split("](").skip(1) {
             if let Some((target, _)) = rest.split_once(')') {
@@ -65,7 +65,7 @@ fn links(page: &str) -> Vec<String> {
     targets
 }
 
-/// The anchors of the headings of a page, as the usual renderers make them.
+/// The anchors of the headings of a page, as common renderers make them.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = prose(page).filter(|line| line.starts_with('#'));
     headings
@@ -78,7 +78,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// A path without its `..`; none if it leads out of the repository.
+/// A path without its `..`; none if it leaves the repository.
 fn resolved(path: &Path) -> Option<PathBuf> {
     let mut parts = PathBuf::new();
     for component in path.components() {
@@ -92,7 +92,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
     Some(parts)
 }
 
-/// Whether a relative link of a page leads to a file, and to a heading of it.
+/// Whether a relative link of a page leads to an existing file, and to an existing heading.
 fn leads_somewhere(
     page: &Path,
     target: &str,
@@ -160,7 +160,7 @@ fn every_page_that_a_file_names_is_there() {
             }
         }
     }
-    // This file names one that is not there.
+    // This file names a page that does not exist.
     missing.retain(|line| !line.starts_with("tests/it/golden/links.rs"));
     assert!(missing.is_empty(), "{missing:#?}");
 }

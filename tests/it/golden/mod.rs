@@ -1,4 +1,5 @@
-//! Generated text that is committed (`BLESS=1` rewrites it), and what texts say of the source and of each other.
+//! Generated texts that are committed (`BLESS=1` rewrites them), and texts that must agree with the source and with
+//! each other.
 
 mod faults;
 mod generated;

@@ -25,7 +25,7 @@ const ALL: [Check; 16] = [
     i15_requests::check,
 ];
 
-/// Holds a history against every promise.
+/// Checks a history against every invariant, and whether the run was valid.
 pub(crate) fn check(history: &History, terms: &Terms) -> Report {
     let mut report = Report::new(history);
     for invariant in ALL {

@@ -1,4 +1,4 @@
-//! When what was broken on purpose.
+//! The injected faults of a run: when each began and when it was healed.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Faults {
     spans: Vec<Span>,
 }
 
-/// One fault.
+/// An injected fault: its kind, the process it was for, and the time from its beginning to its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(super) kind: String,
@@ -23,14 +23,13 @@ pub(crate) struct Fault {
     pub(super) forgets: bool,
     pub(super) begins: u64,
     pub(super) heals: u64,
-    /// How often it was seen to happen.
+    /// How often the injector observed that the fault took effect.
     pub(super) seen: u64,
 }
 
-/// How long after a fault everything may still be unusual: service must be back by then.
+/// How long after the end of a fault the service may still be disturbed. By then it must be back.
 pub(super) const RECOVERY: u64 = 10_000 * MS;
-/// For how long a gateway counts as alive that was killed: until then locks may be handed to those who
-/// waited there.
+/// How long a killed gateway still counts as alive. Until then other gateways may hand locks to its waiters.
 const ALIVE: u64 = 6_000 * MS;
 
 // === impl Faults ===
@@ -45,25 +44,25 @@ impl Faults {
         }
     }
 
-    /// To be called when all are known.
+    /// Merges the spans of all faults. Must be called once, after the last `note`.
     pub(super) fn settle(&mut self) {
         self.spans = union(self.all.values().map(Fault::span).collect());
     }
 
-    /// Whether anything was broken in some time, or so shortly before that it may still be felt.
+    /// Whether a fault overlaps a time span, or ended so shortly before the span that its effects may still be felt.
     pub(super) fn felt(&self, from: u64, until: u64) -> bool {
         let felt =
             |&(begins, heals): &Span| begins <= until && from <= heals.saturating_add(RECOVERY);
         self.spans.iter().any(felt)
     }
 
-    /// When the last of the faults was over that began before an instant; never if it lasts.
+    /// The latest end of the faults that began before an instant; [`NEVER`] if one of them has not ended.
     pub(super) fn last_before(&self, at: u64) -> u64 {
         let before = self.spans.iter().filter(|(begins, _)| *begins <= at);
         before.map(|(_, heals)| *heals).max().unwrap_or_default()
     }
 
-    /// Until when a lock may be handed to those who waited at a gateway that was killed before an instant.
+    /// The time until which other gateways may hand locks to waiters of a gateway that was killed before an instant.
     pub(super) fn counts_as_alive(&self, at: u64) -> u64 {
         let killed = |fault: &&Fault| fault.kind == "kill-gateway" && fault.begins <= at;
         let killed = self.all.values().filter(killed);
@@ -71,12 +70,12 @@ impl Faults {
         until.max().unwrap_or_default()
     }
 
-    /// How much of some time nothing was broken.
+    /// How much of a time span was free of faults.
     pub(super) fn calm(&self, from: u64, until: u64) -> u64 {
         length(&without(&[(from, until)], &self.spans))
     }
 
-    /// Whether the store may have forgotten in some time what it had answered.
+    /// Whether a fault in a time span may have made the store forget what it had acknowledged.
     pub(super) fn forgot(&self, from: u64, until: u64) -> bool {
         let mut losses = self.all.values().filter(|fault| fault.forgets);
         losses.any(|fault| fault.begins <= until && from <= fault.heals)

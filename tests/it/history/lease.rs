@@ -1,11 +1,11 @@
-//! A lease as far as its holder can know it.
+//! A lease, as the answers to its holder and to other callers describe it.
 
 use super::{
     line::{Ask, Mode, RecordedAnswer},
     op::{MS, NEVER, Op, OpOutcome},
 };
 
-/// A lease as far as its holder can know it.
+/// A lease: what the answers of a history say about its times, its mode and its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Lease {
     pub(super) lock: String,
@@ -13,42 +13,44 @@ pub(crate) struct Lease {
     pub(super) mode: Mode,
     pub(super) slot: Option<u64>,
     pub(super) errand: String,
-    /// Through which gateway it was granted, where only one was asked.
+    /// The gateway that granted the lease, if its errand asked only one.
     pub(super) to: Option<usize>,
     pub(super) keyed: bool,
-    /// Whether it is kept by a stream.
+    /// Whether a stream keeps the lease.
     pub(super) streamed: bool,
-    /// When it was asked for: the first request of the errand.
+    /// When the first request of the errand was sent.
     pub(super) asked: u64,
-    /// When somebody first heard of it.
+    /// When a client first received an answer with this grant.
     pub(super) granted: u64,
-    /// Until when it certainly lasts unless it is ended: time counts from when a request was sent.
+    /// The time until which the lease certainly lives if nobody ends it, counted from when each request was sent.
     pub(super) lasts: u64,
-    /// Until when its holder believes that it lasts, by the rule that the documentation gives to clients.
+    /// The time until which the holder believes that the lease lives, by the rule that the documentation gives to
+    /// clients.
     pub(super) believed: u64,
-    /// Until when it lasts at most; never over while a renewal is open.
+    /// The latest time at which the TTL may end; [`NEVER`] while a renewal has no answer.
     pub(super) may_last: u64,
-    /// From when somebody may have ended it: a release or a break was sent, or its stream was over.
+    /// The time from which a client may have ended the lease: a release or a break was sent, or its stream was over.
     pub(super) ending: u64,
-    /// When it certainly had ended, because that was answered.
+    /// When an answer to a release or a break showed that the lease had ended.
     pub(super) ended: u64,
-    /// From when it may be broken because its holder was asked to release it.
+    /// The time from which the lease may be broken because its holder was asked to release it.
     pub(super) asked_for: u64,
-    /// When it has ended because of that, whatever its holder and its gateway do.
+    /// The time at which a release request has ended the lease, whatever its holder and its gateway do.
     pub(super) carried_out: u64,
 }
 
-/// How much longer than asked a lease may last if the gateway has stopped that would have broken it.
+/// How long after the time of a release request the lease may still live if the gateway that should break it has
+/// stopped.
 pub(super) const BACKSTOP: u64 = 1_000 * MS;
 
-/// What a client leaves for the way of an answer when it counts from when it has received it. Here that is the time for
-/// which it may not run on a machine that does other things.
+/// Safety margin of a client that counts a TTL from when it received the answer. The margin covers the travel of the
+/// answer; here it covers the time in which a busy machine does not run the client.
 const TRAVEL: u64 = 300 * MS;
 
-/// Until when a client relies on what an answer says is left: from when it has received it.
+/// The time until which a client relies on an answer with `left_ms`, counted from when the client received it.
 fn believed(op: &Op, left_ms: u64) -> u64 {
     let left = (left_ms * MS).saturating_sub(TRAVEL);
-    // One that was frozen cannot know for how long the answer was there.
+    // A client that was frozen cannot know how long ago the answer arrived.
     if op.read_late {
         0
     } else {
@@ -59,7 +61,7 @@ fn believed(op: &Op, left_ms: u64) -> u64 {
 // === impl Lease ===
 
 impl Lease {
-    /// What is known of a lease by the grant of it.
+    /// The lease of an answer that granted it.
     pub(super) fn granted(
         op: &Op,
         to: Option<usize>,
@@ -89,19 +91,19 @@ impl Lease {
             carried_out: NEVER,
         };
         for (at, left_ms) in &op.kept {
-            // A stream is believed as the documentation says: from when its event arrived.
+            // The holder counts the time of a stream's event from when the event arrived, as the documentation says.
             lease.lasts = lease.lasts.max(at + left_ms * MS);
             lease.may_last = lease.may_last.max(at + ttl);
         }
         if op.is_hold() {
-            // A gateway renews it until it finds out that the stream is over.
+            // The gateway renews the lease until it notices that the stream is over.
             lease.ending = op.over.unwrap_or(NEVER);
             lease.may_last = op.over.map_or(NEVER, |over| over.saturating_add(ttl));
         }
         lease
     }
 
-    /// Another answer that tells of the same grant.
+    /// Merges another answer about the same grant.
     pub(super) fn again(&mut self, other: &Self) {
         self.asked = self.asked.min(other.asked);
         self.granted = self.granted.min(other.granted);
@@ -111,7 +113,7 @@ impl Lease {
         self.ending = self.ending.min(other.ending);
     }
 
-    /// Takes in what was asked about it later.
+    /// Takes in a later renewal, release or break of the lease.
     pub(super) fn note(&mut self, op: &Op) {
         match (&op.ask, op.answer()) {
             (Ask::Renew { .. }, Some(RecordedAnswer::Renewed { left_ms, .. })) => {
@@ -145,12 +147,12 @@ impl Lease {
         }
     }
 
-    /// Until when its holder relies on it.
+    /// The time until which the holder relies on the lease.
     pub(super) fn relied_on(&self) -> u64 {
         self.lasts.max(self.believed).min(self.ending)
     }
 
-    /// When the lock is free again at the latest.
+    /// The latest time at which the lease has ended.
     pub(super) fn free(&self) -> u64 {
         self.may_last.min(self.ended)
     }

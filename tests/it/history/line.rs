@@ -1,11 +1,11 @@
 //! One line of a history.
 //!
-//! Every process that takes part writes a file of its own, as JSON lines. The stamps are of
-//! `CLOCK_MONOTONIC`, in nanoseconds: on one host they compare exactly.
+//! Every process of a run writes a file of its own, as JSON lines. The time stamps are nanoseconds of
+//! `CLOCK_MONOTONIC`: stamps of one host compare exactly.
 
 use serde::{Deserialize, Serialize};
 
-/// Who saw what, and when.
+/// An event of a history: when it happened and which process recorded it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) at: u64,
@@ -14,42 +14,43 @@ pub(crate) struct Line {
     pub(crate) event: Event,
 }
 
-/// What was seen.
+/// What a process recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
     /// A client is about to send a request.
     Asks {
         op: u64,
-        /// What the client wants done: the `owner` of what it acquires, and the idempotency key of all
-        /// requests for it if they have one.
+        /// The errand that the request belongs to: what the client wants to get done, with all requests for it. The
+        /// `owner` of the acquires has this text, and their idempotency key contains it, if they carry one.
         errand: String,
         lock: String,
-        /// Which gateway is asked.
+        /// The number of the gateway that gets the request.
         to: usize,
         ask: Ask,
-        /// The request for several locks that it is a part of, by the number of its first part. Each part is written
-        /// down as a request of its own.
+        /// The group request that this request is a part of, by the number of the group's first part. Each part is
+        /// recorded as a request of its own.
         #[serde(default)]
         group: Option<u64>,
     },
-    /// It has read the answer.
+    /// A client has read the answer to its request.
     Hears { op: u64, answer: RecordedAnswer },
-    /// A stream says that the lease lasts so much longer.
+    /// An event of a stream says that the lease lives for `left_ms` from now.
     Keeps { op: u64, left_ms: u64 },
     /// A stream has ended, whatever its last event was.
     Ends { op: u64 },
-    /// A client closes a connection on purpose. `early`: it stood in the queue, and nothing was on its way.
+    /// A client closes a connection on purpose. `early`: its request was waiting in the queue, and no answer had been
+    /// sent.
     HangsUp { op: u64, early: bool },
-    /// The resource was asked to be changed by somebody who read `base`.
+    /// A client that had read `base` asked the resource for a write.
     Writes(ResourceWrite),
-    /// A fault.
+    /// An injected fault began, was observed, or was healed.
     Fault {
         fault: u64,
         kind: String,
-        /// Which process it strikes.
+        /// The process that the fault is for.
         target: String,
-        /// Whether the store may have forgotten what it had answered.
+        /// Whether the fault may make the store forget what it had acknowledged.
         forgets: bool,
         stage: Stage,
     },
@@ -63,20 +64,20 @@ pub(crate) struct ResourceWrite {
     pub(crate) fence: u64,
     pub(crate) base: u64,
     pub(crate) taken: bool,
-    /// What it was before, as the resource knows.
+    /// The value of the resource before the write.
     pub(crate) was: u64,
-    /// Of which slot it is the resource, if not of the whole lock.
+    /// The slot that the resource belongs to; none if the resource belongs to the whole lock.
     #[serde(default)]
     pub(crate) slot: Option<u64>,
 }
 
-/// With whom a lock is wanted, or held.
+/// Whether a lock is wanted or held exclusively or shared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
     #[default]
     Exclusive,
-    /// Beside others that share it, as long as fewer than `limit` hold it.
+    /// Shared with other leases. With a limit, the lock has fewer than `limit` holders before the grant.
     Shared { limit: Option<u64> },
 }
 
@@ -92,14 +93,14 @@ pub(crate) enum Ask {
         #[serde(default)]
         mode: Mode,
     },
-    /// The same, by a stream.
+    /// The same as `Acquire`, but a stream keeps the lease.
     Hold {
         ttl_ms: u64,
         wait_ms: u64,
         #[serde(default)]
         mode: Mode,
     },
-    /// With the token of the lease that has this fencing token.
+    /// A renewal with the token of the lease that has this fencing token.
     Renew {
         fence: u64,
         ttl_ms: u64,
@@ -107,27 +108,27 @@ pub(crate) enum Ask {
     Release {
         fence: u64,
     },
-    /// A renew or a release with a token that nobody was given.
+    /// A renewal or a release with a token that no lease has.
     Forge {
         renews: bool,
     },
     Break {
         fence: u64,
-        /// How much time the holder has to release it by itself; none: it is broken now.
+        /// Time that the holder has to release the lease; without it the lease is broken at once.
         #[serde(default)]
         grace_ms: Option<u64>,
     },
     Inspect,
 }
 
-/// What a client heard.
+/// The answer of a gateway, as the client recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(crate) enum RecordedAnswer {
     Granted {
         fence: u64,
         left_ms: u64,
-        /// Whether it is a lease that lived already under the idempotency key.
+        /// Whether the answer repeats an earlier grant of the same idempotency key.
         again: bool,
         #[serde(default)]
         slot: Option<u64>,
@@ -137,65 +138,65 @@ pub(crate) enum RecordedAnswer {
         left_ms: u64,
         #[serde(default)]
         slot: Option<u64>,
-        /// Whether it is told that the lease is to be released.
+        /// Whether the answer says that somebody requested the release of the lease.
         #[serde(default)]
         asked_for: bool,
     },
     Released,
-    /// The lease that was to be broken has ended.
+    /// The lease to break has ended.
     Broken,
-    /// The holder is asked to release it, and has some time for it.
+    /// The holder was asked to release the lease within the given time.
     Requested,
-    /// Others hold the lock, or it passes to one of them.
+    /// Other callers hold the lock, or the lock is being handed to a waiter.
     Locked {
         holders: Vec<Seen>,
     },
     /// The token does not hold the lock.
     Lost,
-    /// Nothing happened.
+    /// The request was refused and changed nothing.
     Refused {
         code: String,
     },
-    /// It may have happened: the gateway says so, or the connection has ended.
+    /// The outcome is not known: the gateway said so, or the connection ended.
     Unknown,
     Shown {
         holders: Vec<Seen>,
         waiters: Vec<String>,
     },
-    /// Nothing that may be answered to such a request.
+    /// An answer that is not allowed for such a request.
     Wrong {
         what: String,
     },
 }
 
-/// A holder, as others see it.
+/// A holder, as other callers see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) fence: u64,
     pub(crate) owner: String,
-    /// Whether it shares the lock.
+    /// Whether the holder shares the lock.
     #[serde(default)]
     pub(crate) shares: bool,
     #[serde(default)]
     pub(crate) slot: Option<u64>,
 }
 
-/// What is changed under a lock.
+/// A resource that clients write while they hold a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Resource {
-    /// Refuses fencing tokens below the highest that it has seen.
+    /// Refuses writes with fencing tokens below the highest that it has seen.
     Fenced,
-    /// Takes everything: the positive control.
+    /// Takes every write. It is the positive control: it must lose updates.
     Unfenced,
 }
 
-/// How far a fault has come.
+/// The stage of an injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Stage {
     Begins,
-    /// It was seen to happen, so many times.
+    /// The injector observed this many effects of the fault.
     Seen(u64),
     Heals,
 }
@@ -203,12 +204,12 @@ pub(crate) enum Stage {
 // === impl Mode ===
 
 impl Mode {
-    /// Whether it shares the lock.
+    /// Whether this mode shares the lock.
     pub(crate) fn shares(self) -> bool {
         matches!(self, Self::Shared { .. })
     }
 
-    /// How many may hold the lock with it, itself included.
+    /// How many leases may hold the lock together, this one included; none if there is no limit.
     pub(crate) fn limit(self) -> Option<u64> {
         match self {
             Self::Exclusive => None,

@@ -1,8 +1,8 @@
-//! The checker: reads what clients, a resource and a fault injector have written down of a run, and
-//! says whether what the product promises has held.
+//! The checker: reads a history, which clients, resources and the fault injector wrote during a run, and reports each
+//! promise of the product that the run broke.
 //!
-//! It knows nothing of the program but what a caller sees. `scripts/torture` makes histories, and
-//! `tests/it/checker` shows that every invariant finds what it is there for.
+//! The checker knows of the program only what a caller sees. `scripts/torture` makes histories, and `tests/it/checker`
+//! shows that each invariant reports the mistakes that it is there for.
 
 mod check;
 mod faults;

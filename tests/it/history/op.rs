@@ -1,13 +1,13 @@
-//! A request with everything that came of it.
+//! A request of a client, with its answer and what happened to its connection.
 
 use super::line::{Ask, Mode, RecordedAnswer};
 
-/// Stands for an instant that never comes.
+/// An instant that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
-/// A millisecond in the unit of the stamps.
+/// A millisecond in nanoseconds, the unit of the time stamps.
 pub(super) const MS: u64 = 1_000_000;
 
-/// A request with everything that came of it.
+/// A request of a client, with its answer and what happened to its connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Op {
     pub(super) by: String,
@@ -15,36 +15,36 @@ pub(crate) struct Op {
     pub(super) lock: String,
     pub(super) to: usize,
     pub(super) ask: Ask,
-    /// The request for several locks that it is a part of.
+    /// The group request that this request is a part of.
     pub(super) group: Option<u64>,
     pub(super) asked: u64,
-    /// The first answer. Without one it may still be carried out at any time.
+    /// The first answer, with its time. A request without an answer may still be carried out at any time.
     pub(super) heard: Option<(u64, RecordedAnswer)>,
-    /// What a stream said later: when, and what was left then.
+    /// The later events of a stream: when each arrived, and how long the lease lived from then.
     pub(super) kept: Vec<(u64, u64)>,
-    /// When its stream ended, its client hung up, or the process of its client was killed.
+    /// When the stream ended, the client hung up, or the process of the client was killed.
     pub(super) over: Option<u64>,
-    /// Whether its client read the answer late because it was frozen.
+    /// Whether the client read the answer late because it was frozen.
     pub(super) read_late: bool,
     /// Whether the client hung up on purpose.
     pub(super) hung_up: bool,
-    /// Whether it did so before anything was on its way.
+    /// Whether the client hung up before any answer was sent.
     pub(super) early: bool,
 }
 
-/// What a client knows of a request.
+/// Whether the client knows the outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpOutcome {
-    /// It has an answer that is an outcome.
+    /// The request has an answer that says what happened.
     Known,
-    /// It may have been carried out, or may yet be.
+    /// The request may have been carried out, or may still be carried out later.
     Open,
 }
 
 // === impl Op ===
 
 impl Op {
-    /// When its outcome was known.
+    /// When the client learned the outcome of the request; [`NEVER`] if it did not.
     pub(super) fn returned(&self) -> u64 {
         match (&self.heard, self.outcome()) {
             (Some((at, _)), OpOutcome::Known) => *at,
@@ -63,13 +63,13 @@ impl Op {
         }
     }
 
-    /// When its client stopped waiting for it, whatever came of it.
+    /// When the client stopped waiting for the answer: it had one, or the connection was over.
     pub(super) fn given_up(&self) -> u64 {
         let heard = self.heard.as_ref().map(|(at, _)| *at);
         heard.into_iter().chain(self.over).min().unwrap_or(NEVER)
     }
 
-    /// TTL and wait, if it asks for a lock.
+    /// TTL and wait of a request for a lock.
     pub(super) fn wants(&self) -> Option<(u64, u64)> {
         match self.ask {
             Ask::Acquire {
@@ -82,7 +82,7 @@ impl Op {
         }
     }
 
-    /// With whom it wants the lock, if it asks for one.
+    /// The mode of a request for a lock; exclusive for other requests.
     pub(super) fn mode(&self) -> Mode {
         match self.ask {
             Ask::Acquire { mode, .. } | Ask::Hold { mode, .. } => mode,
@@ -98,7 +98,7 @@ impl Op {
         matches!(self.ask, Ask::Hold { .. })
     }
 
-    /// Whether it was told that it does not get the lock.
+    /// Whether the answer was that the request does not get the lock.
     pub(super) fn was_refused(&self) -> bool {
         matches!(
             self.answer(),
@@ -106,7 +106,7 @@ impl Op {
         )
     }
 
-    /// The fencing token that it was granted the lock with.
+    /// The fencing token of the lease that the request was granted.
     pub(super) fn granted(&self) -> Option<u64> {
         match self.answer() {
             Some(RecordedAnswer::Granted { fence, .. }) => Some(*fence),
@@ -114,7 +114,7 @@ impl Op {
         }
     }
 
-    /// The lease that it is about, by its fencing token.
+    /// The fencing token of the lease that a renewal, release or break is about.
     pub(super) fn about(&self) -> Option<u64> {
         match self.ask {
             Ask::Renew { fence, .. } | Ask::Release { fence } | Ask::Break { fence, .. } => {
@@ -124,12 +124,12 @@ impl Op {
         }
     }
 
-    /// Whether it asks for a lock as a part of a group, which may hold that lock before it has all.
+    /// Whether the request asks for a lock as a part of a group. A group may hold this lock before it has all locks.
     pub(super) fn is_part(&self) -> bool {
         self.group.is_some() && self.wants().is_some()
     }
 
-    /// From when it may end the lease that it is about, if it may.
+    /// The time from which a release or a break may end its lease.
     pub(super) fn may_end_from(&self) -> Option<u64> {
         match self.ask {
             Ask::Release { .. } => Some(self.asked),
@@ -138,7 +138,8 @@ impl Op {
         }
     }
 
-    /// When the time of a holder was over at the latest that was asked by this to release its lease.
+    /// The latest end of the time that a break with a grace gave to the holder, if the holder was asked to release its
+    /// lease.
     pub(super) fn asks_until(&self) -> Option<u64> {
         match (&self.ask, self.answer()) {
             (Ask::Break { grace_ms, .. }, Some(RecordedAnswer::Requested)) => {

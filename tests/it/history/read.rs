@@ -1,4 +1,4 @@
-//! A whole history, put in order.
+//! Reads the lines of a run into a history: requests with their answers, leases, observations and faults.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,52 +9,52 @@ use super::{
     op::{MS, NEVER, Op},
 };
 
-/// A whole history, put in order.
+/// All that the lines of a run say, in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// By when they were asked.
+    /// All requests, by the time at which they were sent.
     pub(super) ops: Vec<Op>,
     pub(super) locks: BTreeMap<String, Lock>,
-    /// The parts of each request for several locks, as places in the list of all.
+    /// The parts of each group request, as indexes of `ops`.
     pub(super) groups: BTreeMap<u64, Vec<usize>>,
-    /// When they were made, in order.
+    /// The writes to resources with their times, in order.
     pub(super) writes: Vec<(u64, ResourceWrite)>,
     pub(super) faults: Faults,
     pub(super) begins: u64,
     pub(super) ends: u64,
 }
 
-/// All that is known of one lock.
+/// The requests, leases and observations of one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
-    /// Places in the list of all, by when they were asked.
+    /// Indexes of `History::ops`, by the time at which the requests were sent.
     pub(super) ops: Vec<usize>,
-    /// By their fencing tokens.
+    /// The leases of the lock by their fencing tokens.
     pub(super) leases: BTreeMap<u64, Lease>,
-    /// By when somebody had looked.
+    /// The observations, by the time at which their answers were read.
     pub(super) observations: Vec<Observation>,
     /// The requests of each errand, in order.
     pub(super) errands: HashMap<String, Vec<usize>>,
 }
 
-/// What somebody saw of a lock, at some instant between two.
+/// What an answer says about holders and waiters of a lock, at some instant between `asked` and `heard`.
 #[derive(Debug, Clone)]
 pub(crate) struct Observation {
     pub(super) asked: u64,
     pub(super) heard: u64,
     pub(super) holders: Vec<Seen>,
-    /// Whether the one who looked asked for nothing but this: then no holder means that it is free.
+    /// Whether the request was an inspect. Then an answer without holders means that the lock is free.
     pub(super) complete: bool,
     pub(super) waiters: Vec<String>,
 }
 
-/// By how much a client that was frozen reads late what it reads then.
+/// How long after a freeze a client still counts as one that reads its answers late.
 const THAWING: u64 = 1_000 * MS;
 
 // === impl History ===
 
 impl History {
-    /// Puts lines in order, in whatever order they come.
+    /// Makes a history of lines, which may come in any order.
     pub(crate) fn read(lines: impl IntoIterator<Item = Line>) -> Self {
         let mut lines: Vec<Line> = lines.into_iter().collect();
         lines.sort_by_key(|line| line.at);
@@ -75,7 +75,7 @@ impl History {
         history
     }
 
-    /// How often a lock was granted.
+    /// How many leases were granted.
     pub(crate) fn grants(&self) -> usize {
         self.locks.values().map(|lock| lock.leases.len()).sum()
     }
@@ -95,7 +95,7 @@ impl History {
         places.map(|place| &self.ops[*place])
     }
 
-    /// What an errand asked of all the locks that it wanted together with this request.
+    /// The requests that the errand of `op` made for all locks of its group; none if `op` is not a part of a group.
     pub(super) fn beside<'a>(&'a self, op: &'a Op) -> impl Iterator<Item = &'a Op> {
         let parts = op.group.and_then(|group| self.groups.get(&group));
         let parts = parts.into_iter().flatten();
@@ -170,7 +170,7 @@ impl History {
         }
     }
 
-    /// With the process of a client its connections end.
+    /// Ends the connections of each client whose process was killed.
     fn cut_the_killed(&mut self) {
         for fault in self.faults.all.values() {
             if fault.kind != "kill-client" {
@@ -183,7 +183,7 @@ impl History {
         }
     }
 
-    /// A client that was frozen reads late what was told it in time.
+    /// Ignores the times of answers that a client read late because it was frozen.
     fn distrust_the_frozen(&mut self) {
         for fault in self.faults.all.values() {
             if fault.kind != "freeze-client" {
@@ -241,7 +241,7 @@ impl History {
                 };
                 lock.observations.push(Observation {
                     asked: match op.ask {
-                        // It was seen at the end of the wait, if that was for this lock alone.
+                        // An acquire sees the holders at the end of its wait, except as a part of a group.
                         Ask::Acquire { wait_ms, .. }
                             if op.group.is_none() && op.asked + wait_ms * MS < op.returned() =>
                         {
@@ -264,7 +264,7 @@ impl History {
 // === impl Lock ===
 
 impl Lock {
-    /// With whom an errand wants the lock, if it asks for it.
+    /// The mode in which an errand wants the lock, if the errand asks for it.
     pub(super) fn mode_of(&self, ops: &[Op], errand: &str) -> Option<Mode> {
         let places = self.errands.get(errand).into_iter().flatten();
         let mut asking = places.map(|place| &ops[*place]);
@@ -272,7 +272,7 @@ impl Lock {
         Some(asks.mode())
     }
 
-    /// The gateway at which an errand asked for the lock, if it was only one.
+    /// The gateway that an errand asked for the lock, if it asked only one.
     pub(super) fn only_gateway(&self, ops: &[Op], errand: &str) -> Option<usize> {
         let places = self.errands.get(errand).into_iter().flatten();
         let asking = places.map(|place| &ops[*place]);

@@ -1,111 +1,111 @@
-//! What a run came to.
+//! The report of a run: its violations and its figures.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{History, lease::Lease, op::MS};
 
-/// What a run came to.
+/// The report of a run: its violations and its figures.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) operations: usize,
     pub(crate) grants: usize,
-    /// How many of the grants shared a lock, how many of these had a slot, and how many were seen to hold a lock together.
+    /// How many grants shared a lock, how many of these had a slot, and the largest number of holders seen together.
     pub(crate) shared: (usize, usize, usize),
     pub(crate) groups: Groups,
     pub(crate) requests: Requests,
     pub(crate) seconds: f64,
-    /// How often each kind of fault was seen to happen.
+    /// How often each kind of fault was observed to take effect.
     pub(crate) faults: BTreeMap<String, u64>,
     /// How long after a fault the slowest gateway granted a lock again.
     pub(crate) worst_recovery: Option<(u64, String)>,
-    /// What 99 of 100 hand-offs took at most while nothing was broken, and how many there were.
+    /// The 99th percentile of hand-offs without a fault, and their number.
     pub(crate) hand_offs: Option<(u64, usize)>,
-    /// The same of places of a shared lock behind one who has left.
+    /// The same for positions of a shared lock behind a waiter for an exclusive lease that left the queue.
     pub(crate) after_leave: Option<(u64, usize)>,
-    /// How many overlaps of leases the documentation of the store allows, and how long they were together.
+    /// Overlaps of leases that the documentation of the store allows: their number and their total time.
     pub(crate) overlaps: (usize, u64),
-    /// How many changes of the unfenced resource were lost.
+    /// How many writes to the unfenced resource were lost.
     pub(crate) lost_updates: usize,
-    /// How many writes the fenced resource has refused.
+    /// How many writes the fenced resource refused.
     pub(crate) refused_writes: usize,
-    /// How many stretches of how many operations were tried for an order.
+    /// The number of stretches for which an order of operations was found, and the number of their operations.
     pub(crate) windows: (usize, usize),
     pub(crate) violations: Vec<Violation>,
-    /// Why the run shows nothing.
+    /// The reasons why the run proves nothing.
     pub(crate) invalid: Vec<String>,
 }
 
-/// What came of those who wanted several locks as one.
+/// The outcomes of group requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Groups {
     pub(crate) asked: usize,
     pub(crate) granted: usize,
-    /// For how long one waited at most while nothing was broken.
+    /// The longest wait of a group request, without the time of faults.
     pub(crate) longest: u64,
 }
 
-/// What came of those who were asked to release their lease.
+/// The outcomes of release requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Requests {
-    /// How many leases they were of.
+    /// How many leases had a release request.
     pub(crate) made: usize,
-    /// How many renewals told of one.
+    /// How many renewals were told about a release request.
     pub(crate) told: usize,
-    /// How often somebody found a lease lost for which there was one.
+    /// How many requests about such a lease were answered that the lease was lost.
     pub(crate) carried_out: usize,
 }
 
 /// An invariant, by its number in the list of promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Invariant {
-    /// Every answer is one that may be given.
+    /// Every answer is allowed for its request.
     Contract,
-    /// Fences are unique.
+    /// Fencing tokens are unique.
     I1,
-    /// Fences rise in real-time order.
+    /// Fencing tokens rise in real-time order.
     I2,
-    /// No more hold a lock together than may.
+    /// The holders of a lock never exceed what their modes and limits allow.
     I3,
-    /// The fenced resource never goes back and loses nothing.
+    /// The fenced resource never goes back and loses no acknowledged write.
     I4,
-    /// There is no fence that nobody asked for.
+    /// Every fencing token that is seen belongs to a request.
     I5,
     /// No grant is lost.
     I6,
-    /// Hand-offs are bounded.
+    /// Hand-offs take bounded time.
     I7,
-    /// No orphan stays.
+    /// A lease without a client ends in time.
     I8,
     /// Only the holder renews and releases.
     I9,
-    /// There is one fence for an idempotency key.
+    /// An idempotency key is granted one fencing token.
     I10,
-    /// Waiters are served in order.
+    /// Waiters are served in the order of the queue.
     I11,
-    /// The lock is linearizable.
+    /// The operations of a lock are linearizable.
     I12,
-    /// Slots are distinct, and below the limit.
+    /// Slots of leases that live together are distinct, and below the limit.
     I13,
-    /// Groups are all or nothing, and are served.
+    /// Group requests get all locks or none, and are served.
     I14,
-    /// Who is asked to release a lease hears of it, and has it no longer than until then.
+    /// The holder of a lease with a release request is told about it, and loses the lease when the time is over.
     I15,
 }
 
-/// A broken promise.
+/// A violation of an invariant.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
     pub(crate) invariant: Invariant,
     pub(crate) lock: String,
-    /// When it could be seen.
+    /// When the violation could be seen.
     pub(crate) at: u64,
     pub(crate) what: String,
 }
 
-/// How many violations of one promise are printed.
+/// How many violations of one invariant are printed.
 const SHOWN: usize = 3;
 
-/// How long clients came: who waits may be answered long after that.
+/// For how long clients sent requests. Waiters may be answered long after that.
 fn traffic(history: &History) -> u64 {
     let last = history.ops.iter().map(|op| op.asked).max();
     last.unwrap_or_default().saturating_sub(history.begins)
@@ -146,8 +146,8 @@ impl Report {
         self.violations.push(Violation::new(by, lock, at, what));
     }
 
-    /// Looks whether two leases, the earlier first, are relied on together, which may not be unless the store may have
-    /// forgotten the first: then it is counted. `had`: what both had.
+    /// Reports a violation if the holders of two leases, the earlier first, rely on them at the same time. If the store
+    /// may have forgotten the earlier lease, the overlap is only counted. `had`: what both leases had, for the message.
     pub(super) fn together(
         &mut self,
         by: Invariant,

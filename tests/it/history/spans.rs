@@ -1,9 +1,9 @@
-//! Stretches of time.
+//! Spans of time, and their unions and differences.
 
-/// From an instant until another, which is not part of it.
+/// A span of time: its first instant, and the instant at its end, which is not part of it.
 pub(super) type Span = (u64, u64);
 
-/// The same time in order, without overlaps.
+/// The union of spans, in order and without overlaps.
 pub(super) fn union(mut spans: Vec<Span>) -> Vec<Span> {
     spans.retain(|(from, until)| from < until);
     spans.sort_unstable();
@@ -17,7 +17,7 @@ pub(super) fn union(mut spans: Vec<Span>) -> Vec<Span> {
     merged
 }
 
-/// What of the first is not in the second. Both are unions.
+/// The parts of `spans` that are not in `holes`. Both must be results of `union`.
 pub(super) fn without(spans: &[Span], holes: &[Span]) -> Vec<Span> {
     let mut left = Vec::new();
     let mut first = 0;
@@ -41,7 +41,7 @@ pub(super) fn without(spans: &[Span], holes: &[Span]) -> Vec<Span> {
     left
 }
 
-/// How long they are together.
+/// The total length of spans that do not overlap.
 pub(super) fn length(spans: &[Span]) -> u64 {
     spans.iter().map(|(from, until)| until - from).sum()
 }

@@ -1,40 +1,40 @@
-//! What a run must come to, and how exact its machine is.
+//! The terms by which a run is judged: the least traffic, the exactness of the machine, and what the store promises.
 
 use super::op::MS;
 
-/// What a run must come to, and how exact its machine is.
+/// The terms by which a run is judged: the least traffic, the exactness of the machine, and what the store promises.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// With fewer grants a second there was no traffic to speak of.
+    /// The run is invalid with fewer grants a second.
     pub(crate) grants_per_second: f64,
-    /// By how much stated times of liveness are multiplied: ten on a machine that does other things.
+    /// Factor for promised times of liveness: ten on a machine that also does other work.
     pub(crate) slack: u64,
-    /// For how long a place, or what was granted to it, is kept for a caller with an idempotency key.
+    /// How long the store keeps the position, or the grant, of a caller with an idempotency key that went away.
     pub(crate) grace_ms: u64,
-    /// Whether those who wait are in order only among those who wait at the same gateway.
+    /// Whether the store keeps the order only among waiters of the same gateway.
     pub(crate) order_within_gateways: bool,
-    /// Whether locks are shared, too.
+    /// Whether clients of the run share locks.
     pub(crate) shares: bool,
-    /// Whether several locks are taken as one, and holders asked to release theirs.
+    /// Whether clients of the run ask for groups and request releases.
     pub(crate) cooperates: bool,
 }
 
 // === impl Terms ===
 
 impl Terms {
-    /// Within which 99 of 100 hand-offs come about while nothing is broken.
+    /// The time within which 99 of 100 hand-offs must happen if there is no fault.
     pub(super) fn healthy_hand_off(&self) -> u64 {
         50 * MS * self.slack
     }
 
-    /// Within which a hand-off comes about of which no message tells: one period, and a second.
+    /// The time within which a hand-off must happen if its message was lost: one period of the rounds, and a second.
     pub(super) fn hand_off(&self) -> u64 {
         2_000 * MS + self.second()
     }
 
-    /// The second by which something may be late.
+    /// The second that the invariants allow for delays.
     pub(super) fn second(&self) -> u64 {
-        // On a machine that does other things a second is not as exact as 50 ms.
+        // A second is less exact than 50 ms on a machine that also does other work, so it is at most doubled.
         1_000 * MS * self.slack.min(2)
     }
 

@@ -1,12 +1,12 @@
-//! Whether a run shows anything: a quiet one, or one whose faults did not happen, would pass whatever
-//! the program does.
+//! Whether a run proves anything: a run without traffic, or whose faults took no effect, would pass whatever the
+//! program does.
 
 use super::{History, Report, Terms};
 
-/// Of so many faults of one kind one may miss whom it was meant for.
+/// One in this many faults of a kind may fail to take effect.
 const MANY: usize = 10;
 
-/// Why a run shows nothing; no reason if it does.
+/// The reasons why a run proves nothing; an empty list if the run is valid.
 pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<String> {
     let mut reasons = Vec::new();
     if report.grants_per_second() < terms.grants_per_second {

@@ -1,7 +1,7 @@
-//! How much code there is: a table holds each room, and a room that grows fails.
+//! The amount of code: a table has a row for each room, and a room that grows beyond its row fails the test.
 //!
-//! A line of code is neither blank nor a comment nor a test. A test is an item under `#[cfg(test)]`, a file that such an
-//! item names, a file `tests.rs` and each file of a folder `tests`.
+//! A line of code is not blank, not a comment and not part of a test. A test is an item under `#[cfg(test)]`, a file
+//! that such an item names, a file `tests.rs`, and each file of a folder `tests`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use super::lua_offsets;
 
 /// The table. To raise a row, edit it and write the reason behind it; `BLESS=1` only lowers rows.
 const TABLE: &str = "tests/it/layers/amount.txt";
-/// A count that is lower than its row by more than this is out of date.
+/// A row that is higher than its count by more than this is out of date.
 const SLACK: usize = 20;
 /// Folders whose sub-folders are rooms of their own.
 const ROOMS_OF_ROOMS: [&str; 2] = ["src/store", "src/store/redis"];
@@ -26,11 +26,11 @@ struct Amount {
     characters: usize,
 }
 
-/// What the lines of a Rust file are.
+/// The code of a Rust file, and its test modules.
 #[derive(Default)]
 struct RustLines {
     code: Vec<String>,
-    /// Names of modules under `#[cfg(test)]` that are files of their own.
+    /// Names of modules under `#[cfg(test)]` that are separate files.
     test_modules: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl RustLines {
                     test_item = Some(depth);
                     depth += opens - closes;
                 } else if !line.ends_with([';', '}', ',']) {
-                    // A signature of several lines.
+                    // The signature goes on in the next line.
                     test_begins = true;
                 }
                 continue;
@@ -106,7 +106,7 @@ impl RustLines {
     }
 }
 
-/// The name in `mod NAME;`.
+/// The module name in `mod NAME;`.
 fn module_of(line: &str) -> Option<&str> {
     let line = match line.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
@@ -163,7 +163,7 @@ fn string_literal(text: &str) -> Option<usize> {
     None
 }
 
-/// Every file of a folder whose name ends so, with its path from the root of the repository.
+/// Every file of a folder with this name ending, with its path from the root of the repository.
 fn files(folder: &str, end: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut paths, mut found) = (vec![root.join(folder)], Vec::new());
@@ -183,7 +183,8 @@ fn files(folder: &str, end: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The room of a file: its folder in `src`, deeper in the store; the crates of the client and of the vocabulary are one room each, the build script another.
+/// The room of a file: its folder in `src`, deeper in the store. The crates of the client and of the vocabulary are one
+/// room each, and the build script is another.
 fn room_of(path: &Path) -> String {
     for (folder, room) in [
         ("clients/rust", "clients/rust"),
@@ -205,7 +206,7 @@ fn room_of(path: &Path) -> String {
     room
 }
 
-/// The code of every file that goes into the programs, tests left out.
+/// The code of every file of the programs, without tests.
 fn rust_code() -> Vec<(PathBuf, Vec<String>)> {
     let folders = ["src", "clients/rust/src", "crates", "build", "build.rs"];
     let files: Vec<_> = folders

@@ -1,4 +1,4 @@
-//! No two files use each other, directly or through others: they would be one file.
+//! No two files use each other, directly or through other files: they would have to be one file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,13 +12,13 @@ use crate::support::tree::{Source, sources};
 /// The path of a module: `["engine", "acquire"]`.
 type Module = Vec<String>;
 
-/// What a file says of others.
+/// What a file uses and exports.
 #[derive(Default)]
 struct File {
     path: String,
-    /// What it uses: paths from the root of the crate.
+    /// Paths that the file uses, from the root of the crate.
     used: Vec<Module>,
-    /// What it hands on, by name.
+    /// Paths that the file re-exports, by name.
     handed_on: HashMap<String, Module>,
 }
 
@@ -74,7 +74,7 @@ fn circles(sources: &[Source]) -> Vec<String> {
     circles.into_iter().collect()
 }
 
-/// Which files each file uses, by their paths. What is for tests alone is left out.
+/// The files that each file uses, by their paths, without tests.
 pub(super) fn uses(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources.iter().filter(|it| !is_of_tests(&it.path));
     let sources: Vec<_> = sources.map(|it| (module(&it.path), it)).collect();
@@ -92,7 +92,7 @@ pub(super) fn uses(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     uses.collect()
 }
 
-/// All that a file uses, directly or through others.
+/// All files that a file uses, directly or through other files.
 fn reached<'a>(uses: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a String> {
     let mut found = BTreeSet::new();
     let mut open: Vec<_> = uses[from].iter().collect();
@@ -104,7 +104,7 @@ fn reached<'a>(uses: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTre
     found
 }
 
-/// The file that defines what a path names.
+/// The file that defines the item of a path.
 fn resolve<'a>(
     files: &'a BTreeMap<Module, File>,
     path: &[String],
@@ -164,7 +164,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 // === impl Reader ===
 
 impl Reader<'_> {
-    /// A path as it is written, from the root of the crate. None if it is of another crate.
+    /// The path from the root of the crate for a written path; none if it belongs to another crate.
     fn absolute(&self, written: &[String]) -> Option<Module> {
         let mut module = self.module.clone();
         let mut rest = written;
@@ -240,7 +240,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
-        // Paths inside begin one deeper.
+        // Paths in an inline module begin one level deeper.
         self.module.push(item.ident.to_string());
         visit::visit_item_mod(self, item);
         self.module.pop();

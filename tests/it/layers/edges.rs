@@ -1,4 +1,4 @@
-//! Dependencies between modules point one way.
+//! Modules depend on each other in one direction only.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::support::{
     words,
 };
 
-/// What each module may use: the arrows of ARCHITECTURE.md. `-` stands for nothing.
+/// The modules that each module may use: the arrows of ARCHITECTURE.md. `-` stands for none.
 const ALLOWED: &str = "
     release => -
     invisible_chars => -
@@ -29,7 +29,7 @@ const ALLOWED: &str = "
         .. engine http client release trace_context invisible_chars with_all
 ";
 
-/// The same of the client's crate, for what the gateway has in common with it; the rest of it may use everything.
+/// The table for the client's crate, only for modules that the gateway uses; the others may use everything.
 const ALLOWED_OF_CLIENT: &str = "
     bounded_file => -
     tls => lock bounded_file
@@ -42,7 +42,7 @@ fn modules_use_only_what_lies_below_them() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What uses something that it may not; `all`: and what is not in the table.
+/// The uses that the table does not allow; with `all`, also the modules that are missing in the table.
 fn violations(root: &str, allowed: &str, all: bool) -> Vec<String> {
     let allowed: BTreeMap<_, _> = rows(allowed).collect();
     let mut wrong = Vec::new();
@@ -83,7 +83,7 @@ fn finds_every_way_to_write_a_path() {
     assert_eq!(found("// not crate::http\n/// [`crate::http`]\n"), [""; 0]);
 }
 
-/// The module that a file belongs to; `None` for the roots, which name all.
+/// The module of a file; `None` for the roots, which name all modules.
 fn module(inside: &str) -> Option<String> {
     match inside.split_once('/') {
         Some((module, _)) => Some(module.to_owned()),
@@ -92,7 +92,7 @@ fn module(inside: &str) -> Option<String> {
     }
 }
 
-/// The top-level modules that a file names, wherever in it.
+/// The top-level modules that a file names anywhere.
 fn used(source: &Source) -> Vec<String> {
     let code: Vec<_> = source
         .text
@@ -114,7 +114,7 @@ fn used(source: &Source) -> Vec<String> {
     used
 }
 
-/// The first name of every path in a list, up to the brace that closes it.
+/// The first name of every path in a list, up to its closing brace.
 fn first_names(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut depth = 0_usize;

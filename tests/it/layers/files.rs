@@ -1,10 +1,10 @@
-//! What a file may be.
+//! Limits for the size and the names of files.
 
 use crate::support::tree::{Source, sources};
 
-/// Beyond it a file is two.
+/// A file with more lines must be split.
 const MOST_LINES: usize = 800;
-/// A thing with one of these names has no name yet.
+/// Names that do not say what a file contains.
 const NO_NAMES: [&str; 7] = [
     "util", "utils", "common", "helper", "helpers", "types", "misc",
 ];
@@ -78,7 +78,7 @@ fn tells_a_list_of_modules_from_code() {
     }
 }
 
-/// Whether a text is nothing but comments, `mod NAME;` and `use ..;`.
+/// Whether a text consists only of comments, `mod NAME;` and `use ..;`.
 fn only_names(text: &str) -> bool {
     let lines = text
         .lines()

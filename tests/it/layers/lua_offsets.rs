@@ -1,8 +1,8 @@
-//! Numbers as offsets in Lua: a script names the field of a record, and never counts its bytes.
+//! Offsets in Lua: a script names the field of a record, and does not count bytes.
 
 use std::collections::BTreeSet;
 
-/// Calls whose arguments are offsets, behind which the arguments begin.
+/// Calls whose arguments are offsets.
 const CALLS: [&str; 6] = [
     "string.sub(",
     "string.byte(",
@@ -13,8 +13,8 @@ const CALLS: [&str; 6] = [
 ];
 const COMPARISONS: [&str; 6] = ["==", "~=", "<=", ">=", "<", ">"];
 
-/// How many offsets a script has: an integer above 1 in an argument of `CALLS` or compared with a length, and a local with
-/// such a value there.
+/// The number of offsets in a script: an integer above 1 in an argument of `CALLS` or in a comparison with a length,
+/// and a local with such a value there.
 pub(super) fn count(script: &str) -> usize {
     let lines = script.lines().map(|line| line.split("--").next().unwrap());
     let code = lines.collect::<Vec<_>>().join("\n");
@@ -66,7 +66,7 @@ fn constants(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The arguments of a call up to its closing parenthesis, without those of calls in it.
+/// The arguments of a call up to its closing parenthesis, without those of nested calls.
 fn arguments(text: &str) -> String {
     let mut depth = 0;
     let mut found = String::new();

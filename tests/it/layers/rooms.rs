@@ -1,4 +1,4 @@
-//! The two stores in Redis, on one server and on a quorum, share some rooms and know nothing of each other.
+//! The two stores on Redis, for one server and for a quorum, share some rooms and do not use each other.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,8 @@ use super::circles::uses;
 use crate::support::tree::{Source, sources};
 
 const REDIS: &str = "src/store/redis/";
-/// What each room may use beside itself. What is in none of the others is of the store on one server, the last.
+/// The rooms that each room may use beside itself. A file of no other room belongs to the last one, the store on one
+/// server.
 const ROOMS: &[(&str, &[&str])] = &[
     ("slot.rs", &[]),
     ("fields.rs", &[]),
@@ -27,7 +28,7 @@ const SHARED: &[&str] = &[
     "gateways.rs",
     "health/",
 ];
-/// The store on one server.
+/// The name of the store on one server.
 const SERVER: &str = "";
 
 #[test]
@@ -72,8 +73,8 @@ fn finds_what_needs_no_import() {
     );
 }
 
-/// What a store shows to the other without an import: a text of another room, and a method that it adds to a type of
-/// another room and does not keep to itself.
+/// Accesses to the other store without an import: the text of a file in another room, and a public method on a type of
+/// another room.
 fn reached_over(sources: &[Source]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut files = Vec::new();
@@ -128,7 +129,8 @@ fn reached_over(sources: &[Source]) -> Vec<String> {
     wrong
 }
 
-/// The room of a file, and what that may use; `None` for a file of no store in Redis, and for the root, which names all.
+/// The room of a file and the rooms that it may use; `None` for files of no Redis store, and for the root, which names
+/// all rooms.
 fn room(path: &str) -> Option<(&'static str, &'static [&'static str])> {
     let inside = path.strip_prefix(REDIS)?;
     let room = ROOMS.iter().find(|(room, _)| inside.starts_with(room));

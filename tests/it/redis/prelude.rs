@@ -1,4 +1,4 @@
-//! What nearly every test of the Redis stores names.
+//! Imports that nearly every test of the Redis stores needs.
 
 pub(crate) use super::{
     cluster::{

@@ -1,18 +1,18 @@
-//! A server, a store on it, attempts to make there, and short ways to ask it.
+//! A server with a store on it, attempts for tests, and short helpers for questions to both.
 
 use std::ops::Deref;
 
 use super::waiting::gate::waiting;
 use crate::support::prelude::*;
 
-/// A server and a store on it, which the rig is asked as.
+/// A server and a store on it. The rig has the methods of its store.
 pub(crate) struct Rig {
     pub(crate) server: RedisServer,
     pub(crate) store: RedisStore,
     pub(crate) lifecycle: Lifecycle,
 }
 
-/// The longest that anything takes which comes about by itself.
+/// The longest time that any awaited event may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 // === impl Rig ===
@@ -22,7 +22,7 @@ impl Rig {
         Self::on(RedisServer::start().await)
     }
 
-    /// A rig whose store has time-outs of its own.
+    /// A rig whose store has these time-outs.
     pub(crate) async fn with(config: &RedisConfig) -> Self {
         Self::with_config(RedisServer::start().await, config)
     }
@@ -56,7 +56,7 @@ impl Rig {
         (rig, proxy)
     }
 
-    /// Makes every script known to the server, so that the next copy of any is carried out.
+    /// Loads every script into the server, so that the next request with its hash is carried out.
     pub(crate) async fn warm_up(&self) {
         let asked = self.must_hold(attempt("warm")).await;
         self.must_be_held(&asked.name).await;
@@ -67,12 +67,12 @@ impl Rig {
         self.must_break(&asked.name, None).await;
     }
 
-    /// Acquires with an attempt that must be granted.
+    /// Acquires with an attempt, which must be granted.
     pub(crate) async fn grant(&self, attempt: &Attempt) -> HeldLease {
         granted(self.store.acquire(attempt).await)
     }
 
-    /// What one check of the store finds.
+    /// The state of a check of the store.
     pub(crate) async fn health(&self, check: &str) -> Option<Health> {
         health(&self.store, check).await
     }
@@ -82,12 +82,12 @@ impl Rig {
         self.server.run(command).await
     }
 
-    /// The same, where the reply is a text.
+    /// Runs a command on the server whose reply is a text.
     pub(crate) async fn text(&self, command: &[&str]) -> String {
         self.server.text(command).await
     }
 
-    /// The same, where the reply is an integer.
+    /// Runs a command on the server whose reply is an integer.
     pub(crate) async fn integer(&self, command: &[&str]) -> i64 {
         self.server.integer(command).await
     }
@@ -97,7 +97,7 @@ impl Rig {
         self.server.keys().await
     }
 
-    /// What stands for all that the server stores.
+    /// A digest of all data in the server.
     pub(crate) async fn digest(&self) -> String {
         self.server.digest().await
     }
@@ -111,7 +111,7 @@ impl Deref for Rig {
     }
 }
 
-/// Time-outs that a test can wait for, and that a busy machine does not reach by itself.
+/// Short time-outs that a test can wait for, and that a busy machine does not reach by itself.
 pub(crate) fn quick() -> RedisConfig {
     RedisConfig {
         connect_timeout_ms: Millis(800),
@@ -121,7 +121,7 @@ pub(crate) fn quick() -> RedisConfig {
     }
 }
 
-/// The same where so many replicas must have what is granted, within so many milliseconds.
+/// Short time-outs, and grants that this number of replicas must confirm within `ms` milliseconds.
 pub(crate) fn waits_for(replicas: u32, ms: u64) -> RedisConfig {
     RedisConfig {
         wait_replicas: replicas,
@@ -130,13 +130,13 @@ pub(crate) fn waits_for(replicas: u32, ms: u64) -> RedisConfig {
     }
 }
 
-/// The same with a deadline that no machine is slow enough to reach by itself.
+/// Short time-outs with a deadline that not even a slow machine reaches.
 pub(crate) fn patient() -> RedisConfig {
     with(quick(), |it| it.deadline_ms = Millis(60_000))
 }
 
-/// Asserts that most of these were sooner than a round would have brought them about, which comes two seconds after the
-/// one before. A machine that is busy with something else delays some of them; without its cause each is late.
+/// Asserts that most of these durations are shorter than the pause until the next round, which comes two seconds after
+/// the one before. A busy machine may delay some of them; without the expected cause, all are late.
 #[track_caller]
 pub(crate) fn assert_most_precede_rounds(mut took: Vec<Duration>) {
     const HALF_A_PERIOD: Duration = Duration::from_secs(1);
@@ -144,7 +144,7 @@ pub(crate) fn assert_most_precede_rounds(mut took: Vec<Duration>) {
     assert!(took[took.len() / 2] < HALF_A_PERIOD, "{took:?}");
 }
 
-/// A store with time-outs that a test can wait for.
+/// A store with short time-outs that a test can wait for.
 pub(crate) fn open(url: &ServersUrl) -> RedisStore {
     open_with(url, &quick())
 }
@@ -153,7 +153,7 @@ pub(crate) fn open_with(url: &ServersUrl, config: &RedisConfig) -> RedisStore {
     open_in(url, config, &Lifecycle::new())
 }
 
-/// The same, whose tasks end with this.
+/// A store with this configuration, whose tasks end with the lifecycle.
 pub(crate) fn open_in(url: &ServersUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
     RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
 }
@@ -174,7 +174,7 @@ pub(crate) fn token() -> TokenHash {
     Token::random().hash()
 }
 
-/// An attempt for half a minute.
+/// An attempt with a TTL of half a minute.
 pub(crate) fn attempt(lock: &str) -> Attempt {
     Attempt {
         name: name(lock),
@@ -189,7 +189,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
     }
 }
 
-/// An attempt under an idempotency key.
+/// An attempt with an idempotency key.
 pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
     let mut attempt = attempt(lock);
     let key = IdempotencyKey::new(&format!("{key}-0123456789-0123456789")).unwrap();
@@ -204,7 +204,7 @@ pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
     attempt
 }
 
-/// How those share a lock who set a limit, or none.
+/// Shared mode with a limit, or without one.
 pub(crate) fn sharing(limit: Option<u64>) -> Sharing {
     Sharing {
         limit: Limit::new(limit.unwrap_or(1_000)).unwrap(),
@@ -212,22 +212,22 @@ pub(crate) fn sharing(limit: Option<u64>) -> Sharing {
     }
 }
 
-/// An attempt for half a minute that shares the lock with any number of others.
+/// An attempt for a shared lease without a limit, with a TTL of half a minute.
 pub(crate) fn reader(lock: &str) -> Attempt {
     with(attempt(lock), |it| it.sharing = Some(sharing(None)))
 }
 
-/// The same as one of so many.
+/// An attempt for a shared lease with a limit.
 pub(crate) fn one_of(limit: u64, lock: &str) -> Attempt {
     with(attempt(lock), |it| it.sharing = Some(sharing(Some(limit))))
 }
 
-/// The keys of a lock that is shared.
+/// The keys of a shared lock.
 pub(crate) fn shared_keys(lock: &str) -> [String; 4] {
     ["lock", "shared", "leases", "slots"].map(|kind| format!("lg:{{{lock}}}:{kind}"))
 }
 
-/// The counter of the fencing tokens of a lock.
+/// The key of the counter of a lock's fencing tokens.
 pub(crate) fn fence_key(lock: &LockName) -> String {
     let tags = SlotTags::compute();
     format!(
@@ -236,13 +236,13 @@ pub(crate) fn fence_key(lock: &LockName) -> String {
     )
 }
 
-/// The fence of the lease that holds a lock at this server, as it is stored.
+/// The fencing token of the lease that holds a lock at this server, as it is stored.
 pub(crate) async fn fence_at(server: &RedisServer, lock: &str) -> String {
     let key = format!("lg:{{{lock}}}:lock");
     server.text(&["GETRANGE", &key, "70", "85"]).await
 }
 
-/// Takes a lock and leaves it, and answers the fence.
+/// Acquires and releases a lock. Answers the fencing token.
 pub(crate) async fn turn(store: &impl Store, lock: &str) -> u64 {
     let asked = attempt(lock);
     let lease = store.must_grant(&asked).await;
@@ -250,7 +250,7 @@ pub(crate) async fn turn(store: &impl Store, lock: &str) -> u64 {
     lease.fence.get()
 }
 
-/// What is under this key is in the way.
+/// Asserts that a command failed because of a foreign value at this key.
 #[track_caller]
 pub(crate) fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
     match answer {
@@ -273,20 +273,20 @@ pub(crate) async fn health(store: &RedisStore, check: &str) -> Option<Health> {
     found.map(|found| found.health)
 }
 
-/// At this server the lock is held by this token.
+/// Asserts that the lease with this token holds the lock at this server.
 pub(crate) async fn assert_holds(server: &RedisServer, lock: &str, token: &TokenHash, why: &str) {
     let key = format!("lg:{{{lock}}}:lock");
     let holder = server.text(&["GETRANGE", &key, "1", "64"]).await;
     assert_eq!(holder, token.to_string(), "{lock} {why}");
 }
 
-/// Asks for a lock, each time anew, until there is an answer.
+/// Acquires a lock, with a new attempt each time, until the store answers.
 pub(crate) async fn until_answered(store: &impl Store, lock: &str) -> Acquisition {
     let ask = async || store.acquire(&attempt(lock)).await.ok();
     eventually(&format!("there is an answer about {lock}"), ask).await
 }
 
-/// Waits until the store knows of no replica of its master, of which it must have one.
+/// Waits until the store knows that its master has none of the replicas that it must have. Answers the error.
 pub(crate) async fn until_too_few(store: &impl Store) -> StoreError {
     let too_few = StoreError::Unavailable(Unavailability::TooFewReplicas {
         wanted: 1,
@@ -297,13 +297,13 @@ pub(crate) async fn until_too_few(store: &impl Store) -> StoreError {
     too_few
 }
 
-/// An attempt that stands in the queue by the store alone, and its token.
+/// Makes an attempt enter the queue without an engine. Answers its parked wait and its token.
 pub(crate) async fn stand(store: &impl Store, asked: Attempt) -> (Parked, TokenHash) {
     let asked = waiting(asked);
     (store.stand(&asked).await, asked.token)
 }
 
-/// Waits for the word that an attempt was granted its lock.
+/// Waits for the message that an attempt was granted its lock.
 pub(crate) async fn hear_grant(parked: &mut Parked) -> HeldLease {
     match timeout(TIMEOUT, parked.news()).await {
         Ok(News::Granted(lease)) => lease,
@@ -311,21 +311,21 @@ pub(crate) async fn hear_grant(parked: &mut Parked) -> HeldLease {
     }
 }
 
-/// The keys that say which gateways are alive.
+/// The keys that mark gateways as alive.
 pub(crate) async fn alive(server: &RedisServer) -> Vec<String> {
     let mut keys = server.keys().await;
     keys.retain(|key| key.contains(":gw:"));
     keys
 }
 
-/// Lets every gateway count as dead until it says that it is alive.
+/// Makes every gateway count as dead until its next sign of life.
 pub(crate) async fn forget_gateways(server: &RedisServer) {
     for key in alive(server).await {
         server.run(&["DEL", &key]).await;
     }
 }
 
-/// Waits until a server answers a command with this number.
+/// Waits until the reply to a command is this number.
 pub(crate) async fn until_integer(server: &RedisServer, command: &[&str], expected: i64) {
     until(&format!("{command:?} is {expected}"), async || {
         server.run(command).await == Value::Int(expected)
@@ -333,7 +333,7 @@ pub(crate) async fn until_integer(server: &RedisServer, command: &[&str], expect
     .await;
 }
 
-/// Waits until the server has run so many scripts for an attempt since it writes them down.
+/// Waits until the server has run at least this many scripts for an attempt since it began to log its commands.
 pub(crate) async fn until_runs(server: &RedisServer, token: &TokenHash, least: usize) {
     until(&format!("{least} copies arrive"), async || {
         runs(server, token).await >= least
@@ -341,18 +341,18 @@ pub(crate) async fn until_runs(server: &RedisServer, token: &TokenHash, least: u
     .await;
 }
 
-/// Lets the server write down every command that it runs from now on.
+/// Makes the server log every command that it runs from now on.
 pub(crate) async fn write_down_everything(server: &RedisServer) {
     server.set("slowlog-max-len", "100000").await;
     server.set("slowlog-log-slower-than", "0").await;
 }
 
-/// The commands that were written down, each with its arguments.
+/// The logged commands with their arguments.
 pub(crate) async fn written_down(server: &RedisServer) -> Vec<Vec<Value>> {
     let Value::Array(log) = server.run(&["SLOWLOG", "GET", "-1"]).await else {
         panic!("the log is a list");
     };
-    // Number, time, duration, and the command with its arguments.
+    // An entry has a number, a time, a duration, and the command with its arguments.
     let words = |entry| match entry {
         Value::Array(mut entry) => match entry.swap_remove(3) {
             Value::Array(words) => words,
@@ -363,16 +363,16 @@ pub(crate) async fn written_down(server: &RedisServer) -> Vec<Vec<Value>> {
     log.into_iter().map(words).collect()
 }
 
-/// How often the server has run a script for this attempt since then.
+/// How many scripts the server has run for this attempt since it began to log its commands.
 pub(crate) async fn runs(server: &RedisServer, token: &TokenHash) -> usize {
-    // On a node of a quorum the hash alone stands for the attempt.
+    // A node of a quorum names the attempt by the hash alone.
     let ids = [format!("2{token}"), token.to_string()].map(|id| Value::BulkString(id.into()));
     let written = written_down(server).await;
     let of_attempt = |words: &&Vec<Value>| ids.iter().any(|id| words.contains(id));
     written.iter().filter(of_attempt).count()
 }
 
-/// What a lock looks like that nobody holds or waits for.
+/// The state of a lock without holder and waiters.
 pub(crate) fn free() -> Inspection {
     Inspection {
         holder: None,
@@ -381,7 +381,7 @@ pub(crate) fn free() -> Inspection {
     }
 }
 
-/// What a lock looks like that somebody holds, and nobody waits for.
+/// The state of a lock that is held and has no waiters.
 pub(crate) fn held_by(holder: Holder) -> Inspection {
     Inspection {
         holder: Some(holder),
@@ -389,7 +389,7 @@ pub(crate) fn held_by(holder: Holder) -> Inspection {
     }
 }
 
-/// A foreign client holds it for ever, and has written something with this SHA-1.
+/// A foreign lock without an end, whose value has this SHA-1.
 pub(crate) fn foreign_holder(sha1: &str) -> Holder {
     Holder::Foreign {
         expires_in: None,
@@ -397,7 +397,7 @@ pub(crate) fn foreign_holder(sha1: &str) -> Holder {
     }
 }
 
-/// Somebody is in the way, and nobody else waits.
+/// The lock is held, and no attempt waits for it.
 pub(crate) fn contention(holder: Holder) -> Contention {
     Contention {
         holder: Some(holder),
@@ -405,7 +405,7 @@ pub(crate) fn contention(holder: Holder) -> Contention {
     }
 }
 
-/// A proxy before a server, and a store that reaches it through that.
+/// A proxy in front of a server, and a store that reaches the server through it.
 pub(crate) async fn behind_proxy(
     server: &RedisServer,
     config: &RedisConfig,

@@ -1,4 +1,5 @@
-//! Nodes that fail all the time, are slow, cut off or moved, a minority of them at once: nobody is inside together, fences rise.
+//! A quorum whose nodes fail all the time, are slow, cut off or moved, always a minority at once: no two callers hold
+//! the lock together, and fencing tokens rise.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,7 +10,7 @@ use crate::{
     support::SlowWay,
 };
 
-/// What is seen without asking anybody.
+/// What the clients observe themselves, without asking a store.
 #[derive(Default)]
 pub(super) struct Seen {
     inside: AtomicBool,
@@ -21,7 +22,7 @@ pub(super) struct Seen {
 // === impl Seen ===
 
 impl Seen {
-    /// One who was granted the lock with this fence is inside, alone, until `leaves`.
+    /// A client with this fencing token begins to hold the lock, alone, until `leaves`.
     pub(super) fn enters(&self, fence: u64) {
         assert!(!self.inside.swap(true, Ordering::SeqCst), "two are inside");
         let before = self.fence.swap(fence, Ordering::SeqCst);
@@ -37,12 +38,12 @@ impl Seen {
         self.visits.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many were inside.
+    /// Waits until clients have held the lock this many times.
     async fn until_visits(&self, visits: u64) {
         until("so many were inside", async || self.visits() >= visits).await;
     }
 
-    /// Ends the clients, of whom none has seen anything wrong.
+    /// Ends the clients, none of which may have observed an error.
     async fn end(&self, mut clients: JoinSet<()>, how_to_repeat: &str) {
         self.over.store(true, Ordering::SeqCst);
         while let Some(client) = clients.join_next().await {
@@ -51,7 +52,7 @@ impl Seen {
     }
 }
 
-/// Takes the lock in turns until it is over. What is not known is left to the TTL.
+/// Acquires and releases the lock until the test is over. Leases of unknown outcome are left to their TTL.
 async fn client(store: Arc<impl Store>, seen: Arc<Seen>) {
     while !seen.over.load(Ordering::SeqCst) {
         let asked = with(attempt("lock"), |it| it.ttl = ttl(20_000));
@@ -81,7 +82,7 @@ async fn a_minority_that_fails_all_the_time_costs_nothing_but_time() {
         let first = random.below(5);
         let second = (first + 1 + random.below(4)) % 5;
         rig.server(first).freeze();
-        // What it has answered it knows when it is back.
+        // When the node is back, it still has all that it answered.
         rig.server_mut(second).kill();
         sleep(Duration::from_millis(random.next() % 300)).await;
         rig.server_mut(second).start_again().await;
@@ -151,7 +152,7 @@ async fn in_a_ring_where_each_gateway_reaches_another_majority_nobody_is_inside_
         );
         gateways.push(gateway);
     }
-    // Any two of them have one node in common.
+    // Any two of the gateways reach one node in common.
     for (place, gateway) in gateways.iter().enumerate() {
         gateway.cables[place].cut();
     }
@@ -182,7 +183,7 @@ async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_))
     );
     assert!(expected, "{cut_off:?}");
-    // The others go on, and what it holds is held.
+    // The other gateways go on, and the lease of the cut-off gateway still counts.
     let other = attempt("lock");
     until_granted(&rig.store, &other).await;
     rig.store.must_refuse(&attempt("held")).await;

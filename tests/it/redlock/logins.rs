@@ -1,4 +1,4 @@
-//! The users and certificates of the nodes, and what they must be allowed.
+//! Users, permissions and certificates of the nodes.
 
 use super::nodes::{open, open_with, parsed};
 use crate::{redlock::prelude::*, support::Authority};
@@ -72,7 +72,7 @@ async fn every_node_is_encrypted_and_believed_by_its_certificate() {
     }
     let lifecycle = Lifecycle::new();
     let mut redis = RedisConfig::default();
-    // Whoever is not trusted has no vote, and it is said why.
+    // A node whose certificate is not accepted has no vote, and the error names the reason.
     let store = open_tls(&ports, &redis, &lifecycle);
     assert_unavailable(store.acquire(&attempt("lock")).await);
 
@@ -81,9 +81,9 @@ async fn every_node_is_encrypted_and_believed_by_its_certificate() {
     let asked = attempt("lock");
     granted(store.acquire(&asked).await);
     store.renew(&asked.name, &asked.token, None).await.unwrap();
-    // Two of three have granted it: the third may still be learning.
+    // Two of three nodes have granted the lock: the third may still be catching up.
     until_all_pass(&store).await;
-    // A minority that is gone costs nothing but its votes.
+    // Without a minority of the nodes, the quorum still works.
     drop(servers.pop());
     store.must_release(&asked).await;
     granted(store.acquire(&attempt("lock")).await);

@@ -1,4 +1,4 @@
-//! The Redlock store against real servers.
+//! The quorum store on real servers.
 
 mod faults;
 mod logins;

@@ -12,13 +12,13 @@ pub(crate) struct Nodes {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Nodes that keep what they have answered when they are started again.
+    /// Nodes that keep all answered changes over a restart.
     pub(crate) async fn start(count: usize) -> Self {
-        // No machine fails here: what the kernel has is as good as what is on the disk.
+        // No machine fails here, so data in the kernel is as safe as data on disk.
         Self::start_with(count, &["--appendonly", "yes", "--appendfsync", "no"]).await
     }
 
-    /// Nodes that have forgotten everything when they are started again.
+    /// Nodes that lose all data in a restart.
     pub(crate) async fn forgetful(count: usize) -> Self {
         Self::start_with(count, &[]).await
     }
@@ -45,7 +45,7 @@ impl Nodes {
     }
 }
 
-/// The URL of the quorum that listens on these ports.
+/// The URL of a quorum whose nodes have these ports.
 pub(crate) fn url(ports: &[u16]) -> ServersUrl {
     let nodes: Vec<_> = ports
         .iter()
@@ -61,7 +61,7 @@ pub(crate) fn parsed(url: &str) -> ServersUrl {
     }
 }
 
-/// A time-out that a test can wait for, and that a busy machine does not reach by itself.
+/// A short time-out that a test can wait for, and that a busy machine does not reach by itself.
 pub(crate) fn quick() -> RedlockConfig {
     RedlockConfig {
         node_timeout_ms: Millis(800),
@@ -70,7 +70,7 @@ pub(crate) fn quick() -> RedlockConfig {
     }
 }
 
-/// A time-out that ends no wait of a test.
+/// A time-out that is longer than any wait of a test.
 pub(crate) fn patient() -> RedlockConfig {
     with(quick(), |it| it.node_timeout_ms = Millis(2_500))
 }
@@ -84,7 +84,7 @@ pub(crate) fn open(
     open_with(url, &redis, config, lifecycle)
 }
 
-/// The same with time-outs for connections.
+/// A store with this configuration of connections and of the quorum.
 pub(crate) fn open_with(
     url: &ServersUrl,
     redis: &RedisConfig,

@@ -1,4 +1,4 @@
-//! What nearly every test of the quorum names.
+//! Imports that nearly every test of the quorum needs.
 
 pub(crate) use super::{
     nodes::{self, Nodes, patient, quick},

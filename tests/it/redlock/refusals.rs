@@ -1,5 +1,5 @@
-//! Nodes that are there and refuse: their disk is full, they have too many clients, the password is taken
-//! back. At one of them it costs nothing, at a majority nothing is granted and nothing lost.
+//! Nodes that run but refuse: full disk, too many clients, changed password. A minority of such nodes has no effect;
+//! with a majority nothing is granted and nothing is lost.
 
 use std::{fs, path::PathBuf};
 
@@ -8,7 +8,7 @@ use bb8_redis::redis::aio::MultiplexedConnection;
 use super::logins::{COMMANDS, store_as};
 use crate::redlock::prelude::*;
 
-/// Why a node refuses.
+/// The reason for which a node refuses.
 #[derive(Clone, Copy)]
 enum RefusalCause {
     FullDisk,
@@ -16,19 +16,19 @@ enum RefusalCause {
     PasswordTakenBack,
 }
 
-/// Whoever looks after a node. It is connected to it before there is any trouble.
+/// An operator of a node, who has connected before the trouble begins.
 struct Operator<'a> {
     server: &'a RedisServer,
     connection: MultiplexedConnection,
 }
 
-/// Ten times as long as it is tried again.
+/// Ten times the pause between two tries.
 const SOON: Duration = Duration::from_secs(10);
 
 // === impl RefusalCause ===
 
 impl RefusalCause {
-    /// The check that finds it.
+    /// The name of the check that reports the reason.
     fn check(self) -> &'static str {
         match self {
             Self::FullDisk | Self::TooManyClients => "connection",
@@ -88,12 +88,12 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Where the server saves its data.
+    /// The file to which the server saves its data.
     fn dump(&self) -> PathBuf {
         self.server.directory().join("dump.rdb")
     }
 
-    /// Lets the server save its data, with this outcome.
+    /// Makes the server save its data, with this result.
     async fn save(&self, outcome: &str) {
         self.run(&["BGSAVE"]).await;
         let told = format!("rdb_last_bgsave_status:{outcome}");
@@ -235,7 +235,7 @@ async fn a_majority_that_was_emptied_has_forgotten_leases_and_grants_no_old_fenc
     for node in [0, 2] {
         rig.server(node).run(&["FLUSHALL"]).await;
     }
-    // The third alone keeps nobody out.
+    // The lock at the third node alone does not prevent a grant.
     let next = attempt("lock");
     let granted = rig.grant(&next).await;
     assert!(granted.fence > lease.fence);

@@ -1,4 +1,4 @@
-//! A quorum, a gateway on it, and short ways to ask both.
+//! A quorum with a gateway on it, and short helpers for questions to both.
 
 use latchgate::store::contract::Check;
 
@@ -23,7 +23,7 @@ impl Rig {
     /// Waits until every node has a vote.
     pub(crate) async fn all_vote(&self) {
         let nodes = self.nodes.servers.len();
-        // One that does not say whether it has a vote is no reason for a warning.
+        // A node that does not say whether it has a vote causes no warning, so the note must list all nodes.
         let all = Some(format!("{nodes} of {nodes} nodes"));
         until("all nodes vote", async || {
             let votes = self.check("votes").await;
@@ -64,7 +64,7 @@ impl Rig {
             store,
             lifecycle,
         };
-        // So that every node knows every script.
+        // After this, every node knows every script.
         rig.all_vote().await;
         rig.turn("warm").await;
         let asked = attempt("warm");
@@ -83,12 +83,12 @@ impl Rig {
         &mut self.nodes.servers[node]
     }
 
-    /// Acquires with an attempt that must be granted.
+    /// Acquires with an attempt, which must be granted.
     pub(crate) async fn grant(&self, attempt: &Attempt) -> HeldLease {
         granted(self.store.acquire(attempt).await)
     }
 
-    /// A lease that every node has accepted, and not only a majority of them.
+    /// A lease that all nodes have accepted, and not only a majority.
     pub(crate) async fn grant_everywhere(&self, lock: &str) -> (Attempt, HeldLease) {
         eventually("every node has it", async || {
             let asked = attempt(lock);
@@ -102,7 +102,7 @@ impl Rig {
         .await
     }
 
-    /// How many nodes have accepted the fence of a lease.
+    /// How many nodes have accepted the fencing token of a lease.
     pub(crate) async fn have_accepted(&self, lock: &LockName, lease: &HeldLease) -> usize {
         let key = format!("lg:{{{lock}}}:info");
         let mut have = 0;
@@ -124,7 +124,7 @@ impl Rig {
         self.nothing_left(&attempt.name).await;
     }
 
-    /// Acquires and releases, and answers the fence.
+    /// Acquires and releases a lock. Answers the fencing token.
     pub(crate) async fn turn(&self, lock: &str) -> u64 {
         let asked = attempt(lock);
         let lease = self.grant(&asked).await;
@@ -132,20 +132,20 @@ impl Rig {
         lease.fence.get()
     }
 
-    /// Takes a turn, with a fence that is greater than the last.
+    /// Acquires and releases a lock. The fencing token must be greater than `last`, which is replaced by it.
     pub(crate) async fn rises(&self, last: &mut u64) {
         let next = self.turn("lock").await;
         assert!(next > *last, "{next} after {last}");
         *last = next;
     }
 
-    /// Renews a lease, whose fence stays.
+    /// Renews a lease, which must keep its fencing token.
     pub(crate) async fn keeps(&self, attempt: &Attempt, lease: &HeldLease) {
         let renewed = self.store.must_renew(attempt, None).await;
         assert_eq!(renewed.fence, lease.fence);
     }
 
-    /// At how many nodes something holds the lock, however it came about.
+    /// At how many nodes the key of the lock exists, whoever wrote it.
     pub(crate) async fn holds(&self, lock: &LockName) -> usize {
         let key = format!("lg:{{{lock}}}:lock");
         let mut holds = 0;
@@ -155,7 +155,7 @@ impl Rig {
         holds
     }
 
-    /// Waits until something holds the lock at so many nodes.
+    /// Waits until the key of the lock exists at this number of nodes.
     pub(crate) async fn until_holds(&self, lock: &LockName, nodes: usize) {
         until("so many nodes have it", async || {
             self.holds(lock).await == nodes
@@ -163,7 +163,7 @@ impl Rig {
         .await;
     }
 
-    /// Waits until nothing holds the lock at any node.
+    /// Waits until the key of the lock exists at no node.
     pub(crate) async fn nothing_left(&self, lock: &LockName) {
         self.until_holds(lock, 0).await;
     }
@@ -179,14 +179,14 @@ impl Rig {
     }
 }
 
-/// Waits until each proxy has struck so often.
+/// Waits until each proxy has applied this many faults.
 pub(crate) async fn all_struck(proxies: &[Proxy], times: usize) {
     for proxy in proxies {
         proxy.struck(times).await;
     }
 }
 
-/// The counter of a lock.
+/// The key of the counter of a lock's fencing tokens.
 pub(crate) fn fence_key(lock: &str) -> String {
     let tag = SlotTags::compute()
         .for_slot(Slot::of_tag(lock.as_bytes()))

@@ -1,4 +1,4 @@
-//! The whole program on a quorum of which a minority is gone, as callers and operators see it.
+//! The whole program on a quorum without a minority of its nodes, as callers and operators see it.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ async fn ask(to: SocketAddr, asked: &HttpRequest) -> (u16, Value) {
     Connection::new(stream).ask(asked).await.unwrap()
 }
 
-/// A text that is no JSON.
+/// Sends a GET. Answers the whole answer as text.
 async fn text(from: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(from).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -46,7 +46,7 @@ fn token(lease: &Value) -> &str {
     lease["token"].as_str().expect("it is a lease")
 }
 
-/// What the readiness says of one thing.
+/// The state of a check in the readiness answer.
 async fn health(of: SocketAddr, check: &str) -> Value {
     let (status, ready) = ask(of, &HttpRequest::new("GET", "/readyz".to_owned())).await;
     assert_eq!(status, 200, "{ready}");
@@ -57,7 +57,7 @@ async fn health(of: SocketAddr, check: &str) -> Value {
         .clone()
 }
 
-/// Waits until the readiness says so of the connections.
+/// Waits until the readiness answer shows this state of the connections.
 async fn until_connection(of: SocketAddr, status: &str) {
     until(&format!("the connections are {status}"), async || {
         health(of, "connection").await["status"] == status
@@ -77,7 +77,7 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
     nodes.servers[1].kill();
     nodes.servers[4].freeze();
 
-    // Acquire, through one gateway; wait for it, through the other.
+    // An acquire at one gateway, and a wait at the other.
     let (status, lease) = ask(here, &lock("POST", "contended")).await;
     assert_eq!(status, 201, "{lease}");
     let (status, refused) = ask(there, &lock("POST", "contended")).await;
@@ -99,7 +99,7 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
     let (status, next) = waiting.join_next().await.unwrap().unwrap();
     assert_eq!(status, 201, "{next}");
     assert!(next["fencing_token"].as_u64() > lease["fencing_token"].as_u64());
-    // What has gone stays gone.
+    // A released lease stays released.
     assert_eq!(ask(there, &release).await.1["code"], "lease-lost");
 
     let (_, shown) = ask(there, &lock("GET", "contended")).await;
@@ -108,7 +108,7 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
         shown["holders"][0]["fencing_token"], next["fencing_token"],
         "{shown}"
     );
-    // A page may be short although there are more.
+    // A page may be shorter than its limit although there are more locks.
     let (mut names, mut path) = (HashSet::new(), "/locks?limit=100".to_owned());
     loop {
         let (status, page) = ask(here, &HttpRequest::new("GET", path)).await;

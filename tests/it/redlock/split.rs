@@ -1,8 +1,8 @@
-//! What gateways do that have split the nodes among themselves.
+//! Gateways that have split the nodes among themselves, so that none has a majority.
 
 use crate::redlock::prelude::*;
 
-/// How long it is counted what a gateway does.
+/// How long the commands of a gateway are counted.
 const WHILE: Duration = Duration::from_secs(1);
 
 async fn waits(store: &impl Store) {
@@ -28,7 +28,7 @@ async fn those_who_do_not_answer_are_not_waited_for_where_the_others_are_split()
     rig.server(1).run(&theirs).await;
     let start = Instant::now();
     rig.store.must_refuse(&attempt("lock")).await;
-    // It has tried nine times, and each time would have waited until a node may have answered.
+    // The gateway has tried nine times, and must not have waited for the time-out of a node each time.
     let took = start.elapsed();
     assert!(took < 9 * quick().node_timeout_ms.duration(), "{took:?}");
     for node in [0, 3] {
@@ -41,7 +41,7 @@ async fn whoever_has_split_the_nodes_is_not_woken_to_split_them_again() {
     let rig = Rig::start(3).await;
     rig.grant_everywhere("lock").await;
     for server in &rig.nodes.servers {
-        // As if others were in their first round all the time.
+        // As if other gateways were always in their first round.
         server.run(&["HSET", "lg:{lock}:info", "fence", "1"]).await;
     }
     waits(&rig.store).await;
@@ -52,7 +52,7 @@ async fn whoever_has_split_the_nodes_is_not_woken_to_split_them_again() {
         rig.server(0).run(&free).await;
         sleep(Duration::from_millis(2)).await;
     }
-    // Each once in 64 ms, but for the first few.
+    // One try in 64 ms, except for the first few.
     let tries = scripts(rig.server(2)).await - before;
     assert!((4..60).contains(&tries), "{tries} tries");
 }
@@ -72,14 +72,14 @@ async fn a_try_that_comes_to_nothing_wakes_nobody() {
     let before = scripts(rig.server(3)).await;
     let start = Instant::now();
     while start.elapsed() < WHILE {
-        // As if somebody had just been refused there because of such a try.
+        // As if another gateway had just been refused at these nodes because of such a try.
         for node in [3, 4] {
             let wanted = ["SET", "lg:{lock}:wanted", "1", "PX", "5000"];
             rig.server(node).run(&wanted).await;
         }
         sleep(Duration::from_millis(2)).await;
     }
-    // Each looks twice a second, and withdraws what it has reserved there.
+    // Each waiter looks twice a second, and withdraws its reservations at these nodes.
     let calls = scripts(rig.server(3)).await - before;
     assert!(calls < 30, "{calls} calls");
 }

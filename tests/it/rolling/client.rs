@@ -1,14 +1,14 @@
-//! A client that knows the addresses of both gateways, as if a load balancer stood before them.
+//! A client that knows the addresses of both gateways, as if a load balancer stood in front of them.
 //!
-//! What it repeats a request after, and a stream, is all that a client may see of a restart:
+//! The client may notice a restart only by these events, after which it repeats its request at the other gateway:
 //!
-//! * a connection that is refused: nothing was sent; it goes to the other gateway;
-//! * 503 `draining`: nothing happened; it goes to the other gateway;
-//! * a stream that ends with `draining`: it goes on at the other gateway, with the token of the lease, or,
-//!   if there was none yet, with its idempotency key.
+//! * a refused connection: the request was not sent;
+//! * 503 `draining`: the request had no effect;
+//! * a stream that ends with `draining`: the client goes on with the token of the lease, or, if there was no lease yet,
+//!   with its idempotency key.
 //!
-//! Anything else fails the test: another status, a stream that ends otherwise or is cut, and above all a
-//! request that was sent and not answered.
+//! Anything else fails the test: another status, a stream that ends in another way or is cut, and above all a request
+//! that was sent and not answered.
 
 use std::{io, net::SocketAddr};
 
@@ -19,7 +19,7 @@ use super::rooms::Rooms;
 use crate::support::prelude::*;
 use crate::support::{Connection, Event, HttpRequest, Tally};
 
-/// What all clients have in common.
+/// What all clients share.
 #[derive(Debug)]
 pub(super) struct Load {
     addresses: [SocketAddr; 2],
@@ -28,19 +28,19 @@ pub(super) struct Load {
     over: AtomicBool,
 }
 
-/// One client.
+/// A client of the two gateways.
 pub(super) struct Client {
     pub(super) load: Arc<Load>,
-    /// Who it is, as the owner of its leases too.
+    /// The name of the client, which is also the owner of its leases.
     pub(super) name: String,
-    /// The gateway that it asks.
+    /// The index of the gateway that the client asks.
     at: usize,
     connection: Option<Connection<TcpStream>>,
-    /// How often its last request was sent.
+    /// How often the last request was sent.
     sent: usize,
 }
 
-/// How often a client may be sent on without an answer: one gateway is always there.
+/// How often a client may change the gateway without an answer: one gateway always runs.
 const MOST_MOVES: usize = 3;
 
 // === impl Load ===
@@ -55,7 +55,7 @@ impl Load {
         }
     }
 
-    /// From now on every client ends as soon as it can.
+    /// Tells all clients to end.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Load {
 // === impl Client ===
 
 impl Client {
-    /// A client that begins at one of the gateways: they are shared out by number.
+    /// A client that starts at one of the gateways, by its number.
     pub(super) fn new(load: &Arc<Load>, kind: &str, number: usize) -> Self {
         Self {
             load: Arc::clone(load),
@@ -79,12 +79,12 @@ impl Client {
         }
     }
 
-    /// How often its last request was sent.
+    /// How often the last request was sent.
     pub(super) fn sent(&self) -> usize {
         self.sent
     }
 
-    /// Asks until it is answered.
+    /// Sends a request until it is answered.
     pub(super) async fn ask(&mut self, asked: &HttpRequest) -> (u16, Value) {
         self.answered(asked, false)
             .await
@@ -97,7 +97,7 @@ impl Client {
         assert_eq!(answer, None, "{}: no stream", self.name);
     }
 
-    /// The next event of its stream.
+    /// The next event of the client's stream.
     pub(super) async fn event(&mut self) -> Event {
         let event = self.connection.as_mut().unwrap().event().await;
         match event {
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Goes to the other gateway.
+    /// Changes to the other gateway.
     pub(super) fn move_on(&mut self) {
         self.connection = None;
         self.at = 1 - self.at;
@@ -120,7 +120,7 @@ impl Client {
         self.connection = None;
     }
 
-    /// `None`: the answer is a stream.
+    /// Sends a request until it is answered. `None`: the answer is a stream.
     async fn answered(&mut self, asked: &HttpRequest, is_stream: bool) -> Option<(u16, Value)> {
         self.sent = 0;
         for _ in 0..=MOST_MOVES {
@@ -158,7 +158,7 @@ impl Client {
         );
     }
 
-    /// Its connection, or a new one; `None` if it is refused.
+    /// The open connection, or a new one; `None` if it is refused.
     async fn connected(&mut self) -> Option<Connection<TcpStream>> {
         if let Some(mut connection) = self.connection.take()
             && connection.is_open()

@@ -1,4 +1,4 @@
-//! Two gateways on one Redis, at addresses that outlast them.
+//! Two gateways on one Redis server, whose addresses stay the same over restarts.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -15,19 +15,20 @@ use crate::support::{
     gateway::{Gateway, Setup},
 };
 
-/// The gateways.
+/// Two gateways on one Redis server.
 pub(super) struct Gateways {
     pub(super) redis: RedisServer,
     pub(super) addresses: [SocketAddr; 2],
     processes: [Option<Gateway>; 2],
 }
 
-/// No system gives these to whoever asks for any port: while a gateway is away, nobody takes its place.
+/// Ports outside the range of ephemeral ports: while a gateway is away, no other program gets its port.
 const PORTS: Range<u16> = 20_000..32_000;
-/// Renewals keep a gateway that drains until a second before the end of it: longer than a third of a TTL.
+/// The drain of a gateway. Renewals keep it alive until a second before the end of the drain, which is longer than a
+/// third of a TTL.
 const GRACE_MS: &str = "4000";
-/// How long a gateway is away while its program is replaced: longer than a third of a TTL, so that
-/// everybody who knows it comes to find it gone.
+/// How long a gateway is away during its restart: longer than a third of a TTL, so that every client that uses it
+/// notices.
 const AWAY: Duration = Duration::from_millis(2_600);
 
 // === impl Gateways ===
@@ -56,14 +57,14 @@ impl Gateways {
         }
     }
 
-    /// Both, for a client that knows both.
+    /// The URLs of both gateways.
     pub(super) fn urls(&self) -> String {
         self.addresses
             .map(|address| format!("http://{address}"))
             .join(",")
     }
 
-    /// Tells one to end, waits until it has, and starts it again. It must have ended in order.
+    /// Ends a gateway, waits until it has ended in order, and starts it again.
     pub(super) async fn restart(&mut self, number: usize, tally: &Tally) {
         let mut gateway = self.processes[number].take().unwrap();
         let began = Instant::now();
@@ -83,7 +84,7 @@ impl Gateways {
         self.processes[number] = Some(gateway);
     }
 
-    /// What both have logged that somebody should look at.
+    /// The warnings and errors that both gateways have logged.
     pub(super) fn logs(&self) -> String {
         self.processes.iter().flatten().map(Gateway::log).collect()
     }

@@ -1,4 +1,4 @@
-//! Two gateways on one Redis that are restarted one after the other, as in an upgrade, under load.
+//! A rolling restart under load: two gateways on one Redis server are restarted one after the other, as in an upgrade.
 
 mod client;
 mod gateways;

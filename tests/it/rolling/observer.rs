@@ -1,4 +1,4 @@
-//! Looks at the locks in Redis itself, whatever gateways and clients say.
+//! An observer that reads the locks in Redis, independent of gateways and clients.
 
 use bb8_redis::redis::{self, aio::MultiplexedConnection};
 use tokio::time::{MissedTickBehavior, interval};
@@ -6,16 +6,16 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::client::Load;
 use crate::support::prelude::*;
 
-/// What is seen of a lock: who holds it, for how long, with which fencing token.
+/// The state of a lock: its holder, the time left, and the fencing token.
 type Seen = (String, i64, Option<u64>);
 
-/// How often it looks: many times within a TTL.
+/// The pause between two observations: many of them fit into a TTL.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks until it is over. The locks of the first list must be held by the same lease all the time;
-/// those of the second may pass on, to larger fencing tokens.
+/// Observes the locks until the test is over. The locks in `kept` must be held by the same lease all the time; the
+/// others may change to leases with larger fencing tokens.
 ///
-/// Answers the least that was ever left of a lease of the first list.
+/// Answers the least time left of a lease in `kept`.
 pub(super) async fn observe(
     load: Arc<Load>,
     mut redis: MultiplexedConnection,
@@ -30,7 +30,7 @@ pub(super) async fn observe(
     while !load.is_over() {
         period.tick().await;
         let seen = look(&mut redis, &kept).await;
-        // The clients give them back when it is over.
+        // The clients release their locks at the end.
         if load.is_over() {
             break;
         }
@@ -57,7 +57,7 @@ pub(super) async fn observe(
     Duration::from_millis(least.try_into().unwrap())
 }
 
-/// The names of all locks that are held, and of all queues.
+/// The keys of all held locks and of all queues.
 pub(super) async fn left(redis: &RedisServer) -> Vec<String> {
     let mut keys = redis.keys().await;
     keys.retain(|key| [":lock", ":wait"].iter().any(|end| key.ends_with(end)));
@@ -66,7 +66,7 @@ pub(super) async fn left(redis: &RedisServer) -> Vec<String> {
 
 async fn look(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<Seen> {
     let mut pipe = redis::pipe();
-    // Each lock in one instant: it may pass on between two commands.
+    // Each lock is read in one transaction: it may be handed on between two commands.
     pipe.atomic();
     for name in names {
         pipe.getrange(format!("lg:{{{name}}}:lock"), 0, 64);
@@ -77,7 +77,7 @@ async fn look(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<Seen> 
     let seen = |reply: &[Value]| {
         let reply = from_redis_value(Value::Array(reply.to_vec()));
         let (holder, ttl, fence): (String, i64, String) = reply.unwrap();
-        // What is free has no text, and so no fence.
+        // A free lock has no text, and so no fencing token.
         (holder, ttl, fence.parse().ok())
     };
     replies.chunks(3).map(seen).collect()

@@ -1,4 +1,5 @@
-//! Clients of plain requests: they take a lock in turns, each turn with a wait and a key, or keep one of their own.
+//! Clients without streams: they acquire locks in turns, each turn with a wait and an idempotency key, or renew their
+//! own lease.
 
 use serde_json::json;
 use tokio::time::sleep_until;
@@ -7,14 +8,14 @@ use super::client::{Client, Load};
 use crate::support::HttpRequest;
 use crate::support::prelude::*;
 
-/// How many locks they take.
+/// How many locks the clients take turns for.
 const LOCKS: usize = 4;
-/// How long each of them keeps a lock.
+/// How long a turn keeps its lock.
 const TURN: Duration = Duration::from_millis(15);
-/// Long enough for a machine that does other things as well; a third of it is shorter than a restart.
+/// The TTL, long enough for a machine that does other work. A third of it is shorter than a restart.
 const TTL: Duration = Duration::from_millis(7_500);
 
-/// Takes turns until it is over.
+/// Takes turns until the test is over.
 pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
     let mut client = Client::new(&load, "acquirer", number);
     let lock = format!("turns:{}", number / 2 % LOCKS);
@@ -27,7 +28,7 @@ pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
             .with("Idempotency-Key", key.expose())
             .body(wanted);
         let (status, lease) = client.ask(&wanted).await;
-        // Its place was kept while it went to the other gateway, and the lock came to it meanwhile.
+        // The position was kept while the client changed the gateway, and the lock was granted to it meanwhile.
         let came_to_its_place = status == 200 && client.sent() > 1;
         assert!(
             status == 201 || came_to_its_place,
@@ -54,7 +55,7 @@ pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
     }
 }
 
-/// Renews at a third of the TTL until it is over, then releases.
+/// Renews a lease at a third of its TTL until the test is over, and releases it.
 pub(super) async fn renew(load: Arc<Load>, number: usize) {
     let mut client = Client::new(&load, "renewer", number);
     let lock = format!("renewed:{number}");

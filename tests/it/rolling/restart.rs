@@ -1,4 +1,4 @@
-//! A rolling restart: nobody loses a lock, and no client sees more than a clean retry.
+//! A rolling restart: no client loses its lock, and none sees more than requests that it may repeat.
 
 use tokio::task::spawn_blocking;
 
@@ -13,13 +13,13 @@ use super::{
 use crate::support::Tally;
 use crate::support::prelude::*;
 
-/// How many clients of each kind there are: a hundred in all.
+/// The number of clients of each kind: a hundred in all.
 const ACQUIRERS: usize = 40;
 const STREAMS: usize = 20;
 const STREAMS_IN_TURN: usize = 10;
 const RENEWERS: usize = 20;
 const RUNS: usize = 10;
-/// Which gateway is restarted when: one after the other, and all of it once again.
+/// The order of the restarts: one gateway after the other, and both once again.
 const RESTARTS: [usize; 4] = [0, 1, 0, 1];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,10 +82,10 @@ async fn a_rolling_restart_costs_nobody_a_lock_and_no_client_more_than_a_clean_r
         "{:>6}ms  left of a lease of 7.5 s, the least",
         least.as_millis()
     );
-    // Nobody was near to losing one.
+    // No lease was near its end.
     assert!(least >= Duration::from_millis(7_500) / 3, "{least:?}");
     assert!(left(&gateways.redis).await.is_empty());
-    // Otherwise this was no load, and no restart.
+    // With fewer adoptions, there was no load or no restart.
     let all = u64::try_from(STREAMS).unwrap();
     let adoptions = load.tally.total("adoptions by streams");
     assert!(adoptions >= 7 * all / 2, "{adoptions} adoptions");
@@ -93,7 +93,7 @@ async fn a_rolling_restart_costs_nobody_a_lock_and_no_client_more_than_a_clean_r
     assert!(!logs.contains(" ERROR "), "{logs}");
 }
 
-/// Waits until clients of each kind have gone on.
+/// Waits until clients of each kind have made progress.
 async fn goes_on(tally: &Tally) {
     const PROGRESS: [(&str, u64); 4] = [
         ("grants to acquirers", 2 * ACQUIRERS as u64),

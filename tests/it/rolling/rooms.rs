@@ -1,22 +1,22 @@
-//! Who is where, as the clients themselves say: without asking a gateway or Redis.
+//! Which client holds each lock, as the clients themselves report it, without questions to a gateway or Redis.
 
 use crate::support::prelude::*;
 
-/// What each lock protects: a room in which one may be at a time.
+/// The rooms that the locks protect: only one client may be in a room at a time.
 #[derive(Debug, Default)]
 pub(super) struct Rooms(Mutex<BTreeMap<String, Room>>);
 
 #[derive(Debug, Default)]
 struct Room {
     inside: Option<String>,
-    /// The largest fencing token that came in.
+    /// The largest fencing token that has entered.
     fence: u64,
 }
 
 // === impl Rooms ===
 
 impl Rooms {
-    /// Somebody was granted the lock.
+    /// A client was granted the lock, and enters its room.
     pub(super) fn enter(&self, room: &str, who: &str, fence: u64) {
         let mut rooms = self.0.lock().unwrap();
         let room = rooms.entry(room.to_owned()).or_default();
@@ -27,7 +27,7 @@ impl Rooms {
         assert!(fence > last, "{who} came in with {fence} after {last}");
     }
 
-    /// Somebody is about to give the lock back.
+    /// A client is about to release the lock, and leaves its room.
     pub(super) fn leave(&self, room: &str, who: &str) {
         let mut rooms = self.0.lock().unwrap();
         let inside = rooms.get_mut(room).and_then(|room| room.inside.take());

@@ -1,4 +1,4 @@
-//! `latchgate run` with commands that run for as long as they are let.
+//! `latchgate run` with commands that run until the test ends them.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -10,18 +10,18 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::program::program;
 
-/// One of them. Dropped, it is killed, and its guard kills the command.
+/// A running `latchgate run`. When dropped, it is killed, and its guard kills the command.
 pub(super) struct Running {
     child: Child,
 }
 
-/// What it says of a renewal that failed, before the next one.
+/// The line that `run` prints when a renewal has failed and will be repeated.
 const TROUBLE: &str = "could not be renewed, trying again";
 
 // === impl Running ===
 
 impl Running {
-    /// Starts one on a lock of its own and waits until its command runs.
+    /// Starts a `latchgate run` with its own lock, and waits until its command runs.
     pub(super) fn start(urls: &str, number: usize) -> Self {
         let lock = format!("run:{number}");
         let child = program()
@@ -41,7 +41,7 @@ impl Running {
         running
     }
 
-    /// Ends the command, which must still run, and says how often a renewal had to be tried again.
+    /// Ends the command, which must still run. Answers how often a renewal was repeated.
     pub(super) fn end(mut self) -> usize {
         let ended = self.child.try_wait().unwrap();
         let mut said = String::new();
@@ -52,7 +52,7 @@ impl Running {
         err.read_to_string(&mut said).unwrap();
         let status = self.child.wait().unwrap();
         assert_eq!(ended, None, "it did not go on: {said}");
-        // 128 and the signal that we sent: it was not the lease.
+        // 128 plus the number of our signal: the command did not end because of its lease.
         assert_eq!(status.code(), Some(130), "{said}");
         said.matches(TROUBLE).count()
     }
@@ -61,7 +61,7 @@ impl Running {
 impl Drop for Running {
     #[expect(clippy::print_stderr, reason = "whoever reads of a failure needs it")]
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
         if let (true, Some(mut err)) = (panicking(), self.child.stderr.take()) {

@@ -1,4 +1,4 @@
-//! Clients that hold a lock by a stream, all the time or in turns, and go on with it at the other gateway.
+//! Clients that hold a lock by a stream, permanently or in turns, and go on at the other gateway.
 
 use serde_json::{Value, json};
 use tokio::time::timeout_at;
@@ -7,13 +7,13 @@ use super::client::{Client, Load};
 use crate::support::HttpRequest;
 use crate::support::prelude::*;
 
-/// Long enough for a machine that does other things as well.
+/// The TTL, long enough for a machine that does other work.
 const TTL_MS: u64 = 7_500;
-/// How many locks those take who take turns.
+/// How many locks the clients take turns for.
 const LOCKS: usize = 2;
-/// How long each of those keeps its lock.
+/// How long a turn keeps its lock.
 const TURN: Duration = Duration::from_millis(200);
-/// How often it is looked whether it is over.
+/// The pause between two checks of whether the test is over.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A stream that holds a lock.
@@ -24,7 +24,7 @@ struct Held {
     fence: u64,
 }
 
-/// Holds a lock of its own until it is over.
+/// Holds a lock until the test is over.
 pub(super) async fn hold(load: Arc<Load>, number: usize) {
     let client = Client::new(&load, "stream", number);
     let lock = format!("held:{number}");
@@ -37,7 +37,7 @@ pub(super) async fn hold(load: Arc<Load>, number: usize) {
     held.client.hang_up();
 }
 
-/// Takes turns until it is over; each ends with the connection.
+/// Takes turns until the test is over. Each turn ends with its connection.
 pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
     let mut client = Client::new(&load, "stream in turn", number);
     let lock = format!("streams:{}", number / 2 % LOCKS);
@@ -59,7 +59,7 @@ pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
 // === impl Held ===
 
 impl Held {
-    /// Waits until the stream of a client holds a lock.
+    /// Waits until a stream of the client holds a lock.
     async fn acquire(mut client: Client, lock: &str) -> Self {
         let path = format!("/locks/{lock}/hold");
         let key = IdempotencyKey::random();
@@ -71,7 +71,7 @@ impl Held {
             client.open(&wanted).await;
             match client.first_event().await {
                 Some(lease) => break lease,
-                // The gateway drains, and the place in the queue is kept.
+                // The gateway drains, and the position in the queue is kept.
                 None => client.move_on(),
             }
         };
@@ -83,7 +83,7 @@ impl Held {
         }
     }
 
-    /// Goes on holding it for a time, at whichever gateway does not drain.
+    /// Keeps the lock until an instant, at the gateway that does not drain.
     async fn go_on(&mut self, until: Instant) {
         while let Ok(event) = timeout_at(until, self.client.event()).await {
             match (event.0.as_str(), event.1) {
@@ -124,7 +124,7 @@ impl Held {
 // === impl Client ===
 
 impl Client {
-    /// The lease that its stream is granted; `None` if the gateway drains before that.
+    /// The lease that the stream is granted; `None` if the gateway drains before the grant.
     async fn first_event(&mut self) -> Option<Value> {
         loop {
             match self.event().await {

@@ -1,4 +1,4 @@
-//! Short ways to ask a store about an attempt, and to say what the answer must be.
+//! Methods that send a command about an attempt to a store and assert the kind of its answer.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -19,9 +19,9 @@ use latchgate::{
 
 use super::{eventually, until};
 
-/// Commands of a store about an attempt. Each panics if the answer is another one than its name says.
+/// Commands to a store about an attempt. Each method panics if the answer is not of the kind that its name says.
 pub(crate) trait Ask: Store {
-    /// Acquires a lock that is free.
+    /// Acquires a lock, which must be granted.
     async fn must_grant(&self, asked: &Attempt) -> HeldLease {
         match self.acquire(asked).await {
             Ok(Acquisition::Granted(held)) => held,
@@ -29,13 +29,13 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// The same, for an attempt that is of use later.
+    /// Acquires a lock, which must be granted; answers the attempt for later use.
     async fn must_hold(&self, asked: Attempt) -> Attempt {
         self.must_grant(&asked).await;
         asked
     }
 
-    /// The same for each of these, one after the other.
+    /// Acquires a lock for each of these attempts, one after the other. Each must be granted.
     async fn must_grant_each<'a>(
         &self,
         asked: impl IntoIterator<Item = &'a Attempt>,
@@ -47,7 +47,7 @@ pub(crate) trait Ask: Store {
         leases
     }
 
-    /// Acquires a lock under a key whose lease lives: the lease, its salt, and who kept it before.
+    /// Repeats an acquire whose lease lives. Answers the lease, its salt, and its keeper before.
     async fn must_replay(&self, asked: &Attempt) -> (HeldLease, Salt) {
         match self.acquire(asked).await {
             Ok(Acquisition::Replayed(held, salt)) => (held, salt),
@@ -55,25 +55,25 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Acquires a lock, and is answered this.
+    /// Acquires a lock. The answer must be `expected`.
     async fn must_answer(&self, asked: &Attempt, expected: Acquisition) {
         let answer = self.acquire(asked).await;
         assert_eq!(answer, Ok(expected), "{}", asked.name);
     }
 
-    /// Acquires a lock under a key that a lease has used which is over.
+    /// Acquires a lock with an idempotency key whose lease has ended.
     async fn must_expire(&self, asked: &Attempt) {
         let expired = Acquisition::IdempotencyExpired;
         self.must_answer(asked, expired).await;
     }
 
-    /// Acquires a lock under a key that stands for another request.
+    /// Acquires a lock with an idempotency key that was used for another request.
     async fn must_mismatch(&self, asked: &Attempt) {
         let mismatch = Acquisition::IdempotencyMismatch;
         self.must_answer(asked, mismatch).await;
     }
 
-    /// Renews a lease, which lives.
+    /// Renews a lease, which must live.
     async fn must_renew(&self, asked: &Attempt, ttl: Option<Ttl>) -> HeldLease {
         match self.renew(&asked.name, &asked.token, ttl).await {
             Ok(Renewal::Renewed(held, _)) => held,
@@ -81,7 +81,7 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Renews a lease, which lives, as the one who is named.
+    /// Renews a lease, which must live, as this renewer.
     async fn must_renew_as(&self, renewer: Renewer, asked: &Attempt) -> HeldLease {
         let (name, token, ttl) = (&asked.name, &asked.token, RenewalTtl::default());
         match self.renew_as(renewer, name, token, ttl).await {
@@ -90,7 +90,7 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Breaks a lock, which is held by what is meant.
+    /// Breaks a lock, which the target must hold.
     async fn must_break(&self, lock: &LockName, target: Option<BreakTarget>) -> Holder {
         match self.break_lock(lock, target).await {
             Ok(Breaking::Broken(holder)) => holder,
@@ -98,7 +98,7 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Confirms a grant, which lives.
+    /// Confirms a provisional grant, which must live.
     async fn must_confirm(&self, asked: &Attempt) -> HeldLease {
         match self.confirm(&asked.name, &asked.token).await {
             Ok(Confirmation::Confirmed(held)) => held,
@@ -106,13 +106,13 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Confirms a grant, and is answered this.
+    /// Confirms a grant. The answer must be `expected`.
     async fn must_not_confirm(&self, asked: &Attempt, expected: Confirmation) {
         let answer = self.confirm(&asked.name, &asked.token).await;
         assert_eq!(answer, Ok(expected), "{}", asked.name);
     }
 
-    /// Leaves the queue, in which the attempt waits.
+    /// Takes an attempt out of the queue, in which it must wait.
     async fn must_leave(&self, asked: &Attempt, grace: Option<Duration>) -> Contention {
         match self.leave(&asked.name, &asked.token, grace).await {
             Ok(Leaving::Left(contention)) => contention,
@@ -120,7 +120,7 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Leaves the queue with the lease that the attempt was granted meanwhile.
+    /// Takes an attempt out of the queue, which must have been granted the lock meanwhile.
     async fn must_leave_granted(&self, asked: &Attempt) -> HeldLease {
         match self.leave(&asked.name, &asked.token, None).await {
             Ok(Leaving::Granted(held)) => held,
@@ -128,50 +128,50 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Leaves the queue, in which a newer attempt has the place.
+    /// Takes an attempt out of the queue, although a newer attempt must have its position.
     async fn must_be_superseded(&self, asked: &Attempt, grace: Option<Duration>) {
         let left = self.leave(&asked.name, &asked.token, grace).await;
         assert_eq!(left, Ok(Leaving::Superseded), "{}", asked.name);
     }
 
-    /// Renews a lease, which was lost.
+    /// Renews a lease, which must be lost.
     async fn must_lose(&self, asked: &Attempt, loss: Loss) {
         let renewal = self.renew(&asked.name, &asked.token, None).await;
         assert_eq!(renewal, Ok(Renewal::Lost(loss)), "{}", asked.name);
     }
 
-    /// Releases a lease, which lives.
+    /// Releases a lease, which must live.
     async fn must_release(&self, asked: &Attempt) {
         let release = self.release(&asked.name, &asked.token).await;
         assert_eq!(release, Ok(Release::Released), "{}", asked.name);
     }
 
-    /// Releases each of these leases, which live.
+    /// Releases each of these leases, which must live.
     async fn must_release_each<'a>(&self, asked: impl IntoIterator<Item = &'a Attempt>) {
         for asked in asked {
             self.must_release(asked).await;
         }
     }
 
-    /// Renews and releases a lease, which was lost.
+    /// Renews and releases a lease, which must be lost.
     async fn must_have_lost(&self, asked: &Attempt, loss: Loss) {
         self.must_lose(asked, loss).await;
         self.must_not_release(asked, loss).await;
     }
 
-    /// Releases a lease, which was lost.
+    /// Releases a lease, which must be lost.
     async fn must_not_release(&self, asked: &Attempt, loss: Loss) {
         let release = self.release(&asked.name, &asked.token).await;
         assert_eq!(release, Ok(Release::Lost(loss)), "{}", asked.name);
     }
 
-    /// Gives back what an attempt was granted.
+    /// Releases the undelivered lease of an attempt. The outcome must be `expected`.
     async fn must_give_back(&self, asked: &Attempt, expected: GiveBack) {
         let outcome = self.give_back(&asked.name, &asked.token).await;
         assert_eq!(outcome, Ok(expected), "{}", asked.name);
     }
 
-    /// Acquires a lock that somebody else holds.
+    /// Acquires a lock, which another caller must hold.
     async fn must_refuse(&self, asked: &Attempt) -> Contention {
         match self.acquire(asked).await {
             Ok(Acquisition::Held(contention)) => contention,
@@ -179,14 +179,14 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Acquires a lock for an attempt that was given back.
+    /// Acquires a lock for an attempt that must have been withdrawn, because its undelivered lease was released.
     async fn must_withdraw(&self, asked: &Attempt) {
         let answer = self.acquire(asked).await;
         let withdrawn = Err(Unavailability::Withdrawn.into());
         assert_eq!(answer, withdrawn, "{}", asked.name);
     }
 
-    /// Acquires a lock for an attempt that waits in the queue then.
+    /// Acquires a lock. The attempt must enter the queue.
     async fn must_queue(&self, asked: &Attempt) -> QueuePosition {
         match self.acquire(asked).await {
             Ok(Acquisition::Queued(position)) => position,
@@ -199,14 +199,14 @@ pub(crate) trait Ask: Store {
         self.parking().park(asked.name.clone(), asked.token)
     }
 
-    /// Parks an attempt and lets it stand in the queue.
+    /// Parks an attempt and makes it enter the queue.
     async fn stand(&self, asked: &Attempt) -> Parked {
         let parked = self.park(asked);
         self.must_queue(asked).await;
         parked
     }
 
-    /// Looks at a lock that nobody holds or waits for.
+    /// Inspects a lock, which must have neither holders nor waiters.
     async fn must_be_free(&self, lock: &LockName) {
         let free = Inspection {
             holder: None,
@@ -216,7 +216,7 @@ pub(crate) trait Ask: Store {
         assert_eq!(self.inspect(lock).await, Ok(free), "{lock}");
     }
 
-    /// Looks at a lock that is held by one lease alone.
+    /// Inspects a lock, which an exclusive lease must hold.
     async fn must_be_held(&self, lock: &LockName) -> HeldLease {
         match self.inspect(lock).await.unwrap().holder {
             Some(Holder::Lease(held)) => held,
@@ -224,7 +224,7 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Looks at a lock that is shared.
+    /// Inspects a lock, which shared leases must hold.
     async fn must_be_shared(&self, lock: &LockName) -> SharedHolders {
         match self.inspect(lock).await.unwrap().holder {
             Some(Holder::Shared(holders)) => holders,
@@ -232,12 +232,12 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// All pages of so many locks, from a cursor on.
+    /// Reads all pages of a list from a cursor on, with `limit` locks on each.
     async fn pages(&self, limit: usize, mut cursor: Option<Cursor>) -> Vec<Page> {
         let mut pages = Vec::new();
         loop {
             let page = self.list(&list_query(limit, cursor)).await.unwrap();
-            // A server of Redis shows a few locks together, however few are asked for.
+            // A Redis server may put a few more locks on a page than the limit says.
             let together = match page.next {
                 Some(Cursor::Embedded { .. }) => 0,
                 _ => 16,
@@ -252,7 +252,7 @@ pub(crate) trait Ask: Store {
         }
     }
 
-    /// Waits until nobody holds a lock any more.
+    /// Waits until a lock has no holder.
     async fn until_free(&self, lock: &str) {
         let name = LockName::new(lock).unwrap();
         until(&format!("the lease of {lock} ends"), async || {
@@ -264,7 +264,7 @@ pub(crate) trait Ask: Store {
 
 impl<S: Store> Ask for S {}
 
-/// Waits until a check of a store finds nothing.
+/// Waits until a check of a store passes.
 pub(crate) async fn until_passing(store: &impl Store, check: &str) {
     until(&format!("{check} passes"), async || {
         let checks = store.check().await;
@@ -274,7 +274,7 @@ pub(crate) async fn until_passing(store: &impl Store, check: &str) {
     .await;
 }
 
-/// What a check of a store says; whether that is of this kind and has this text.
+/// The state of a check of a store, and whether it is of this kind with this text.
 async fn says(
     store: &impl Store,
     check: &str,
@@ -293,7 +293,7 @@ async fn says(
     (is_so, health)
 }
 
-/// A check of a store finds something of this kind, with this text.
+/// Asserts that a check of a store has this kind of finding, with this text.
 pub(crate) async fn assert_health(
     store: &impl Store,
     check: &str,
@@ -304,7 +304,7 @@ pub(crate) async fn assert_health(
     assert!(is_so, "{check}: {health:?}");
 }
 
-/// Waits until a check of a store finds something of this kind, with this text.
+/// Waits until a check of a store has this kind of finding, with this text.
 pub(crate) async fn until_health(
     store: &impl Store,
     check: &str,
@@ -314,7 +314,7 @@ pub(crate) async fn until_health(
     until(text, async || says(store, check, kind, text).await.0).await;
 }
 
-/// Waits until no check of a store finds anything.
+/// Waits until all checks of a store pass.
 pub(crate) async fn until_all_pass(store: &impl Store) {
     until("all checks pass", async || {
         let checks = store.check().await;
@@ -323,7 +323,7 @@ pub(crate) async fn until_all_pass(store: &impl Store) {
     .await;
 }
 
-/// Asks until an attempt is granted its lock.
+/// Repeats an acquire until it is granted.
 pub(crate) async fn until_granted(store: &impl Store, asked: &Attempt) -> HeldLease {
     eventually("it is granted", async || match store.acquire(asked).await {
         Ok(Acquisition::Granted(lease)) => Some(lease),
@@ -332,7 +332,7 @@ pub(crate) async fn until_granted(store: &impl Store, asked: &Attempt) -> HeldLe
     .await
 }
 
-/// It may have happened, and it may not.
+/// Asserts that the outcome of a command is unknown.
 #[track_caller]
 pub(crate) fn assert_unknown<T: Debug>(answer: Result<T, StoreError>) {
     match answer {
@@ -341,7 +341,7 @@ pub(crate) fn assert_unknown<T: Debug>(answer: Result<T, StoreError>) {
     }
 }
 
-/// Nothing happened, because the store is not available.
+/// Asserts that a command had no effect because the store is unavailable.
 #[track_caller]
 pub(crate) fn assert_unavailable<T: Debug>(answer: Result<T, StoreError>) {
     match answer {
@@ -350,7 +350,7 @@ pub(crate) fn assert_unavailable<T: Debug>(answer: Result<T, StoreError>) {
     }
 }
 
-/// A mistake in the configuration, which is told with this text.
+/// Asserts that a command failed because of a mistake in the configuration, with this text.
 #[track_caller]
 pub(crate) fn assert_misconfigured<T: Debug>(answer: Result<T, StoreError>, text: &str) {
     match answer {
@@ -361,7 +361,7 @@ pub(crate) fn assert_misconfigured<T: Debug>(answer: Result<T, StoreError>, text
     }
 }
 
-/// A question for so many locks of a list, from a cursor on.
+/// A query for a page of `limit` locks, from a cursor on.
 pub(crate) fn list_query(limit: usize, cursor: Option<Cursor>) -> ListQuery {
     ListQuery {
         filter: ListFilter::default(),
@@ -370,7 +370,7 @@ pub(crate) fn list_query(limit: usize, cursor: Option<Cursor>) -> ListQuery {
     }
 }
 
-/// A value with a change.
+/// A value with a change applied.
 pub(crate) fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut value);
     value

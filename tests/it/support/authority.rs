@@ -1,4 +1,4 @@
-//! An authority of a test's own, and the certificates that it signs.
+//! A certificate authority for one test, and the certificates that it signs.
 
 use std::{path::PathBuf, time::SystemTime};
 
@@ -8,13 +8,13 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// An authority.
+/// A certificate authority with its files in a temporary directory.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     directory: TempDir,
 }
 
-/// The files of a certificate.
+/// The files of a certificate and of its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) certificate: PathBuf,
@@ -39,18 +39,18 @@ impl Authority {
         Self { issuer, directory }
     }
 
-    /// Its own certificate.
+    /// The path of the authority's own certificate.
     pub(crate) fn file(&self) -> String {
         self.directory.path().join("ca.pem").display().to_string()
     }
 
-    /// What it has signed for some names, as PEM: the certificate and its key.
+    /// Signs a certificate for some names. Answers the certificate and its key as PEM.
     pub(crate) fn sign(&self, names: &[&str]) -> (String, String) {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         self.sign_params(CertificateParams::new(names).unwrap())
     }
 
-    /// The same for this machine and until a time.
+    /// Signs a certificate for this machine that is valid until a time.
     pub(crate) fn sign_until(&self, ends: SystemTime) -> (String, String) {
         let names = THIS_MACHINE.iter().map(|&name| name.to_owned());
         let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
@@ -68,7 +68,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// The same in files that are called so.
+    /// Signs a certificate for some names and writes it to files with this name.
     pub(crate) fn files(&self, called: &str, names: &[&str]) -> Files {
         let files = self.at(called);
         files.write(&self.sign(names));
@@ -82,7 +82,7 @@ impl Authority {
         }
     }
 
-    /// A certificate for this machine.
+    /// The files of a certificate for this machine.
     pub(crate) fn of_this_machine(&self) -> Files {
         self.files("gateway", THIS_MACHINE)
     }
@@ -91,7 +91,7 @@ impl Authority {
 // === impl Files ===
 
 impl Files {
-    /// Writes a certificate and its key, each at once.
+    /// Writes a certificate and its key, each by an atomic rename.
     pub(crate) fn write(&self, (certificate, key): &(String, String)) {
         for (path, text) in [(&self.certificate, certificate), (&self.key, key)] {
             let new = path.with_extension("new");

@@ -1,4 +1,4 @@
-//! A TCP link to a server that can be cut as a network is: nothing comes through, and nobody is told.
+//! A TCP link to a server that a test can cut: no byte passes, and neither side is told.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::{io::copy_bidirectional, net::TcpStream, sync::watch};
 
 use super::serve;
 
-/// A link to a server; it works as long as its lifecycle.
+/// A link to a server. It works for as long as its lifecycle lasts.
 pub(crate) struct Cable {
     port: u16,
     plugged: Arc<watch::Sender<bool>>,
@@ -28,12 +28,12 @@ impl Cable {
         self.port
     }
 
-    /// Lets nothing through any more.
+    /// Cuts the link: no byte passes any more.
     pub(crate) fn cut(&self) {
         self.plugged.send_replace(false);
     }
 
-    /// Lets new connections through. Those that were there before it was cut have ended.
+    /// Mends the link for new connections. The connections from before the cut have ended.
     pub(crate) fn mend(&self) {
         self.plugged.send_replace(true);
     }
@@ -48,7 +48,7 @@ async fn carry(mut client: TcpStream, server: u16, mut plugged: watch::Receiver<
             _ended = copy_bidirectional(&mut client, &mut server) => return,
             _cut = plugged.wait_for(|plugged| !plugged) => {}
         }
-        // Both ends stay open, and hear nothing.
+        // While the link is cut, both sides stay connected and receive nothing.
         drop(plugged.wait_for(|&plugged| plugged).await);
     } else {
         drop(plugged.wait_for(|&plugged| plugged).await);

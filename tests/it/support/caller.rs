@@ -1,4 +1,4 @@
-//! A caller of a gateway over one connection, without anything in between that repeats or pools.
+//! A caller that talks to a gateway over one connection, without a client that repeats requests or pools connections.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -40,7 +40,7 @@ impl Caller {
         shown
     }
 
-    /// Asks again where gateway or store had too much to do, and nothing happened.
+    /// Repeats a request while gateway or store are overloaded and did nothing.
     async fn ask_until_done(&mut self, asked: &HttpRequest) -> (u16, Value) {
         loop {
             let (status, told) = self.0.ask(asked).await.unwrap();
@@ -56,7 +56,7 @@ fn request(method: &'static str, lock: &str) -> HttpRequest {
     HttpRequest::new(method, format!("/locks/{lock}"))
 }
 
-/// Whether gateway or store had too much to do to answer in time, and nothing happened.
+/// Whether a problem says that gateway or store was overloaded and did nothing.
 pub(crate) fn is_busy(told: &Value) -> bool {
     ["store-unavailable", "overloaded"].contains(&told["code"].as_str().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-/* Comes between a server and the kernel, and sets its clock: by so many seconds as a file says, at once. */
+/* Preloaded into a server: replaces its clock functions, and adds the seconds in a file to the wall clock. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,7 +24,7 @@ __attribute__((constructor)) static void begin(void) {
 
 int clock_gettime(clockid_t id, struct timespec *t) {
     int failed = syscall(SYS_clock_gettime, id, t);
-    /* Only the clock on the wall is off. */
+    /* Only the wall clock is changed. */
     if (!failed && ahead && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
         t->tv_sec += *ahead;
     return failed;

@@ -1,4 +1,4 @@
-//! The clock of a server, which a test sets.
+//! The clock of a server process, which a test can set.
 
 use std::{
     ffi::OsString,
@@ -11,19 +11,19 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::spawn;
 
-/// The clock of a server, so many seconds ahead of this machine's.
+/// The clock of a server process: this machine's clock plus a number of seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     ahead: Arc<NamedTempFile>,
 }
 
-/// What comes between a server and the kernel.
+/// Source of the library that replaces the clock functions in the server process.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/clock.c");
 
 // === impl Clock ===
 
 impl Clock {
-    /// A clock that is so many seconds ahead.
+    /// A clock that is some seconds ahead of this machine's.
     pub(crate) fn ahead(seconds: i64) -> Self {
         let ahead = NamedTempFile::new().expect("a temporary file can be made");
         let clock = Self {
@@ -33,7 +33,7 @@ impl Clock {
         clock
     }
 
-    /// Sets it to so many seconds ahead, while the server runs.
+    /// Sets by how many seconds the clock is ahead, also while the server runs.
     pub(crate) fn set(&self, seconds: i64) {
         let mut file = std::fs::File::options()
             .write(true)
@@ -43,7 +43,7 @@ impl Clock {
             .expect("it can be written");
     }
 
-    /// What a server must find in its environment.
+    /// Environment variables that make a server process use this clock.
     pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         [
             ("LD_PRELOAD", library().into()),
@@ -52,7 +52,7 @@ impl Clock {
     }
 }
 
-/// The library, compiled once.
+/// The path of the library, which is compiled once.
 fn library() -> PathBuf {
     static COMPILED: OnceLock<TempDir> = OnceLock::new();
     let compiled = COMPILED.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand over one connection, on which whatever goes wrong is told and nothing is repeated.
+//! HTTP/1.1 over one connection, without a library: every failure is reported, and no request is repeated.
 
 use std::{fmt::Write, io, net::SocketAddr, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::{
     time::timeout,
 };
 
-/// One connection, one request after the other.
+/// A connection that carries one request after the other.
 pub(crate) struct Connection<S> {
     stream: S,
-    /// What has come and was not looked at.
+    /// Bytes that were received and not yet parsed.
     bytes: Vec<u8>,
     /// Whether the last answer says that the connection is closed after it.
     closes: bool,
@@ -21,23 +21,23 @@ pub(crate) struct Connection<S> {
     answered: u32,
 }
 
-/// What is asked.
+/// A request to send.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HttpRequest {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// Nothing if it is null.
+    /// The body of the request; none if it is `null`.
     pub(crate) body: Value,
 }
 
-/// An event of a stream and its data.
+/// An event of a stream: its name and its data.
 pub(crate) type Event = (String, Value);
 
-/// Longer than any wait in a queue, and than what a machine takes that does other things as well.
+/// Longer than any wait in a queue, also on a machine that does other work.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Connects with room for few bytes that are not read, whatever the machine grants by default.
+/// Connects with a small receive buffer, whatever the default of the machine is.
 pub(crate) async fn connect_with_little_room(to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -55,13 +55,13 @@ impl HttpRequest {
         }
     }
 
-    /// The same with a header.
+    /// Adds a header to the request.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    /// The same with a body.
+    /// Sets the body of the request.
     pub(crate) fn body(mut self, body: Value) -> Self {
         self.body = body;
         self
@@ -102,8 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Whether another request may be sent: neither side has closed the connection, as far as can be
-    /// seen from here.
+    /// Whether another request may be sent: neither side is known to have closed the connection.
     pub(crate) fn is_open(&mut self) -> bool {
         let waiting = self.stream.read_buf(&mut self.bytes).now_or_never();
         !self.closes && waiting.is_none() && self.bytes.is_empty()
@@ -114,13 +113,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answered
     }
 
-    /// Asks without waiting for the answer.
+    /// Sends a request without waiting for the answer.
     pub(crate) async fn send(&mut self, asked: &HttpRequest) -> io::Result<()> {
         self.stream.write_all(asked.text().as_bytes()).await?;
         self.stream.flush().await
     }
 
-    /// Asks and reads the whole answer. An error: there is none, or not all of it.
+    /// Sends a request and reads its whole answer. An error means that there was no complete answer.
     pub(crate) async fn ask(&mut self, asked: &HttpRequest) -> io::Result<(u16, Value)> {
         within(async {
             let (status, length) = self.head(asked).await?;
@@ -129,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         .await
     }
 
-    /// Asks for a stream. An answer that is none is read whole, and comes instead.
+    /// Asks for a stream. An answer that is not a stream is read completely and returned.
     pub(crate) async fn open(&mut self, asked: &HttpRequest) -> io::Result<Option<(u16, Value)>> {
         within(async {
             let (status, length) = self.head(asked).await?;
@@ -141,8 +140,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         .await
     }
 
-    /// The next event of a stream; `None` at its end. An error: it was cut. Dropped half-way it has lost
-    /// nothing.
+    /// The next event of a stream; `None` at its end. An error means that the stream was cut. The future can be dropped
+    /// at any time without losing an event.
     pub(crate) async fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let Some(chunk) = self.chunk() else {
@@ -158,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The next piece of a body, if it has come whole; empty at its end.
+    /// The next chunk of a body, if it has arrived completely; empty at the end of the body.
     fn chunk(&mut self) -> Option<String> {
         let line = find(&self.bytes, b"\r\n")?;
         let size = std::str::from_utf8(&self.bytes[..line]).unwrap();
@@ -172,7 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(chunk)
     }
 
-    /// Sends a request and reads the head of its answer: the status and the length, if it has one.
+    /// Sends a request and reads the head of its answer: the status, and the length of the body if the head has one.
     async fn head(&mut self, asked: &HttpRequest) -> io::Result<(u16, Option<usize>)> {
         self.send(asked).await?;
         let end = loop {
@@ -215,7 +214,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// An event as it is written; `None` if it is a comment.
+/// Parses an event of a stream; `None` if it is a comment.
 pub(crate) fn read_event(text: &str) -> Option<Event> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let (name, data) = (field("event: ")?, field("data: ")?);

@@ -1,13 +1,13 @@
-//! Waiting for something that must come, instead of sleeping for luck.
+//! Waits for a condition with a deadline, instead of sleeping for a fixed time.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long anything may take on a machine that does other things as well.
+/// The longest time that any awaited event may take, also on a machine that does other work.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Asks again and again until there is an answer. Panics with `what` if there is none in time.
+/// Repeats a question until it has an answer. Panics with `what` if there is none in time.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
@@ -22,7 +22,7 @@ where
     }
 }
 
-/// Asks again and again until it is so. Panics with `what` if it is not in time.
+/// Repeats a check until it is true. Panics with `what` if it is not true in time.
 pub(crate) async fn until<F>(what: &str, mut is_so: impl FnMut() -> F)
 where
     F: Future<Output = bool>,

@@ -1,8 +1,8 @@
-//! How many connections a test may have.
+//! The limit of open files, for tests with many connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of descriptors as far as it goes: this side needs one for every connection, too.
+/// Raises the limit of descriptors to the maximum: the test process needs a descriptor for every connection, too.
 pub(crate) fn raise_the_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

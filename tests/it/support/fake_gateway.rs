@@ -1,4 +1,4 @@
-//! A gateway that answers, or fails to, exactly as a test says.
+//! A fake gateway whose replies, and failures to reply, the test chooses.
 
 use std::{
     io::{Read, Write},
@@ -10,31 +10,31 @@ use std::{
 
 use super::program::{Run, latchgate, typed};
 
-/// What becomes of one request.
+/// How the fake gateway replies to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// It is answered with this status and body.
+    /// The reply has this status and body.
     Answer(u16, String),
-    /// It is answered like that, but only after a while.
+    /// The reply has this status and body and is sent after a delay.
     Late(Duration, u16, String),
-    /// The connection ends after the request was read: the reply is lost.
+    /// The connection ends after the request was read, as if the reply was lost.
     Lost,
-    /// The answer breaks off in the middle of its body.
+    /// The connection ends in the middle of the body of the reply.
     Torn,
-    /// No answer comes.
+    /// No reply is sent, and the connection stays open.
     Silence,
 }
 
-/// A request as it arrived.
+/// A request that the fake gateway received.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
-    /// Its first line.
+    /// The request line.
     pub(crate) line: String,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-/// Listens on a free port and follows a script: one reply per connection, the last one for ever.
+/// Listens on a free port and follows a script of replies: one for each connection, and the last one for all others.
 pub(crate) struct FakeGateway {
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -43,7 +43,7 @@ pub(crate) struct FakeGateway {
 // === impl Reply ===
 
 impl Reply {
-    /// A problem document.
+    /// A reply with a problem document.
     pub(crate) fn problem(status: u16, code: &str, more: &str) -> Self {
         let body = format!(
             r#"{{"type":"/problems/{code}","title":"A title.","status":{status},"code":"{code}","request_id":"r1"{more}}}"#
@@ -72,7 +72,7 @@ impl FakeGateway {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&received);
-        // It ends with the process: a test that is over needs it no more.
+        // The thread ends with the process; a test does not need to stop it.
         thread::spawn(move || {
             let mut held = Vec::new();
             for (count, stream) in listener.incoming().enumerate() {
@@ -94,17 +94,17 @@ impl FakeGateway {
         Self { url, received }
     }
 
-    /// The program with some arguments, asking this gateway.
+    /// The program with these arguments, as a client of this gateway.
     pub(crate) fn latchgate(&self, arguments: &[&str]) -> Run {
         latchgate(arguments).env("LATCHGATE_URL", &self.url)
     }
 
-    /// The program with the arguments of a line, asking this gateway.
+    /// The program with the arguments of a line, as a client of this gateway.
     pub(crate) fn typed(&self, line: &str) -> Run {
         typed(line).env("LATCHGATE_URL", &self.url)
     }
 
-    /// What has arrived so far.
+    /// The requests received so far.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
@@ -143,7 +143,7 @@ fn answer(stream: &mut TcpStream, status: u16, body: &str, length: usize) {
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          connection: close\r\n\r\n"
     );
-    // A client that has gone is the test's business.
+    // The client may have hung up; a test that expects this checks it on its side.
     drop(stream.write_all(head.as_bytes()));
     drop(stream.write_all(body.as_bytes()));
 }

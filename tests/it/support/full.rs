@@ -1,7 +1,7 @@
-//! Whether tests take the time for everything.
+//! Whether the tests run in full.
 
-/// Whether tests take the time for everything, as `scripts/test --full` says. What is left out
-/// otherwise is said at the end of `scripts/test`.
+/// Whether the tests run in full, as `scripts/test --full` asks. Otherwise `scripts/test` lists at its end what was
+/// left out.
 #[expect(
     clippy::disallowed_methods,
     reason = "the switch of the person who runs the tests, not a configuration of the product"

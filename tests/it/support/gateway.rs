@@ -1,5 +1,4 @@
-//! A gateway process of its own: the real program, on a free port, with a store in a directory that
-//! goes away with it.
+//! A gateway process for one test: the real program on a free port, with its store in a temporary directory.
 
 use std::{
     fs::File,
@@ -22,23 +21,23 @@ use super::{
     stopped::stands_still,
 };
 
-/// How long a gateway may take to start or to end on a machine that does other things as well.
+/// How long a gateway may take to start or to end, also on a machine that does other work.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How a gateway is started.
+/// The environment and the address of a gateway process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
-    /// Variables of its environment.
+    /// Environment variables of the process.
     pub(crate) variables: Vec<(&'static str, String)>,
-    /// Where it listens, if not on a free port of loopback.
+    /// The address to listen on, if not a free port of loopback.
     pub(crate) listen: Option<&'static str>,
 }
 
-/// A running gateway. Dropped, it is killed.
+/// A running gateway process, killed when dropped.
 pub(crate) struct Gateway {
-    /// Where it listens.
+    /// The address on which the gateway listens.
     pub(crate) address: SocketAddr,
-    /// What it printed when it was ready.
+    /// The text that the gateway printed when it was ready.
     pub(crate) greeting: String,
     setup: Setup,
     directory: TempDir,
@@ -48,13 +47,13 @@ pub(crate) struct Gateway {
 // === impl Setup ===
 
 impl Setup {
-    /// A gateway on one Redis.
+    /// The setup of a gateway with a Redis server as its store.
     pub(crate) fn on(redis: &RedisServer) -> Self {
         let url = format!("redis://127.0.0.1:{}", redis.port());
         Self::default().with("LATCHGATE_STORE", &url)
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
         self
@@ -64,19 +63,19 @@ impl Setup {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts one on an embedded store and waits until it is ready.
+    /// Starts a gateway on an embedded store and waits until it is ready.
     pub(crate) fn start() -> Self {
         Self::start_with(Setup::default())
     }
 
-    /// The same, and its URL.
+    /// Starts a gateway like `start`. Answers the gateway and its URL.
     pub(crate) fn start_and_url() -> (Self, String) {
         let gateway = Self::start();
         let url = gateway.url();
         (gateway, url)
     }
 
-    /// Starts one on an embedded store, unless the setup names another.
+    /// Starts a gateway on an embedded store, unless the setup names another store.
     pub(crate) fn start_with(setup: Setup) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (child, address, greeting) = spawn(&setup, &directory);
@@ -89,7 +88,7 @@ impl Gateway {
         }
     }
 
-    /// Its URL.
+    /// The URL of the gateway.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.greeting.contains("https://") {
             "https"
@@ -99,23 +98,23 @@ impl Gateway {
         format!("{scheme}://{}", self.address)
     }
 
-    /// The program with some arguments, asking this gateway.
+    /// The program with these arguments, as a client of this gateway.
     pub(crate) fn latchgate(&self, arguments: &[&str]) -> Run {
         latchgate(arguments).env("LATCHGATE_URL", &self.url())
     }
 
-    /// The program with the arguments of a line, asking this gateway.
+    /// The program with the arguments of a line, as a client of this gateway.
     pub(crate) fn typed(&self, line: &str) -> Run {
         typed(line).env("LATCHGATE_URL", &self.url())
     }
 
-    /// The directory of its embedded store.
+    /// The directory of the gateway's embedded store.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// What it has logged so far. Lines are gathered for some milliseconds before they are written: reads
-    /// until nothing has come for several times as long, unless it logs without end.
+    /// The log of the gateway so far. The gateway buffers lines for some milliseconds, so this reads until no line has
+    /// come for several times as long, unless the gateway logs without a pause.
     pub(crate) fn log(&self) -> String {
         let read = || std::fs::read_to_string(self.directory.path().join("log")).unwrap();
         let mut log = read();
@@ -130,7 +129,7 @@ impl Gateway {
         log
     }
 
-    /// What it has logged, once it has logged this.
+    /// Waits until the log contains a text. Answers the log.
     pub(crate) fn logged(&self, text: &str) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -142,43 +141,43 @@ impl Gateway {
         }
     }
 
-    /// How many files and connections it has open.
+    /// How many files and connections the gateway has open.
     pub(crate) fn open_files(&self) -> usize {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
         open.unwrap().count()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the gateway.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until every thread of it is stopped: the signal for it may be heard in the middle of a call.
+    /// Waits until every thread of the gateway is stopped: a thread may get the signal in the middle of a system call.
     pub(crate) fn stands_still(&self) {
         stands_still(self.child.id(), TIMEOUT);
     }
 
-    /// Stops every thread of it, as a debugger or a suspended machine does.
+    /// Stops every thread of the gateway, as a debugger or a suspended machine does.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
         self.stands_still();
     }
 
-    /// Sends it a signal and waits until it has ended with this code.
+    /// Sends a signal to the gateway and waits until it has ended with this code.
     #[track_caller]
     pub(crate) fn ends_by(&mut self, signal: Signal, code: i32) {
         self.signal(signal);
         assert_eq!(self.wait().code(), Some(code), "{}", self.log());
     }
 
-    /// `kill -9`, waited for.
+    /// Kills the gateway as `kill -9` does, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the gateway has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -194,7 +193,7 @@ impl Gateway {
         }
     }
 
-    /// Starts it again after it has ended, on the same store and a new port.
+    /// Starts the gateway again after its end, on the same store and a new port.
     pub(crate) fn restart(&mut self) {
         (self.child, self.address, self.greeting) = spawn(&self.setup, &self.directory);
     }
@@ -202,7 +201,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The gateway may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -247,7 +246,7 @@ fn spawn(setup: &Setup, directory: &TempDir) -> (Child, SocketAddr, String) {
             );
         }
     }
-    // The line to paste: it names an address that can be reached.
+    // The last URL of the greeting is for other commands to use: it has an address that can be reached.
     let (_, address) = greeting.rsplit_once("://").unwrap();
     let end = address.find(['/', '\n']).unwrap();
     let address = address[..end].parse().unwrap();

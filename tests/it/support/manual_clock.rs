@@ -10,7 +10,7 @@ use crate::clock::{BootId, Clock};
 #[derive(Debug)]
 pub(crate) struct ManualClock(pub(crate) Mutex<ManualTime>);
 
-/// What a [`ManualClock`] shows.
+/// The times that a [`ManualClock`] shows.
 #[derive(Debug, Clone)]
 pub(crate) struct ManualTime {
     pub(crate) wall: SystemTime,
@@ -21,7 +21,7 @@ pub(crate) struct ManualTime {
 // === impl ManualClock ===
 
 impl ManualClock {
-    /// A clock that stands at `wall`, one hour after boot.
+    /// A clock that shows `wall`, one hour after boot.
     pub(crate) fn at(wall: SystemTime) -> Self {
         Self(Mutex::new(ManualTime {
             wall,

@@ -1,4 +1,4 @@
-//! What several tests stand on.
+//! Helpers that several rooms of tests use.
 
 mod ask;
 mod authority;

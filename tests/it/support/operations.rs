@@ -1,4 +1,4 @@
-//! The operations of the gateway, as its OpenAPI document lists them: for tests that ask every route.
+//! The operations of the gateway, from its OpenAPI document, for tests that call every route.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use serde_json::Value;
 
 /// An operation of the gateway.
 pub(crate) struct Operation {
-    /// In upper case.
+    /// The HTTP method, in upper case.
     pub(crate) method: String,
-    /// The path as the document has it.
+    /// The path template of the document.
     path: String,
-    /// What the document says of the operation.
+    /// The object that describes the operation in the document.
     described: Value,
 }
 
 // === impl Operation ===
 
 impl Operation {
-    /// The path and query of a request about a lock. It is asked for with a second one where several are meant.
+    /// The path and query of a request about a lock. Where an operation takes several locks, a second lock is added.
     pub(crate) fn target(&self, lock: &str) -> String {
         let path = self.path.replace("{code}", "locked");
         assert!(!path.replace("{name}", "").contains('{'), "{path}");
@@ -29,17 +29,17 @@ impl Operation {
         path
     }
 
-    /// The line of a request about a lock.
+    /// Method, path and query of a request about a lock.
     pub(crate) fn line(&self, lock: &str) -> String {
         format!("{} {}", self.method, self.target(lock))
     }
 
-    /// Whether the path names a lock.
+    /// Whether the path has the name of a lock.
     pub(crate) fn names_lock(&self) -> bool {
         self.path.contains("{name}")
     }
 
-    /// Whether a parameter is described, in the path, the query or a header.
+    /// Whether the operation has a parameter with this name, in the path, the query or a header.
     pub(crate) fn takes(&self, parameter: &str) -> bool {
         let mut parameters = self.described["parameters"]
             .as_array()
@@ -48,19 +48,19 @@ impl Operation {
         parameters.any(|it| it["name"] == parameter)
     }
 
-    /// Whether a body is described, and if so whether it must be sent.
+    /// Whether the operation requires a body; `None` if it takes no body.
     pub(crate) fn body_is_required(&self) -> Option<bool> {
         let body = self.described["requestBody"].as_object()?;
         Some(body.get("required") == Some(&Value::Bool(true)))
     }
 
-    /// Whether a problem is among those that the operation answers.
+    /// Whether the document lists this problem code for the operation.
     pub(crate) fn answers(&self, code: &str) -> bool {
         let mut codes = self.described["x-problem-codes"].as_array().unwrap().iter();
         codes.any(|it| it == code)
     }
 
-    /// The media types of success.
+    /// The media types of the successful answer.
     pub(crate) fn media(&self) -> Vec<&str> {
         let content = self.described["responses"]["200"]["content"].as_object();
         content
@@ -70,13 +70,14 @@ impl Operation {
             .collect()
     }
 
-    /// Whether the operation could change something or keeps a connection, and so is for no page of elsewhere.
+    /// Whether a page of another origin must not call the operation, because it may change something or keeps a
+    /// connection.
     pub(crate) fn is_guarded(&self) -> bool {
         self.method != "GET" || self.media() == ["text/event-stream"]
     }
 }
 
-/// All operations.
+/// All operations of the document.
 pub(crate) fn operations() -> Vec<Operation> {
     let document = serde_json::to_value(openapi()).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();
@@ -92,7 +93,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     paths.flat_map(of).collect()
 }
 
-/// The paths below which something is, as one asks for them about the lock `a`, and what each says in `Allow`.
+/// All paths that have a route, with the lock `a` in the place of a name, and the `Allow` header of each.
 pub(crate) fn paths() -> Vec<(String, String)> {
     let mut paths = BTreeMap::from([("/docs/index.css".to_owned(), BTreeSet::from([GET]))]);
     for operation in operations() {
@@ -113,6 +114,6 @@ pub(crate) fn paths() -> Vec<(String, String)> {
         .collect()
 }
 
-/// The methods in the order in which `Allow` names them.
+/// The methods in the order of the `Allow` header, with their ranks.
 const METHODS: [(usize, &str); 4] = [GET, (1, "POST"), (2, "PUT"), (3, "DELETE")];
 const GET: (usize, &str) = (0, "GET, HEAD");

@@ -1,4 +1,4 @@
-//! What nearly every test of a store names.
+//! Imports that nearly every test of a store needs.
 
 pub(crate) use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},

@@ -12,16 +12,16 @@ use tokio::time::Instant;
 
 use super::spawn;
 
-/// How long a command may take.
+/// How long a command may run.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A command line about to be run.
+/// A command line that is ready to run.
 pub(crate) struct Run {
     command: Command,
     input: String,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -29,14 +29,14 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// The program, with nothing in its environment but the path.
+/// The program, with only `PATH` in its environment.
 pub(crate) fn program() -> Command {
     let mut command = spawn::command(env!("CARGO_BIN_EXE_latchgate"));
     with_path_alone(&mut command);
     command
 }
 
-/// Leaves a command nothing of its environment but the path.
+/// Removes all variables but `PATH` from the environment of a command.
 #[expect(
     clippy::disallowed_methods,
     reason = "the environment of the tests, not a configuration of the product"
@@ -47,7 +47,7 @@ pub(crate) fn with_path_alone(command: &mut Command) {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
 }
 
-/// The program with some arguments.
+/// The program with these arguments.
 pub(crate) fn latchgate(arguments: &[&str]) -> Run {
     let mut command = program();
     command.args(arguments);
@@ -57,7 +57,7 @@ pub(crate) fn latchgate(arguments: &[&str]) -> Run {
     }
 }
 
-/// The program with the arguments of a line, whose words may stand in single quotes.
+/// The program with the arguments of a line. An argument with spaces stands in single quotes.
 pub(crate) fn typed(line: &str) -> Run {
     let mut arguments = Vec::new();
     for (number, part) in line.split('\'').enumerate() {
@@ -73,14 +73,14 @@ pub(crate) fn typed(line: &str) -> Run {
 // === impl Ran ===
 
 impl Ran {
-    /// The exit code is this one. Answers what was said.
+    /// Asserts the exit code. Answers the result.
     #[track_caller]
     pub(crate) fn ends(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
-    /// The exit code and what was printed are these.
+    /// Asserts the exit code and the standard output.
     #[track_caller]
     pub(crate) fn gives(&self, code: i32, out: &str) {
         assert_eq!(
@@ -90,28 +90,28 @@ impl Ran {
         );
     }
 
-    /// People are told this, besides whatever else.
+    /// Asserts that the standard error contains a text.
     #[track_caller]
     pub(crate) fn says(&self, text: impl AsRef<str>) {
         let text = text.as_ref();
         assert!(self.err.contains(text), "{text}: {self:?}");
     }
 
-    /// People are not told this.
+    /// Asserts that the standard error does not contain a text.
     #[track_caller]
     pub(crate) fn says_not(&self, text: impl AsRef<str>) {
         let text = text.as_ref();
         assert!(!self.err.contains(text), "{text}: {self:?}");
     }
 
-    /// What people are told begins so.
+    /// Asserts that the standard error begins with a text.
     #[track_caller]
     pub(crate) fn begins(&self, text: impl AsRef<str>) {
         let text = text.as_ref();
         assert!(self.err.starts_with(text), "{text}: {self:?}");
     }
 
-    /// What was printed, as JSON.
+    /// The standard output, parsed as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -120,40 +120,40 @@ impl Ran {
 // === impl Run ===
 
 impl Run {
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Gives it a token.
+    /// Sets the token in the environment.
     pub(crate) fn token(self, token: &str) -> Self {
         self.env("LATCHGATE_TOKEN", token)
     }
 
-    /// Gives it an API key.
+    /// Sets the API key in the environment.
     pub(crate) fn key(self, key: &str) -> Self {
         self.env("LATCHGATE_KEY", key)
     }
 
-    /// Writes to its standard input.
+    /// Sets the text for the standard input.
     pub(crate) fn input(mut self, text: &str) -> Self {
         text.clone_into(&mut self.input);
         self
     }
 
-    /// Gives it another standard output.
+    /// Sets the standard output.
     pub(crate) fn out(mut self, out: impl Into<Stdio>) -> Self {
         self.command.stdout(out);
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub(crate) fn run(mut self) -> Ran {
         self.command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that reads nothing closes it.
+        // A program that does not read its standard input closes it.
         drop(stdin.write_all(self.input.as_bytes()));
         drop(stdin);
         let reading = (child.stdout.take().map(read), child.stderr.take().map(read));
@@ -175,19 +175,19 @@ impl Run {
         }
     }
 
-    /// Runs it with its output read.
+    /// Runs the program to its end and captures its output.
     pub(crate) fn read(self) -> Ran {
         self.out(Stdio::piped()).run()
     }
 
-    /// The same, and its exit code must be this.
+    /// Runs the program to its end, captures its output and asserts the exit code.
     #[track_caller]
     pub(crate) fn ends(self, code: i32) -> Ran {
         self.read().ends(code)
     }
 }
 
-/// Reads to the end in a thread of its own, so that the program never waits for a full pipe.
+/// Reads a pipe to its end in a separate thread, so that the program never waits for a full pipe.
 fn read(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut text = String::new();

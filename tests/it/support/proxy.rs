@@ -1,7 +1,6 @@
-//! A TCP proxy between a store and its server, which does harm on demand.
+//! A TCP proxy between a store and its server that injects faults on demand.
 //!
-//! A fault strikes the next request that contains given bytes, so that it meets the command that
-//! the test is about and no other.
+//! A fault hits the next request that contains given bytes, so that only the command under test is affected.
 
 use std::{
     io,
@@ -20,35 +19,35 @@ use tokio::{
 
 use super::{redis_server::url, serve};
 
-/// A proxy; it works as long as its lifecycle.
+/// A proxy in front of one or several servers. It works for as long as its lifecycle lasts.
 pub(crate) struct Proxy {
     port: u16,
     plan: Arc<Plan>,
 }
 
-/// What happens to a request.
+/// A fault of the proxy: how it treats a request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It never reaches the server; the connection ends.
+    /// The request is not sent to the server, and the connection ends.
     CutRequest,
-    /// The server carries it out; the connection ends instead of bringing the reply.
+    /// The server carries out the request; the connection ends without the reply.
     CutReply,
     /// Like [`Fault::CutReply`], but the connection ends with a reset.
     ResetReply,
-    /// The server carries it out; the reply waits until [`Proxy::let_go`].
+    /// The server carries out the request; the reply is held until [`Proxy::let_go`].
     HoldReply,
-    /// It waits until [`Proxy::let_go`] and then reaches the server, although its sender has gone.
+    /// The request is held until [`Proxy::let_go`] and is then sent to the server, even if its sender has gone.
     HoldRequest,
 }
 
 struct Plan {
-    /// To which server connections lead; if there are several, to each in turn.
+    /// Ports of the servers. New connections go to each in turn.
     servers: Mutex<Vec<u16>>,
     /// How many connections have been made.
     connections: AtomicUsize,
-    /// What to look for, what to do, and how many before it go through.
+    /// The pending faults: the bytes to look for, the fault, and how many matching requests pass before it.
     armed: Mutex<Vec<(Vec<u8>, Fault, usize)>>,
-    /// How many have gone through before the fault that waits for them.
+    /// How many matching requests have passed before a pending fault.
     gone_through: watch::Sender<usize>,
     struck: watch::Sender<usize>,
     let_go: watch::Sender<bool>,
@@ -67,7 +66,7 @@ impl Proxy {
             let_go: watch::Sender::new(false),
         });
         let accepting = Arc::clone(&plan);
-        // A connection that ends, however it ends, is what this proxy is for.
+        // The errors of connections are what this proxy is for.
         let each = move |client| {
             let plan = Arc::clone(&accepting);
             async move { drop(carry(client, &plan).await) }
@@ -80,28 +79,27 @@ impl Proxy {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
 
-    /// Lets new connections lead to another server, as a name does that is given to it.
+    /// Sends new connections to another server, as a name does that is given to another server.
     pub(crate) fn lead_to(&self, server: u16) {
         self.lead_in_turn(&[server]);
     }
 
-    /// Lets new connections lead to each of these servers in turn, as a proxy does that balances over them.
+    /// Sends new connections to each of these servers in turn, as a load balancer does.
     pub(crate) fn lead_in_turn(&self, servers: &[u16]) {
         *self.plan.servers.lock().unwrap() = servers.to_vec();
     }
 
-    /// How many connections have been made to it.
+    /// How many connections the proxy has accepted.
     pub(crate) fn connections(&self) -> usize {
         self.plan.connections.load(Ordering::SeqCst)
     }
 
-    /// Lets a fault strike the next request that contains `needle`. Several strike one after the
-    /// other.
+    /// Arms a fault for the next request that contains `needle`. Several armed faults apply one after the other.
     pub(crate) fn strike(&self, needle: &str, fault: Fault) {
         self.strike_later(needle, fault, 0);
     }
 
-    /// The same, but so many of those requests go through before.
+    /// Arms a fault like [`Proxy::strike`], but lets `before` matching requests pass first.
     pub(crate) fn strike_later(&self, needle: &str, fault: Fault, before: usize) {
         self.plan
             .armed
@@ -110,27 +108,27 @@ impl Proxy {
             .push((needle.as_bytes().to_vec(), fault, before));
     }
 
-    /// Takes back the faults that have not struck.
+    /// Disarms the faults that have not been applied.
     pub(crate) fn take_back(&self) {
         self.plan.armed.lock().unwrap().clear();
     }
 
-    /// Waits until this many faults have struck.
+    /// Waits until this many faults have been applied.
     pub(crate) async fn struck(&self, times: usize) {
         until(&self.plan.struck, |&count| count >= times).await;
     }
 
-    /// Waits until so many requests have gone through that a fault of [`Proxy::strike_later`] lets pass.
+    /// Waits until this many requests have passed before a fault of [`Proxy::strike_later`].
     pub(crate) async fn gone_through(&self, times: usize) {
         until(&self.plan.gone_through, |&count| count >= times).await;
     }
 
-    /// How many faults have struck.
+    /// How many faults have been applied.
     pub(crate) fn strikes(&self) -> usize {
         *self.plan.struck.borrow()
     }
 
-    /// Lets go of what is held.
+    /// Releases the requests and replies that are held.
     pub(crate) fn let_go(&self) {
         self.plan.let_go.send_replace(true);
     }
@@ -206,7 +204,7 @@ async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
                 if len == 0 {
                     return Ok(());
                 }
-                // The client may have gone; what the server does is then still of interest.
+                // If the client has gone, the effect of the request on the server still counts.
                 drop(client.write_all(&reply[..len]).await);
             }
         }

@@ -1,6 +1,6 @@
-//! Random numbers that can be had again.
+//! Random numbers that a seed reproduces.
 
-/// A generator whose seed is told when a test fails. `LG_SEED` sets it.
+/// A random generator whose seed is printed when a test fails. `LG_SEED` sets the seed.
 #[derive(Debug)]
 pub(crate) struct Random {
     seed: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Random {
 // === impl Random ===
 
 impl Random {
-    /// Begins with the seed of the environment, or with a fresh one.
+    /// A generator with the seed of the environment, or with a fresh seed.
     pub(crate) fn seeded() -> Self {
         #[expect(
             clippy::disallowed_methods,
@@ -21,7 +21,7 @@ impl Random {
         Self::with_seed(seed)
     }
 
-    /// Begins with a seed.
+    /// A generator with this seed.
     pub(crate) fn with_seed(seed: u64) -> Self {
         Self { seed, state: seed }
     }
@@ -32,7 +32,7 @@ impl Random {
         usize::try_from(self.next() % bound).unwrap()
     }
 
-    /// Any number. This is splitmix64: good enough, and short.
+    /// A random number. The algorithm is splitmix64: good enough, and short.
     pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -41,7 +41,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Another generator, whose numbers are had again with this one's seed.
+    /// A second generator, which this generator's seed reproduces too.
     pub(crate) fn fork(&mut self) -> Self {
         Self {
             seed: self.seed,
@@ -49,7 +49,7 @@ impl Random {
         }
     }
 
-    /// What to put before the command to get the same run.
+    /// The text to put before the command to repeat the run.
     pub(crate) fn how_to_repeat(&self) -> String {
         format!("LG_SEED={}", self.seed)
     }

@@ -1,4 +1,4 @@
-//! A `redis-server` process of a test's own, on a free port and in a directory of its own.
+//! A `redis-server` process for one test, on a free port and in a temporary directory.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Clock, Files, spawn, stopped::stands_still, words};
 
-/// A running server; killed when it is dropped.
+/// A running Redis server, killed when dropped.
 pub(crate) struct RedisServer {
     port: u16,
     directory: TempDir,
@@ -25,13 +25,13 @@ pub(crate) struct RedisServer {
     process: Child,
 }
 
-/// Longer than any machine takes to start a server.
+/// More time than any machine needs to start a server.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// Stands for a free port among the options.
+    /// Placeholder among the options for a free port.
     pub(crate) const FREE_PORT: &str = "FREE_PORT";
 
     pub(crate) async fn start() -> Self {
@@ -43,18 +43,18 @@ impl RedisServer {
         Self::launched(options, None).await
     }
 
-    /// The same with options as they stand in a line.
+    /// Starts a server with the options of a line.
     pub(crate) async fn start_as(line: &str) -> Self {
         Self::start_with(&words(line).collect::<Vec<_>>()).await
     }
 
-    /// Starts a server that has written down what it did before it answers.
+    /// Starts a server that writes each command to its append-only file before it replies.
     pub(crate) async fn start_logged() -> Self {
         Self::start_as("--appendonly yes --appendfsync always").await
     }
 
-    /// Starts a server that speaks TLS as well, with this certificate and to whoever has one of `authority`;
-    /// with further options. Answers the port on which it does.
+    /// Starts a server that accepts TLS too, with this certificate, from clients with a certificate of `authority`, and
+    /// with further options. Answers the server and its TLS port.
     pub(crate) async fn start_tls(
         files: &Files,
         authority: &str,
@@ -72,7 +72,7 @@ impl RedisServer {
         (server, port)
     }
 
-    /// The same on a clock of its own.
+    /// Starts a server with its own clock.
     pub(crate) async fn start_on(clock: Clock, options: &[&str]) -> Self {
         Self::launched(options, Some(clock)).await
     }
@@ -97,7 +97,7 @@ impl RedisServer {
             if server.answers().await {
                 return server;
             }
-            // Somebody else got the port first: take another.
+            // Another process may have taken the port first: try another port.
             assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         }
     }
@@ -110,7 +110,7 @@ impl RedisServer {
         self.process.id()
     }
 
-    /// The value of an option.
+    /// The value of a start option.
     pub(crate) fn option(&self, name: &str) -> &str {
         let mut options = self.options.iter();
         options.find(|option| *option == name);
@@ -126,12 +126,12 @@ impl RedisServer {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
 
-    /// The URL of one of its databases.
+    /// The URL of a database of the server.
     pub(crate) fn url_of_database(&self, number: u16) -> ServersUrl {
         url(&format!("redis://127.0.0.1:{}/{number}", self.port))
     }
 
-    /// The server's URL with credentials.
+    /// The URL of the server with user and password.
     pub(crate) fn url_as(&self, user: &str, password: &str) -> ServersUrl {
         url(&format!(
             "redis://{user}:{password}@127.0.0.1:{}",
@@ -164,14 +164,14 @@ impl RedisServer {
         self.process = launch(self.port, directory, &self.options, self.clock.as_ref());
     }
 
-    /// Stops the process without ending it, and waits until it does nothing any more: it may hear the
-    /// signal a while later, and carry out what comes until then.
+    /// Stops the process without ending it, and waits until all of its threads are stopped: a thread may get the signal
+    /// later, and carry out commands until then.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
         stands_still(self.process.id(), TIMEOUT);
     }
 
-    /// Lets a frozen process go on.
+    /// Lets a frozen process run again.
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -183,13 +183,13 @@ impl RedisServer {
         reply.expect("the server answers a test's own command")
     }
 
-    /// Runs a command on a server that may hang up on it.
+    /// Runs a command on a server that may close the connection.
     pub(crate) async fn try_run(&self, command: &[&str]) -> Option<Value> {
         let mut connection = self.connect().await.ok()?;
         connection.send_packed_command(&cmd(command)).await.ok()
     }
 
-    /// Runs a command whose reply is a text; empty if there is none.
+    /// Runs a command whose reply is a text; an empty text stands for no reply.
     pub(crate) async fn text(&self, command: &[&str]) -> String {
         let reply = self.run(command).await;
         redis::from_redis_value::<Option<String>>(reply)
@@ -197,20 +197,20 @@ impl RedisServer {
             .unwrap_or_default()
     }
 
-    /// Sets rules of a user, as they stand behind `ACL SETUSER`.
+    /// Sets the rules of a user, in the syntax of `ACL SETUSER`.
     pub(crate) async fn set_user(&self, rules: &str) {
         let command = ["ACL", "SETUSER"].into_iter().chain(words(rules));
         let set = self.text(&command.collect::<Vec<_>>()).await;
         assert_eq!(set, "OK", "{rules}");
     }
 
-    /// Changes a setting.
+    /// Changes a setting of the server.
     pub(crate) async fn set(&self, setting: &str, value: &str) {
         let set = self.text(&["CONFIG", "SET", setting, value]).await;
         assert_eq!(set, "OK", "{setting} {value}");
     }
 
-    /// How often a command was called since the figures were last reset.
+    /// How often a command was called since the statistics were last reset.
     pub(crate) async fn calls(&self, command: &str) -> u64 {
         let stats = self.text(&["INFO", "commandstats"]).await;
         let prefix = format!("cmdstat_{command}:calls=");
@@ -226,7 +226,7 @@ impl RedisServer {
         seconds * 1_000_000 + micros
     }
 
-    /// What stands for all that the server stores.
+    /// A digest of all data in the server.
     pub(crate) async fn digest(&self) -> String {
         self.text(&["DEBUG", "DIGEST"]).await
     }
@@ -251,7 +251,7 @@ impl RedisServer {
         loop {
             match self.connect().await {
                 Ok(connection) => return connection,
-                // A Sentinel hangs up on every client of a server of which it has changed something.
+                // When a Sentinel changes a server, it closes all client connections of this server.
                 Err(error) => assert!(
                     start.elapsed() < TIMEOUT && error.is_connection_dropped(),
                     "the server takes a connection: {error}"
@@ -261,7 +261,7 @@ impl RedisServer {
         }
     }
 
-    /// A connection, if the server takes one.
+    /// A connection, if the server accepts one.
     pub(crate) async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
         let config = redis::AsyncConnectionConfig::new()
             .set_connection_timeout(Some(TIMEOUT))
@@ -272,7 +272,7 @@ impl RedisServer {
             .await
     }
 
-    /// Whether the server comes to answer before its process ends.
+    /// Whether the server replies before its process ends.
     async fn answers(&mut self) -> bool {
         let start = Instant::now();
         loop {
@@ -280,7 +280,7 @@ impl RedisServer {
                 let pong = connection.send_packed_command(&cmd(&["PING"])).await;
                 let info = cmd(&["INFO", "server"]);
                 let info = connection.send_packed_command(&info);
-                // Two may have been given one port, and the other server answers.
+                // Two servers may have been given the same port: a reply of the other server does not count.
                 let ours = match info.await {
                     Ok(Value::BulkString(info)) => {
                         let ours = format!("process_id:{}\r\n", self.process.id());
@@ -320,7 +320,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// A command from its words.
+/// A command made of its words.
 pub(crate) fn cmd(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     for word in words {
@@ -336,7 +336,7 @@ pub(crate) fn url(text: &str) -> ServersUrl {
     }
 }
 
-/// A port that nobody listens on now.
+/// A port on which no process listens now.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
@@ -351,7 +351,7 @@ fn launch(port: u16, directory: &Path, options: &[String], clock: Option<&Clock>
     spawn_in(directory, &arguments, clock)
 }
 
-/// Starts the program in a directory, where its log is.
+/// Starts the program with its log in a directory.
 pub(crate) fn spawn_in(directory: &Path, arguments: &[&str], clock: Option<&Clock>) -> Child {
     let log = File::options()
         .create(true)

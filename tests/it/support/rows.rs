@@ -1,7 +1,7 @@
-//! Tables of cases that differ in texts alone.
+//! Tables of test cases, written as text.
 
-/// The rows of a table: what stands before and behind `=>`. A line that begins with it or with `..` continues the line
-/// before. A row with nothing before it begins with `-`.
+/// The rows of a table: the texts before and after `=>`. A line that begins with `=>` or `..` continues the line
+/// before. A row without a text before `=>` begins with `-`.
 pub(crate) fn rows(table: &str) -> impl Iterator<Item = (String, String)> {
     let mut rows: Vec<String> = Vec::new();
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -1,9 +1,9 @@
-//! Taking connections on a free port.
+//! Accepts connections on a free port.
 
 use latchgate::lifecycle::Lifecycle;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Takes connections for as long as a lifecycle lasts, each in a task of its own. Answers the port.
+/// Accepts connections for as long as a lifecycle lasts, and serves each in its own task. Answers the port.
 pub(crate) async fn serve<F>(
     lifecycle: &Lifecycle,
     mut each: impl FnMut(TcpStream) -> F + Send + 'static,

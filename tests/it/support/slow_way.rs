@@ -1,4 +1,4 @@
-//! A way to a server on which everything takes its time.
+//! A slow TCP link to a server.
 
 use std::{io, time::Duration};
 
@@ -11,14 +11,15 @@ use tokio::{
 
 use super::{Random, serve};
 
-/// A way to a server, as long as its lifecycle: whatever passes comes late and in small pieces.
+/// A TCP link to a server that delays all bytes and passes them in small pieces. It works for as long as its lifecycle
+/// lasts.
 pub(crate) struct SlowWay {
     port: u16,
 }
 
-/// For how many milliseconds less than these a piece is on its way.
+/// A piece is delayed by fewer milliseconds than this.
 const LATE: usize = 12;
-/// How many bytes it has at most.
+/// A piece has at most this many bytes.
 const PIECE: usize = 48;
 
 // === impl SlowWay ===
@@ -28,7 +29,7 @@ impl SlowWay {
         let mut random = random.fork();
         let each = move |client| {
             let (there, back) = (random.fork(), random.fork());
-            // However it ends: the server may be gone.
+            // Errors of a connection do not matter: the server may have gone.
             async move { drop(carry(client, server, there, back).await) }
         };
         let port = serve(lifecycle, each).await;

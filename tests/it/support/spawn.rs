@@ -1,4 +1,4 @@
-//! Starting other programs so that they begin as from an interactive shell, whoever started the tests.
+//! Starts other programs with the signal settings of an interactive shell, however the tests were started.
 
 use std::{ffi::OsStr, process::Command, sync::Once, thread};
 
@@ -8,20 +8,20 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// A command whose process starts with default signal dispositions and an unblocked mask: `nohup` and a
-/// shell that starts this process in the background have some ignored, which children inherit.
+/// A command whose process starts with default signal dispositions and an unblocked mask. Without this, the process
+/// would inherit the signals that `nohup`, or a shell with background jobs, made this process ignore.
 ///
-/// The mask is that of the thread that spawns it, which must be the one that calls this.
+/// The mask belongs to the thread that spawns the process, so the thread that calls this must spawn it.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     static HANDLED: Once = Once::new();
-    // In a thread of its own, because a runtime cannot be dropped where another one runs.
+    // A separate thread, because a Tokio runtime cannot be dropped inside another runtime.
     HANDLED.call_once(|| thread::spawn(handle_what_is_ignored).join().unwrap());
     SigSet::empty().thread_set_mask().unwrap();
     Command::new(program)
 }
 
-/// Has a handler that does nothing in the place of each ignored signal: this process goes on to ignore it,
-/// but what has a handler has its default again in a child.
+/// Installs a handler that does nothing for each ignored signal. This process still ignores the signal, but a child
+/// gets its default disposition.
 fn handle_what_is_ignored() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
@@ -29,7 +29,7 @@ fn handle_what_is_ignored() {
     let mut builder = runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().build().unwrap();
     let _entered = runtime.enter();
-    // 32 and 33 belong to glibc, whose `posix_spawn` has them ignored.
+    // Signals 32 and 33 belong to glibc, whose `posix_spawn` makes children ignore them.
     let numbers = (1..=31).chain(34..=64);
     for number in numbers.filter(|number| ignored >> (number - 1) & 1 == 1) {
         // The handler stays when the stream is dropped.

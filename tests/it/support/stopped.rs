@@ -1,17 +1,16 @@
-//! Waiting until a process that was told to stop has done so.
+//! Waits until a stopped process does nothing any more.
 
 use std::{thread, time::Duration};
 
 use tokio::time::Instant;
 
-/// Waits until every thread of a process is stopped: the signal for it may be heard in the middle of a
-/// call.
+/// Waits until every thread of a process is stopped: a thread may get the signal in the middle of a system call.
 #[track_caller]
 pub(super) fn stands_still(process: u32, within: Duration) {
     let deadline = Instant::now() + within;
     let is_stopped = |entry: std::io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(entry.unwrap().path().join("stat"));
-        // One that has ended does nothing either.
+        // A thread that has ended does nothing either.
         stat.is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
     };
     let threads = format!("/proc/{process}/task");

@@ -1,4 +1,4 @@
-//! What clients count together.
+//! Counters that several clients share.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// Counts by what is counted, and the longest of some times.
+/// Counters by name, and the longest of the times that were reported under each name.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -17,19 +17,19 @@ pub(crate) struct Tally {
 // === impl Tally ===
 
 impl Tally {
-    /// Counts one.
+    /// Increments a counter.
     pub(crate) fn count(&self, what: &'static str) {
         *self.counts.lock().unwrap().entry(what).or_default() += 1;
     }
 
-    /// Remembers a time if it is the longest so far.
+    /// Stores a time if it is the longest so far.
     pub(crate) fn took(&self, what: &'static str, time: Duration) {
         let mut longest = self.longest.lock().unwrap();
         let longest = longest.entry(what).or_default();
         *longest = time.max(*longest);
     }
 
-    /// How many there were.
+    /// The value of a counter.
     pub(crate) fn total(&self, what: &str) -> u64 {
         let counts = self.counts.lock().unwrap();
         counts.get(what).copied().unwrap_or_default()

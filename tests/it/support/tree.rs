@@ -1,4 +1,4 @@
-//! The source files of the crate.
+//! The source files of the repository.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 /// A source file.
 pub(crate) struct Source {
-    /// Its path from the root of the crate.
+    /// The path of the file, relative to the root of the crate.
     pub(crate) path: String,
     pub(crate) text: String,
 }

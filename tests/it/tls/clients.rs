@@ -1,4 +1,4 @@
-//! The client commands over TLS: whom they believe, and what they show.
+//! The commands over TLS: which certificates they accept, and which they send.
 
 use std::fs;
 
@@ -76,7 +76,7 @@ fn the_health_check_asks_over_tls() {
     assert!(healthy.out.contains(passing), "{healthy:?}");
 }
 
-/// A gateway with a certificate that openssl has made in one line, with further extensions.
+/// A gateway with a certificate that openssl made in one command, with further extensions.
 fn gateway(extensions: &[&str]) -> Certified {
     let authority = Authority::new();
     let files = authority.of_this_machine();
@@ -104,7 +104,7 @@ fn one_that_calls_itself_no_authority_is_trusted_if_it_is_named() {
     for url in [certified.gateway.url(), certified.named_url()] {
         typed(&format!("list --url {url} --ca-file {ca}")).ends(0);
     }
-    // Other clients make the same of it.
+    // Other clients accept the certificate, too.
     let asked = certified.curl(&["--cacert", &ca], "/healthz");
     assert_eq!(asked.status, 200, "{asked:?}");
 }
@@ -176,7 +176,7 @@ fn the_client_commands_show_a_certificate() {
             .env("LATCHGATE_HTTP_TLS_CERT_FILE", "/not/read")
             .env("LATCHGATE_HTTP_TLS_KEY_FILE", "/not/read")
     };
-    // A file may end without a new line.
+    // The last line of a file may lack its line end.
     let certificate = fs::read_to_string(ours.certificate()).unwrap();
     fs::write(ours.certificate(), certificate.trim_end()).unwrap();
     check(&flags).ends(0);
@@ -221,7 +221,7 @@ async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened
         eventually("it is logged", async || (tries() > before).then_some(())).await;
         assert_eq!(tries(), before + 1, "{command}: it is tried once");
     }
-    // The certificate of an authority that the gateway does not know is no better than none.
+    // The certificate of another authority is refused like a missing one.
     let foreign = certified.authority.files("ci", &["ci"]);
     let ran = typed(&format!("acquire deploy --url {url} --ca-file {ca}"))
         .env("LATCHGATE_CLIENT_CERT_FILE", &foreign.certificate())

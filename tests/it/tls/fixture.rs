@@ -1,4 +1,4 @@
-//! A gateway over TLS, and clients by hand: one side of a TLS connection, HTTP/2 on one connection.
+//! A gateway over TLS, and low-level clients for it: one side of a TLS connection, and HTTP/2 on one connection.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::support::{
     spawn,
 };
 
-/// A gateway over TLS, and who signed its certificate.
+/// A gateway over TLS, and the authority of its certificate.
 pub(crate) struct Certified {
     pub(crate) authority: Authority,
     pub(crate) files: Files,
@@ -37,7 +37,7 @@ impl Certified {
         Self::start_with(|_| Setup::default())
     }
 
-    /// Starts one with further variables.
+    /// Starts a gateway with a setup that may use its authority.
     pub(crate) fn start_with(setup: impl FnOnce(&Authority) -> Setup) -> Self {
         let authority = Authority::new();
         let files = authority.of_this_machine();
@@ -45,13 +45,13 @@ impl Certified {
         Self::start_with_files(authority, files, setup)
     }
 
-    /// Starts one with further variables that need no authority.
+    /// Starts a gateway with further environment variables.
     pub(crate) fn set(variables: &[(&'static str, &str)]) -> Self {
         let set = |setup: Setup, (name, value): &(&'static str, &str)| setup.with(name, value);
         Self::start_with(|_| variables.iter().fold(Setup::default(), set))
     }
 
-    /// Starts one that asks for certificates of an authority, which is not its own.
+    /// Starts a gateway that asks clients for certificates of another authority. Answers this authority, too.
     pub(crate) fn asking(client_auth: &str) -> (Self, Authority) {
         let callers = Authority::new();
         let certified = Self::set(&[
@@ -61,7 +61,7 @@ impl Certified {
         (certified, callers)
     }
 
-    /// Starts one with these files.
+    /// Starts a gateway with these certificate files.
     pub(crate) fn start_with_files(authority: Authority, files: Files, setup: Setup) -> Self {
         let setup = setup
             .with("LATCHGATE_HTTP_TLS_CERT_FILE", &files.certificate())
@@ -73,12 +73,12 @@ impl Certified {
         }
     }
 
-    /// Its address by a name.
+    /// The URL of the gateway with the name `localhost`.
     pub(crate) fn named_url(&self) -> String {
         format!("https://localhost:{}", self.gateway.address.port())
     }
 
-    /// What curl makes of a path: its output, and what it says of the answer.
+    /// Runs curl for a path. Answers its output and the status of the answer.
     pub(crate) fn curl(&self, arguments: &[&str], path: &str) -> Curled {
         let output = spawn::command("curl")
             .args(["--silent", "--show-error", "--max-time", "20"])
@@ -101,7 +101,7 @@ impl Certified {
     }
 }
 
-/// What curl came to.
+/// The result of curl.
 #[derive(Debug)]
 pub(crate) struct Curled {
     pub(crate) code: Option<i32>,
@@ -119,7 +119,7 @@ impl Curled {
     }
 }
 
-/// A connector that believes an authority.
+/// A TLS connector that trusts an authority.
 pub(crate) fn connector(authority: &Authority, protocols: &[&[u8]]) -> TlsConnector {
     let files = ClientFiles {
         ca: Some(PemFile::new("the test", authority.file())),
@@ -130,7 +130,7 @@ pub(crate) fn connector(authority: &Authority, protocols: &[&[u8]]) -> TlsConnec
     TlsConnector::from(Arc::new(config))
 }
 
-/// A connection to this machine.
+/// Opens a TLS connection to this machine.
 pub(crate) async fn tls_connect(
     authority: &Authority,
     to: SocketAddr,
@@ -139,7 +139,7 @@ pub(crate) async fn tls_connect(
     tls_greet(authority, TcpStream::connect(to).await.unwrap(), protocols).await
 }
 
-/// TLS on a connection that is there.
+/// Does a TLS handshake on an open connection.
 pub(crate) async fn tls_greet(
     authority: &Authority,
     stream: TcpStream,
@@ -150,14 +150,14 @@ pub(crate) async fn tls_greet(
     connector.connect(name, stream).await.unwrap()
 }
 
-/// How long a test waits for something that must come.
+/// How long a test waits for an event that must come.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// One connection.
+/// An HTTP/2 client on one connection.
 #[derive(Clone)]
 pub(crate) struct H2 {
     requests: SendRequest<Bytes>,
-    /// Moves the bytes; quiet when the connection has ended.
+    /// The task that moves the bytes. It is quiet when the connection has ended.
     lifecycle: Lifecycle,
 }
 
@@ -175,12 +175,12 @@ impl H2 {
         Self::connect_with(to, &h2::client::Builder::new()).await
     }
 
-    /// Connects with settings of its own.
+    /// Connects with these HTTP/2 settings.
     pub(crate) async fn connect_with(to: &Certified, builder: &h2::client::Builder) -> Self {
         Self::connect_by(to, to.gateway.address, builder).await
     }
 
-    /// Connects to an address from which it goes on to the gateway.
+    /// Connects through another address that leads to the gateway.
     pub(crate) async fn connect_by(
         to: &Certified,
         address: SocketAddr,
@@ -197,7 +197,7 @@ impl H2 {
         }
     }
 
-    /// Sends a request without waiting for its answer. Dropped, the answer is given up.
+    /// Sends a request without waiting for its answer. Dropping the future resets the stream.
     pub(crate) async fn send(
         &mut self,
         method: Method,
@@ -224,7 +224,7 @@ impl H2 {
         Ok(answer)
     }
 
-    /// Sends the head of a request whose body is to follow.
+    /// Sends the head of a request whose body follows later.
     pub(crate) async fn begin(
         &mut self,
         method: Method,
@@ -240,7 +240,7 @@ impl H2 {
         self.requests.send_request(request, false).unwrap()
     }
 
-    /// Asks and reads the whole answer.
+    /// Sends a request and reads its whole answer.
     pub(crate) async fn ask(
         &mut self,
         method: Method,
@@ -263,13 +263,13 @@ impl H2 {
             .await
     }
 
-    /// Lets a request wait for a lock, without waiting for its answer.
+    /// Starts a request that waits for a lock.
     pub(crate) async fn wait(&mut self, lock: &str) -> ResponseFuture {
         let (path, wait) = (format!("/locks/{lock}"), r#"{"wait_ms": 50000}"#);
         self.send(Method::POST, &path, &[], wait).await.unwrap()
     }
 
-    /// Waits until an inspect of a lock shows this.
+    /// Waits until an inspection of a lock shows this value.
     pub(crate) async fn until(&self, lock: &str, field: &str, value: impl Into<Value>) {
         let value = value.into();
         eventually(&format!("{field} of {lock} is {value}"), || {
@@ -279,12 +279,12 @@ impl H2 {
         .await;
     }
 
-    /// Waits until nobody holds a lock.
+    /// Waits until a lock has no holder.
     pub(crate) async fn until_free(&self, lock: &str) {
         self.until(lock, "state", "free").await;
     }
 
-    /// Waits until so many wait for a lock.
+    /// Waits until a lock has this number of waiters.
     pub(crate) async fn until_queued(&self, lock: &str, waiters: usize) {
         self.until(lock, "waiter_count", waiters).await;
     }
@@ -321,7 +321,7 @@ pub(crate) async fn head(answer: ResponseFuture) -> Response<RecvStream> {
     timeout(TIMEOUT, answer).await.unwrap().unwrap()
 }
 
-/// Waits for a piece of an answer; `None` at its end.
+/// Waits for a part of a body; `None` at its end.
 pub(crate) async fn piece(body: &mut RecvStream) -> Option<Bytes> {
     let piece = timeout(TIMEOUT, body.data()).await.unwrap();
     let piece = piece.map(|piece| piece.unwrap());

@@ -1,5 +1,4 @@
-//! Locks over HTTPS, with HTTP/1.1 and with HTTP/2: requests that share a connection, a line that can die, a gateway
-//! that is about to stop.
+//! Locks over HTTPS with HTTP/1.1 and HTTP/2: requests that share a connection, connections that die, and the shutdown.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -32,7 +31,7 @@ fn curl_takes_and_releases_a_lock_with_either_version() {
         let released = certified.curl(&[flag, "-X", "DELETE", "-H", &token], "/locks/deploy");
         assert_eq!(released.status, 204, "{released:?}");
     }
-    // A page without a problem is sent whole, in as many pieces as it takes.
+    // A page is sent completely, in as many parts as it takes.
     let page = certified.curl(&["--http2"], "/docs/swagger-ui-bundle.js");
     assert_eq!((page.status, page.code), (200, Some(0)), "{}", page.err);
     let plain = certified.curl(&["--http1.1"], "/docs/swagger-ui-bundle.js");
@@ -81,10 +80,10 @@ async fn a_request_that_is_given_up_leaves_the_queue() {
     h2.acquire("a", "").await;
     let (given_up, kept) = (h2.wait("a").await, h2.wait("a").await);
     h2.until_queued("a", 2).await;
-    // RST_STREAM.
+    // Dropping the answer sends RST_STREAM.
     drop(given_up);
     h2.until_queued("a", 1).await;
-    // The other one is on the same connection, and waits on.
+    // The other request on the same connection keeps waiting.
     let lease = h2.inspect("a").await;
     assert_eq!(lease["state"], "held");
     drop(kept);
@@ -121,7 +120,7 @@ async fn a_stream_holds_a_lock_until_it_is_reset_or_its_connection_ends() {
     for ends_connection in [false, true] {
         let mut holder = H2::connect(&certified).await;
         let mut events = hold(&mut holder, "a", r#"{"ttl_ms": 2000}"#).await;
-        // Long enough to be renewed.
+        // Long enough for two renewals.
         until(&mut events, "event: renewed", 2).await;
         assert_eq!(h2.inspect("a").await["state"], "held");
         drop(events);
@@ -142,7 +141,7 @@ async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_althoug
     certified.gateway.stands_still();
     let headers = [("lock-token", token)];
     let answer = caller.send(Method::DELETE, "/locks/a", &headers, "").await;
-    // Its time-out. RST_STREAM comes behind the request, and both are there when the gateway goes on.
+    // The caller's time-out. RST_STREAM follows the request, and the gateway finds both when it runs again.
     for answer in [answer, caller.send(Method::GET, "/healthz", &[], "").await] {
         let waited = timeout(Duration::from_millis(300), answer.unwrap()).await;
         assert!(waited.is_err(), "the gateway is frozen");
@@ -161,23 +160,23 @@ async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_b
     let headers = [("lock-token", lease["token"].as_str().unwrap())];
     server.kill();
     let answer = caller.send(Method::DELETE, "/locks/a", &headers, "").await;
-    // The reset is read before this answer is sent.
+    // The gateway reads the reset before it answers this request.
     drop(answer.unwrap());
     drop(caller.ask(Method::GET, "/healthz", &[], "").await);
-    // Longer than a command waits for a server that takes no connection.
+    // Longer than a command waits for a server that accepts no connection.
     sleep(Duration::from_secs(2)).await;
     server.start_again().await;
     caller.until_free("a").await;
 }
 
-/// A client with room for the answers of many requests, and little for that of each.
+/// A client with a large window for the connection, and a small one for each stream.
 fn roomy() -> h2::client::Builder {
     let mut builder = h2::client::Builder::new();
     builder.initial_connection_window_size(1 << 20);
     builder
 }
 
-/// Holds a lock by a stream, of which nothing but the grant has been read.
+/// Opens a hold, and reads only its `granted` event.
 async fn hold(h2: &mut H2, lock: &str, body: &str) -> RecvStream {
     let path = format!("/locks/{lock}/hold");
     let answer = h2.send(Method::POST, &path, &[], body).await.unwrap();
@@ -188,7 +187,7 @@ async fn hold(h2: &mut H2, lock: &str, body: &str) -> RecvStream {
     events
 }
 
-/// Reads events until one has come so often.
+/// Reads events until a text has come this many times.
 async fn until(events: &mut RecvStream, what: &str, times: usize) {
     let mut text = String::new();
     while text.matches(what).count() < times {
@@ -224,7 +223,7 @@ async fn a_dead_line_costs_all_its_requests_within_two_pings() {
     assert!(lease["token"].is_string(), "{lease}");
     let waiting = h2.wait("other").await;
     observer.until_queued("other", 1).await;
-    // A line that lives is no nuisance for as long as many pings take.
+    // A connection that answers its pings stays open, for as long as several pings take.
     let alive = until(&mut held, "event: renewed", 1);
     assert!(timeout(Duration::from_secs(12), alive).await.is_err());
     observer.until_queued("other", 1).await;
@@ -233,7 +232,7 @@ async fn a_dead_line_costs_all_its_requests_within_two_pings() {
     let died = Instant::now();
     observer.until_free("held").await;
     observer.until_queued("other", 0).await;
-    // Five seconds between two pings, and as many for the answer.
+    // Five seconds between two pings, and five more for the answer.
     assert!(died.elapsed() < Duration::from_secs(30));
     drop(waiting);
 }
@@ -249,11 +248,11 @@ async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_s
     let held = holder.send(Method::POST, "/locks/a/hold", &[], "").await;
     let mut events = head(held.unwrap()).await.into_body();
     certified.gateway.signal(Signal::TERM);
-    // The client is told to go, and has nothing left to wait for.
+    // The client gets a GOAWAY, and has no open request.
     idle.ended().await;
     let log = certified.gateway.log();
     assert!(!log.contains("draining"), "{log}");
-    // A balancer that has not heard of it yet sends somebody here.
+    // A load balancer that does not know of the shutdown yet still sends requests here.
     let mut late = H2::connect(&certified).await;
     assert_eq!(late.inspect("a").await["state"], "held");
     assert_eq!(late.acquire("b", r#"{"ttl_ms": 100}"#).await.0, 201);
@@ -262,7 +261,7 @@ async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_s
         text += std::str::from_utf8(&piece).unwrap();
     }
     assert!(text.contains("event: draining"), "{text}");
-    // While this waits for the gateway, no client of this thread can close its connection.
+    // While this test thread waits for the gateway, its clients cannot close their connections.
     holder.ended().await;
     late.ended().await;
     let status = certified.gateway.wait();

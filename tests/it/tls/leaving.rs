@@ -1,4 +1,5 @@
-//! Callers over TLS that leave: a release in one piece with the end of its connection, a grant whose answer never left.
+//! Callers over TLS that leave: releases that arrive together with the end of the connection, and grants whose answer
+//! never left.
 
 use rustix::process::Signal;
 use tokio::{
@@ -10,21 +11,21 @@ use tokio_rustls::client::TlsStream;
 use super::fixture::{Certified, H2, tls_connect, tls_greet};
 use crate::support::{connect_with_little_room, until};
 
-/// What follows a request, and how the connection ends.
+/// How the connection ends after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It is closed.
+    /// The connection is closed.
     Close,
-    /// The same, after its client has said so.
+    /// The client sends GOAWAY, and closes the connection.
     GoAway,
 }
 
-/// What a client says first: the greeting, and settings that change nothing.
+/// The first bytes of a client: the preface, and settings without a change.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const SETTINGS_HEARD: &[u8] = b"\0\0\0\x04\x01\0\0\0\0";
 const GO_AWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// A frame of a stream. The flags say whether the headers, or the stream, end with it.
+/// A frame of a stream. The flags say whether the headers or the stream end with it.
 pub(super) fn frame_of(stream: u32, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = length[1..].to_vec();
@@ -34,12 +35,12 @@ pub(super) fn frame_of(stream: u32, kind: u8, flags: u8, payload: &[u8]) -> Vec<
     frame
 }
 
-/// One of the first stream.
+/// A frame of the first stream.
 fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     frame_of(1, kind, flags, payload)
 }
 
-/// The names and values of a head, none of them compressed.
+/// A header block with these fields, without compression.
 pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -63,7 +64,7 @@ fn head<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [(":method", method), scheme, authority, (":path", path)]
 }
 
-/// A release with the token in a header, or in the body.
+/// A release with the token in a header or in the body.
 fn release(token: &str, in_body: bool) -> Vec<u8> {
     if !in_body {
         let asked = [&head("DELETE", "/locks/a")[..], &[("lock-token", token)]];
@@ -80,17 +81,17 @@ fn release(token: &str, in_body: bool) -> Vec<u8> {
     [head, frame(0, 0x01, body.as_bytes())].concat()
 }
 
-/// Sends bytes, and leaves none of them behind.
+/// Sends bytes and flushes them.
 async fn write(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) {
     stream.write_all(bytes).await.unwrap();
     stream.flush().await.unwrap();
 }
 
-/// A connection on which nothing was asked for yet, known to the gateway as one over HTTP/2.
+/// A new connection that the gateway knows as HTTP/2.
 pub(super) async fn greeted(to: &Certified) -> TlsStream<TcpStream> {
     let mut stream = tls_connect(&to.authority, to.gateway.address, &[b"h2"]).await;
     write(&mut stream, GREETING).await;
-    // Its settings.
+    // The settings of the gateway.
     assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
     write(&mut stream, SETTINGS_HEARD).await;
     stream
@@ -114,7 +115,7 @@ async fn it_is_carried_out() {
                 assert_eq!(status, 201, "{lease}");
                 let stream = greeted(&certified).await;
                 let release = release(lease["token"].as_str().unwrap(), in_body);
-                // What comes while it is frozen is read in one piece.
+                // The gateway reads all that arrives while it is frozen in one piece.
                 if is_frozen {
                     certified.gateway.signal(Signal::STOP);
                     certified.gateway.stands_still();
@@ -129,10 +130,10 @@ async fn it_is_carried_out() {
 }
 
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
-/// Its answer is longer than what fits into a connection that nobody reads.
+/// A request whose answer is longer than what fits into a connection whose client does not read.
 const LONG: &str = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// A stream may send as much as it likes, and so may all of them together.
+/// Settings that allow each stream, and all streams together, to send without a limit.
 const WIDE_STREAMS: &[u8] = &[0, 4, 0x7f, 0xff, 0xff, 0xff];
 const WIDE_CONNECTION: &[u8] = &[0x7f, 0, 0, 0];
 
@@ -141,15 +142,15 @@ async fn plain_http(to: &Certified) -> TlsStream<TcpStream> {
     tls_greet(&to.authority, stream, &[b"http/1.1"]).await
 }
 
-/// Waits until the lock is held and the grant has been answered: the gateway has one worker, which comes to the
-/// answer before it comes to requests that are sent later.
+/// Waits until the lock is held and the grant has been answered: the gateway has one worker, which writes this answer
+/// before it handles later requests.
 async fn granted(h2: &H2) {
     for _ in 0..3 {
         h2.until("a", "state", "held").await;
     }
 }
 
-/// Resets the connection without a word of TLS.
+/// Resets the connection without a TLS alert.
 fn reset(stream: TlsStream<TcpStream>) {
     let (stream, _) = stream.into_inner();
     stream.set_zero_linger().unwrap();
@@ -180,7 +181,7 @@ async fn over_http_2_it_is_given_back_when_its_caller_resets_behind_unread_answe
         bytes.extend(frame_of(2 * number + 1, 1, 0x05, &page));
     }
     write(&mut stream, &bytes).await;
-    // What is read is less than one answer; the rest of all of them fills the connection.
+    // The client reads less than one answer; the rest of all answers fills the connection.
     assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
     let acquire = frame_of(17, 1, 0x05, &block(&head("POST", "/locks/a")));
     write(&mut stream, &acquire).await;

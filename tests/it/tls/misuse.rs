@@ -1,4 +1,4 @@
-//! Connections that do not come to TLS, and HTTP/2 clients that do not behave.
+//! Connections that do not complete the TLS handshake, and HTTP/2 clients that break the rules.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::support::{eventually, until, words};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What comes until the connection is closed.
+/// Reads until the connection is closed. Answers the bytes.
 async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut rest = Vec::new();
-    // A reset is a way of closing, too.
+    // A reset closes the connection, too.
     let read = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
     drop(read.expect("the connection is closed"));
     rest
@@ -48,13 +48,13 @@ async fn a_handshake_has_its_time_and_no_more() {
     let address = certified.gateway.address;
     let silent = TcpStream::connect(address).await.unwrap();
     let mut dripping = TcpStream::connect(address).await.unwrap();
-    // The beginning of a message that is said to be long.
+    // The beginning of a message whose head states a large length.
     dripping.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
     for mut stream in [silent, dripping] {
         assert_eq!(rest(&mut stream).await, b"");
     }
     assert!(began.elapsed() >= Duration::from_millis(300));
-    // Not the ten seconds that it has if nothing is said.
+    // Sooner than the ten seconds of the default.
     assert!(began.elapsed() < Duration::from_secs(9));
 }
 
@@ -89,7 +89,7 @@ async fn an_idle_connection_ends_and_so_does_one_that_never_speaks_http() {
 fn old_versions_of_tls_are_refused() {
     let certified = Certified::start();
     for (version, is_spoken) in [("1.3", true), ("1.2", true), ("1.1", false), ("1.0", false)] {
-        // What the client itself would refuse to speak says nothing.
+        // A version that the client itself refuses proves nothing, so the client must accept it.
         let arguments = format!("--tlsv{version} --tls-max {version} --ciphers DEFAULT@SECLEVEL=0");
         let asked = certified.curl(&words(&arguments).collect::<Vec<_>>(), "/healthz");
         assert_eq!(asked.status == 200, is_spoken, "{version}: {asked:?}");
@@ -110,18 +110,18 @@ async fn a_gateway_that_stops_does_not_wait_for_handshakes() {
     let ended = tokio::task::spawn_blocking(move || certified.gateway.wait());
     let began = Instant::now();
     assert_eq!(ended.await.unwrap().code(), Some(0));
-    // Ten seconds are what a handshake may take.
+    // The handshake may take ten seconds.
     assert!(began.elapsed() < Duration::from_secs(9));
     idle.ended().await;
 }
 
-/// In TLS 1.3 a client may have written a request by the time its certificate is refused.
+/// In TLS 1.3 a client may have written a request before its certificate is refused.
 #[tokio::test]
 async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
     let (certified, _callers) = Certified::asking("require");
     let address = certified.gateway.address;
     let mut stream = tls_connect(&certified.authority, address, &[b"http/1.1"]).await;
-    // More than the gateway reads with the end of the handshake: what it leaves unread would reset the connection.
+    // More than the gateway reads with the end of the handshake: the unread rest would reset the connection.
     let request = vec![b'x'; 256 * 1024];
     let writing = async {
         stream.write_all(&request).await?;
@@ -150,7 +150,7 @@ async fn requests_that_are_reset_without_an_end_cost_a_holder_nothing() {
     let flooding = async {
         let began = Instant::now();
         let wait = r#"{"wait_ms": 50000}"#;
-        // Until the gateway takes no more, or for a while.
+        // Until the gateway accepts no more requests, or for some time.
         while began.elapsed() < Duration::from_secs(5)
             && let Ok(answer) = attacker.send(Method::POST, "/locks/a", &[], wait).await
         {
@@ -213,7 +213,7 @@ async fn a_connection_has_so_many_requests_and_no_more() {
     for _ in 0..16 {
         waiting.push(h2.wait("a").await);
     }
-    // It waits at the client for one of the others to end.
+    // The request waits in the client until one of the other streams ends.
     let mut next = Box::pin(async {
         let next = h2.send(Method::GET, "/locks/a", &[], "").await;
         read(next.unwrap()).await
@@ -234,7 +234,7 @@ async fn headers_are_limited_as_over_http_1() {
     let target = format!("/locks/{}", "a".repeat(5_000));
     let (status, problem) = h2.ask(Method::GET, &target, &[], "").await;
     assert_eq!((status, &problem["code"]), (414, &"uri-too-long".into()));
-    // What is more than that ends the request without a problem, or the connection.
+    // Headers above the limit end the request without a problem, or the connection.
     let huge = "x".repeat(128 * 1024);
     let answer = h2.send(Method::GET, "/locks/a", &[("x", &huge)], "").await;
     let status = async { answer?.await.map(|answer| answer.status().as_u16()) };

@@ -1,4 +1,4 @@
-//! TLS against the running program, with certificates made by the tests.
+//! TLS with the real program, and certificates that the tests make.
 
 pub(crate) mod fixture;
 mod http2;

@@ -1,4 +1,4 @@
-//! Certificates that are replaced while the gateway serves, and one that is about to expire.
+//! Certificates that are replaced while the gateway serves, and a certificate that soon expires.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::fixture::{Certified, tls_connect};
 use crate::support::{Authority, Files, eventually, gateway::Setup, until};
 
-/// The certificate that a new connection is shown, as its bytes.
+/// The certificate of the gateway on a new connection, as bytes.
 pub(super) async fn shown(certified: &Certified) -> Vec<u8> {
     let address = certified.gateway.address;
     let stream = tls_connect(&certified.authority, address, &[]).await;
@@ -21,7 +21,7 @@ pub(super) async fn shown(certified: &Certified) -> Vec<u8> {
     chain[0].to_vec()
 }
 
-/// Waits until a new connection is shown another certificate.
+/// Waits until a new connection gets another certificate. Answers it.
 pub(super) async fn replaced(certified: &Certified, old: &[u8]) -> Vec<u8> {
     eventually("a new connection gets the new certificate", || async {
         let now = shown(certified).await;
@@ -56,7 +56,7 @@ async fn a_broken_certificate_leaves_the_old_one_and_is_a_warning() {
         wait_until("passing").await;
         assert_ne!(shown(&certified).await, old);
     }
-    // Nobody writes to a pipe, so whoever reads it would wait for ever.
+    // The pipe has no writer, so a program that reads it would block for ever.
     let new = certified.files.certificate.with_extension("new");
     let old = shown(&certified).await;
     mknodat(CWD, &new, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -70,7 +70,7 @@ async fn a_broken_certificate_leaves_the_old_one_and_is_a_warning() {
     assert!(!log.contains("s3cret"), "{log}");
 }
 
-/// Puts a new version of a secret in place as Kubernetes does.
+/// Installs a new version of a secret as Kubernetes does.
 fn put(authority: &Authority, directory: &Path, version: &str) {
     let (certificate, key) = authority.sign(NAMES);
     let new = directory.join(version);
@@ -102,7 +102,7 @@ async fn a_link_that_is_exchanged_as_kubernetes_does_is_followed() {
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// When the certificate ends, as the metrics have it.
+/// The expiry of the certificate, as the metrics show it.
 fn scraped(certified: &Certified) -> u64 {
     let page = certified.curl(&[], "/metrics").body;
     let name = "latchgate_certificate_expiry_timestamp_seconds ";
@@ -137,7 +137,7 @@ async fn is_warned_of_at_the_start_and_when_another_one_is_read_and_shows_in_the
     let told = log.contains("days_left=4") && log.contains("gateway.pem");
     assert!(told, "{log}");
 
-    // A new one that has long to go says nothing, and one that has not says so at once.
+    // A new certificate with a late expiry causes no warning, and one with an early expiry causes one at once.
     for (ends, warnings) in [(SystemClock.wall() + 90 * DAY, 1), (soon + DAY, 2)] {
         certified.files.write(&certified.authority.sign_until(ends));
         let is_so = async || scraped(&certified) == seconds(ends);

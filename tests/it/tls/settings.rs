@@ -1,4 +1,4 @@
-//! What a gateway does not start with; TLS to Redis, and passwords from files.
+//! TLS settings that prevent the start; TLS to Redis, and passwords in files.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::support::{
     rows, words,
 };
 
-/// What `serve` and `config check` say of some settings, each as `key=value`; both say the same.
+/// The errors of `serve` and of `config check` for some settings, each as `key=value`. Both must be the same.
 fn refused(settings: &str) -> Ran {
     let run = |line: &str| {
         let set = |run: Run, setting: &str| {
@@ -104,13 +104,13 @@ fn tls_alone_lets_nobody_reach_a_gateway_without_keys_from_elsewhere() {
     refused.says("without API keys");
 }
 
-/// A server that speaks TLS only to who has a certificate.
+/// A Redis server that requires client certificates.
 async fn server(authority: &Authority) -> (RedisServer, String) {
     let files = authority.files("redis", &["localhost", "127.0.0.1"]);
     RedisServer::start_tls(&files, &authority.file(), &[]).await
 }
 
-/// What a gateway says of itself.
+/// The readiness of a gateway as `healthcheck` prints it.
 fn ready(gateway: &Gateway) -> String {
     let listen = gateway.address.to_string();
     let checked = typed(&format!("healthcheck --ready --listen {listen}")).read();
@@ -143,7 +143,7 @@ async fn a_gateway_speaks_tls_to_redis_and_shows_its_certificate_and_a_password_
     let clients = redis.text(&["CLIENT", "LIST"]).await;
     assert_eq!(clients.matches("user=al").count(), 3, "{clients}");
 
-    // Both are replaced; the gateway finds out when it connects again.
+    // Password and certificate are replaced; the gateway reads them when it connects again.
     redis.set_user("al resetpass >an0ther").await;
     fs::write(&password, "an0ther\n").unwrap();
     ours.write(&authority.sign(&["gateway"]));

@@ -1,4 +1,4 @@
-//! A collector of our own: it answers as a test says, and keeps what it was sent.
+//! A collector for tests: it answers as the test chooses, and keeps the spans that it gets.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -27,7 +27,7 @@ use crate::support::{
     gateway::{Gateway, Setup},
 };
 
-/// How long anything may take on a machine that does other things as well.
+/// The longest time that any awaited event may take, also on a machine that does other work.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A collector on a free port.
@@ -40,7 +40,7 @@ pub(super) struct Collector {
 struct CollectorState {
     requests: Mutex<Vec<ExportTraceServiceRequest>>,
     heads: Mutex<Vec<String>>,
-    /// What it answers; 0: nothing at all.
+    /// The status of the answers; 0: no answer.
     status: AtomicU16,
     asked: AtomicUsize,
 }
@@ -56,7 +56,7 @@ impl Collector {
         Self::on("http", status, CollectorState::serve)
     }
 
-    /// One that is reached over TLS.
+    /// A collector with TLS.
     pub(super) fn certified(files: &Files) -> Self {
         let identity = IdentityFiles {
             certificate: PemFile::new("the test", &files.certificate),
@@ -96,12 +96,12 @@ impl Collector {
         Self { endpoint, state }
     }
 
-    /// The settings of a gateway that sends its spans here.
+    /// The setup of a gateway that sends its spans to this collector.
     pub(super) fn setup(&self) -> Setup {
         Setup::default().with("LATCHGATE_TRACE_ENDPOINT", &self.endpoint)
     }
 
-    /// A gateway that sends its spans here.
+    /// A gateway that sends its spans to this collector.
     pub(super) fn gateway(&self) -> Gateway {
         Gateway::start_with(self.setup())
     }
@@ -110,12 +110,12 @@ impl Collector {
         self.state.status.store(status, Ordering::SeqCst);
     }
 
-    /// How often it was sent spans, whatever it made of them.
+    /// How many requests with spans the collector got, whatever its answers.
     pub(super) fn asked(&self) -> usize {
         self.state.asked.load(Ordering::SeqCst)
     }
 
-    /// Every span that it took.
+    /// Every span that the collector accepted.
     pub(super) fn spans(&self) -> Vec<Span> {
         let requests = self.state.requests.lock().unwrap();
         let resources = requests.iter().flat_map(|request| &request.resource_spans);
@@ -123,14 +123,14 @@ impl Collector {
         scopes.flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// The span of this name, once it has come.
+    /// Waits for the span with this name.
     pub(super) fn span(&self, name: &str) -> Span {
         self.until(name, |spans| {
             spans.iter().find(|span| span.name == name).cloned()
         })
     }
 
-    /// Waits until its spans are what a test waits for.
+    /// Waits until the spans satisfy `look`.
     pub(super) fn until<T>(&self, what: &str, look: impl Fn(&[Span]) -> Option<T>) -> T {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -143,13 +143,13 @@ impl Collector {
         }
     }
 
-    /// Who sent the first of what it took.
+    /// The resource of the first accepted spans.
     pub(super) fn resource(&self) -> Resource {
         let requests = self.state.requests.lock().unwrap();
         requests[0].resource_spans[0].resource.clone().unwrap()
     }
 
-    /// The heads of all requests, and what they brought, as a person would search it.
+    /// The heads and contents of all requests as text, to search in.
     pub(super) fn everything(&self) -> String {
         let requests = format!("{:?}", self.state.requests.lock().unwrap());
         self.state.heads.lock().unwrap().concat() + &requests
@@ -182,7 +182,7 @@ impl CollectorState {
             self.asked.fetch_add(1, Ordering::SeqCst);
             let status = self.status.load(Ordering::SeqCst);
             if status == 0 {
-                // It reads on, and finds the end of the connection.
+                // The collector reads on, and finds the end of the connection.
                 continue;
             }
             if status == 200 {
@@ -198,7 +198,7 @@ impl CollectorState {
     }
 }
 
-/// What attributes say of one thing, as text.
+/// The value of an attribute, as text.
 pub(super) fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
     let found = attributes.iter().find(|attribute| attribute.key == name)?;
     Some(match found.value.clone()?.value? {

@@ -1,4 +1,4 @@
-//! What is exported where, and what that costs: measured, passed on, encrypted, or with nobody there.
+//! The export of spans: sampling, forwarding, encryption, and a collector that is away.
 
 use std::{thread, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::support::{
     spawn,
 };
 
-/// What a gateway counts, as curl shows it.
+/// The metrics of a gateway, as curl gets them.
 fn scrape(gateway: &Gateway) -> String {
     let output = spawn::command("curl")
         .args(["--silent", "--show-error", "--max-time", "20"])
@@ -32,7 +32,7 @@ async fn a_store_that_is_traced_is_measured_too_and_a_scrape_is_no_span() {
         .with("LATCHGATE_STORE", &redis.url().to_string())
         .with("LATCHGATE_TRACE_ENDPOINT", &collector.endpoint);
     let gateway = Gateway::start_with(setup);
-    // What is looked up goes through the spans, too.
+    // The lookups of the metrics create spans, too.
     until("messages arrive", || {
         scrape(&gateway).contains("\nlatchgate_store_channel 1\n")
     });
@@ -42,7 +42,7 @@ async fn a_store_that_is_traced_is_measured_too_and_a_scrape_is_no_span() {
     let text = scrape(&gateway);
     let asked = "latchgate_store_duration_seconds_count{operation=\"acquire\"} 1";
     assert!(text.contains(asked), "{text}");
-    // Of later requests than the scrapes.
+    // These spans belong to later requests than the scrapes.
     collector.span("acquire");
     collector.span("POST /locks/{name}");
     let spans = collector.spans();
@@ -160,7 +160,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn one_that_is_not_there_is_a_warning_and_the_gateway_ends_in_time() {
-    // Nobody listens on the port of a listener that is gone.
+    // The port of a closed listener accepts no connection.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -174,7 +174,7 @@ fn one_that_is_not_there_is_a_warning_and_the_gateway_ends_in_time() {
     };
     inspect(&gateway);
     until("the warning", || warned() == 1);
-    // Tried again after a second, and not said again.
+    // The export is repeated after a second, and not logged again.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(2_500) {
         inspect(&gateway);
@@ -217,7 +217,7 @@ fn the_last_spans_are_sent_before_the_end() {
     let collector = Collector::start();
     let mut gateway = collector.gateway();
     inspect(&gateway);
-    // Before it has gathered any.
+    // The gateway has not exported any span yet.
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
     let names: Vec<_> = collector
@@ -237,7 +237,7 @@ fn one_that_hangs_does_not_hold_up_the_end() {
     gateway.signal(Signal::TERM);
     let begin = Instant::now();
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    // A second of quiet, two for the collector, and the rest for a machine that does other things.
+    // A second of quiet, two for the collector, and the rest for a busy machine.
     let took = begin.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! What a collector is told, as it reads it: with the official definitions of OTLP.
+//! The spans that a collector gets, decoded with the official definitions of OTLP.
 
 mod collector;
 mod exports;

@@ -1,4 +1,4 @@
-//! What is told of a request.
+//! The spans of a request.
 
 use std::{fmt::Write as _, thread, time::Duration};
 
@@ -89,7 +89,7 @@ fn a_wait_in_the_queue_is_a_part_of_its_request() {
     });
     assert_eq!(says(&request, "http.response.status_code"), "423");
     assert_eq!(says(&request, "latchgate.problem"), "locked");
-    // Held by somebody else is no failure.
+    // A lock that another caller holds is no error.
     assert_eq!(request.status, None);
     assert!(wait.end_time_unix_nano - wait.start_time_unix_nano > 100_000_000);
     collector.span("leave");
@@ -145,7 +145,7 @@ fn whoever_is_not_traced_is_not_and_of_the_others_as_many_as_are_wanted() {
             .clone()
             .all(|span| span.parent_span_id == server.span_id)
     );
-    // Its own, if it is asked to.
+    // With sampling on, a request without a traced parent begins its own trace.
     let collector = Collector::start();
     let gateway = collector.gateway();
     let listen = gateway.address.to_string();
@@ -154,7 +154,7 @@ fn whoever_is_not_traced_is_not_and_of_the_others_as_many_as_are_wanted() {
     let server = collector.span("GET /locks/{name}");
     assert!(server.parent_span_id.is_empty());
     assert_ne!(hex(&server.trace_id), TRACE);
-    // Probes would hide the rest.
+    // Spans of probes would hide the other spans.
     assert!(
         collector
             .spans()

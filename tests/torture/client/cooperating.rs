@@ -1,4 +1,4 @@
-//! Clients that take several locks as one, and clients that ask each other to release a lock.
+//! Clients that acquire several locks as a group, and clients that request the release of a lock.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::history::{Mode, RecordedAnswer};
 
-/// How long one tries for several locks at most, in ms, and the TTL that it asks for: what it has of them when it is
-/// told no must not be there for that long.
+/// The longest wait of a try for several locks, in ms, and its TTL. What a refused group held must be released long
+/// before this TTL ends.
 const TRY: usize = 100;
 const TTL_OF_TRY: u64 = 6_000;
-/// How often one renews that does not want to release its lease, for how long, and its TTL.
+/// For a client that does not obey release requests: the pause between its renewals, how long it stays, and its TTL.
 const RENEWS: Duration = Duration::from_millis(250);
 const STAYS: Duration = Duration::from_secs(7);
 const TTL: u64 = 2_500;
-/// How long one lets others have a lock before it asks for it, in ms, and for how long it waits for it then.
+/// How long a client leaves the lock to others before it requests the release, in ms, and how long it then waits.
 const LETS: usize = 800;
 const WAIT: u64 = 15_000;
 
 // === impl Worker ===
 
 impl Worker {
-    /// What clients do with several locks as one, and with each by itself. What keeps locks for long is rare, so that all
-    /// are served soon.
+    /// A turn of a client with groups and with single locks. Turns that keep locks for long are rare, so that all
+    /// clients are served soon.
     pub(super) async fn take_a_turn_with_several(&mut self, shares: bool) {
         let locks = self.choose_several(shares);
         match self.random.below(100) {
@@ -43,10 +43,10 @@ impl Worker {
         self.rest(REST).await;
     }
 
-    /// One lock, or several as one: in any order, and often one that others want with others. Now and then they are
-    /// shared, if that is its way.
+    /// Chooses one lock, or several as a group: in any order, and often locks that other clients want as well. Clients
+    /// that share choose a shared mode now and then.
     fn choose_several(&mut self, shares: bool) -> Vec<String> {
-        // What is left of a group is not told the slots that it has, so there is no limit.
+        // A part of a refused group is not told its slot, so there is no limit.
         self.mode = if shares && self.random.below(3) > 0 {
             Mode::Shared { limit: None }
         } else {
@@ -61,7 +61,7 @@ impl Worker {
         chosen.collect()
     }
 
-    /// Tries for several locks, for a long time, without waiting for them for long.
+    /// Tries to acquire several locks with a long TTL and a short wait.
     async fn try_for(&mut self, locks: &[String]) {
         let wait_ms = u64::try_from(self.random.below(TRY)).expect("a short wait");
         if let Some(held) = self.acquire(locks, wait_ms, TTL_OF_TRY).await {
@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// Releases what was taken as one one by one.
+    /// Acquires a group, and releases its locks one by one.
     async fn visit_and_part(&mut self, locks: &[String]) {
         let Some(held) = self.acquire(locks, WAIT, TTL).await else {
             return;
@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// Keeps a lock for as long as it can, or releases it when it hears that somebody wants it.
+    /// Keeps a lock for as long as it can, or releases it when its release is requested.
     pub(super) async fn keep(&mut self, lock: &str) {
         let obeys = self.random.below(2) == 0;
         let Some(held) = self.acquire(&[lock.to_owned()], WAIT, TTL).await else {
@@ -97,7 +97,7 @@ impl Worker {
         self.release(&held).await;
     }
 
-    /// Asks whoever holds a lock to release it, and waits for it.
+    /// Requests the release of a lock, and waits for the lock.
     pub(super) async fn demand(&mut self, lock: &str) {
         self.rest(LETS).await;
         let grace_ms = self.grace();
@@ -107,7 +107,8 @@ impl Worker {
         }
     }
 
-    /// Keeps what it has got for longer than the holder before had been given: it was not asked itself.
+    /// Keeps the new lease for longer than the request gave to the holder before: the request must not count for the
+    /// new lease.
     async fn keep_past(&mut self, grace_ms: u64, held: &[Held]) {
         let until = Instant::now() + Duration::from_millis(grace_ms) + RENEWS;
         while Instant::now() < until {

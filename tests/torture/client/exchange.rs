@@ -1,4 +1,4 @@
-//! A request as it is sent, and what its answer means.
+//! A request as it is sent, and the meaning of its answer.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub(super) struct Exchange {
     pub(super) body: String,
 }
 
-/// What says that nothing happened.
+/// Problem codes that say that the request had no effect.
 const NOTHING: [&str; 9] = [
     "store-unavailable",
     "draining",
@@ -31,7 +31,7 @@ const NOTHING: [&str; 9] = [
 // === impl Exchange ===
 
 impl Exchange {
-    /// A request, or what is asked for several locks as one.
+    /// The exchange for a request, or for the parts of a group request.
     pub(super) fn from_requests(parts: &[Request]) -> Self {
         let [request] = parts else {
             return group_exchange::exchange(parts);
@@ -93,7 +93,7 @@ impl Exchange {
     }
 }
 
-/// What an acquire asks for.
+/// The body of an acquire.
 pub(super) fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> Value {
     let mut body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
     if let Mode::Shared { limit } = mode {
@@ -122,7 +122,7 @@ fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// What an answer means to who has asked, for each of the locks.
+/// The meaning of an answer for each of the locks.
 pub(super) fn answers(parts: &[Request], reply: &Reply) -> Vec<RecordedAnswer> {
     match parts {
         [request] => vec![answer(&request.ask, reply)],
@@ -130,7 +130,7 @@ pub(super) fn answers(parts: &[Request], reply: &Reply) -> Vec<RecordedAnswer> {
     }
 }
 
-/// What an answer means to who has asked.
+/// The meaning of an answer for its request.
 pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
     let Reply { status, body, .. } = reply;
     let code = body["code"].as_str().unwrap_or_default();
@@ -164,7 +164,7 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
     meant.unwrap_or_else(|| wrong(&format!("{status} {body}")))
 }
 
-/// What the first event of a stream that is no wait means.
+/// The meaning of the first event of a stream that is not `queued`.
 pub(super) fn event(ask: &Ask, name: &str, data: &Value) -> RecordedAnswer {
     let code = data["code"].as_str().unwrap_or_default();
     let mode = match ask {
@@ -177,7 +177,7 @@ pub(super) fn event(ask: &Ask, name: &str, data: &Value) -> RecordedAnswer {
         ("refused", code) if NOTHING.contains(&code) => Some(RecordedAnswer::Refused {
             code: code.to_owned(),
         }),
-        // It was never told of a lease, and may have had one.
+        // No lease was announced, but there may have been one.
         ("refused", "outcome-unknown") | ("draining" | "lost", _) => Some(RecordedAnswer::Unknown),
         _ => None,
     };
@@ -211,7 +211,7 @@ pub(super) fn renewed(lease: &Value) -> Option<RecordedAnswer> {
     })
 }
 
-/// Those who hold a lock, all of whom must be shown: they are fewer than are shown at most.
+/// The holders of a lock. All must be shown, because there are fewer than the limit of an answer.
 pub(super) fn holders(lock: &Value) -> Option<Vec<Seen>> {
     let holders = lock["holders"].as_array()?;
     let holders = holders.iter().map(|holder| {

@@ -1,4 +1,4 @@
-//! A request for several locks as it is sent, and what its answer means for each of them.
+//! A group request as it is sent, and the meaning of its answer for each lock.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     wire::Reply,
 };
 
-/// The request of which these are the parts, which differ in their locks and fencing tokens only.
+/// The exchange for the parts of a group request, which differ only in locks and fencing tokens.
 pub(super) fn exchange(parts: &[Request]) -> Exchange {
     let names: Vec<_> = parts.iter().map(|part| part.lock.as_str()).collect();
     let Request {
@@ -47,7 +47,7 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
     }
 }
 
-/// What an answer means for each part.
+/// The meaning of an answer for each part.
 pub(super) fn answers(parts: &[Request], reply: &Reply) -> Vec<RecordedAnswer> {
     let Reply { status, body, .. } = reply;
     let meant = match (&parts[0].ask, *status) {
@@ -59,7 +59,7 @@ pub(super) fn answers(parts: &[Request], reply: &Reply) -> Vec<RecordedAnswer> {
     meant.unwrap_or_else(|| vec![wrong(&format!("{status} {body}")); parts.len()])
 }
 
-/// All were granted with one token, and nothing else was.
+/// All parts were granted with one token, and no other lock was.
 fn all_granted(parts: &[Request], reply: &Reply) -> Option<Vec<RecordedAnswer>> {
     let leases = named(parts, &reply.body["leases"])?;
     reply.body["token"].as_str()?;
@@ -73,7 +73,7 @@ fn all_granted(parts: &[Request], reply: &Reply) -> Option<Vec<RecordedAnswer>> 
     granted.collect()
 }
 
-/// One lock was not to be had, and so none is.
+/// One lock was held, so no part was granted.
 fn one_locked(parts: &[Request], body: &Value) -> Option<Vec<RecordedAnswer>> {
     let holders = holders(body)?;
     parts.iter().find(|part| body["name"] == part.lock)?;
@@ -91,7 +91,7 @@ fn one_locked(parts: &[Request], body: &Value) -> Option<Vec<RecordedAnswer>> {
     Some(answers.collect())
 }
 
-/// What came of each is said for each.
+/// The answer has a result for each part.
 fn each(parts: &[Request], results: &Value) -> Option<Vec<RecordedAnswer>> {
     let results = named(parts, results)?;
     let answers = parts.iter().zip(results).map(|(part, result)| {
@@ -110,7 +110,7 @@ fn each(parts: &[Request], results: &Value) -> Option<Vec<RecordedAnswer>> {
     answers.collect()
 }
 
-/// What is said of each part, if something is said of each and of nothing else.
+/// The entry of the answer for each part; none if a part has no entry, or if there are other entries.
 fn named<'a>(parts: &[Request], said: &'a Value) -> Option<Vec<&'a Value>> {
     let said = said.as_array()?;
     let of = |part: &Request| said.iter().find(|it| it["name"] == part.lock);

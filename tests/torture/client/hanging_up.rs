@@ -1,4 +1,4 @@
-//! Clients that hang up: while they wait, and between the grant and the answer.
+//! Clients that hang up: during their wait, and between the grant and the answer.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::timeout;
 use super::worker::{Held, Request, Worker, send};
 use crate::history::{Ask, Event};
 
-/// Longer than anybody waits for a lock in a healthy run: what is not given back at once is in the way.
+/// Longer than any wait for a lock in a healthy run, so that a lease that is not released at once is noticed.
 const TTL: u64 = 8_000;
-/// The TTL of what may be under way when its client hangs up, and is then over with its TTL.
+/// A short TTL for leases whose answer may be on its way when the client hangs up: they end with their TTL.
 const SHORT: u64 = 600;
-/// How long the rest of an answer may take that has begun to come.
+/// How long the rest of an answer may take after its first byte.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 // === impl Worker ===
 
 impl Worker {
-    /// Hangs up while it waits in the queue.
+    /// Hangs up while the request waits in the queue.
     pub(super) async fn hang_up_waiting(&mut self, locks: &[String]) {
         let ask = Ask::Acquire {
             ttl_ms: TTL,
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Hangs up as soon as it has asked.
+    /// Hangs up right after sending the request.
     pub(super) async fn hang_up_at_once(&mut self, locks: &[String]) {
         let ask = Ask::Acquire {
             ttl_ms: SHORT,
@@ -46,7 +46,7 @@ impl Worker {
             return;
         };
         let ops = self.begin_all(&parts);
-        // A gateway that does not take it does not get it.
+        // A gateway that does not accept the request does not get it.
         drop(send(&mut wire, &parts).await);
         if self.random.below(2) == 0 {
             wire.reset();
@@ -58,7 +58,7 @@ impl Worker {
         }
     }
 
-    /// Hangs up after a while, by an end or by a reset, unless there is an answer before.
+    /// Hangs up after some time, with an orderly end or a reset, unless the answer comes first.
     pub(super) async fn send_and_hang_up(&mut self, parts: &[Request]) -> Option<Vec<Held>> {
         let mut wire = self.connect(parts[0].to).await?;
         let ops = self.begin_all(parts);

@@ -13,15 +13,15 @@ use crate::{
     wire::Wire,
 };
 
-/// What the gateway renews.
+/// The TTL that the gateway renews.
 const TTL: u64 = 5_000;
-/// How long one waits for the lock.
+/// The longest wait for the lock.
 const WAIT: u64 = 4_000;
 
 // === impl Worker ===
 
 impl Worker {
-    /// Holds a lock for a while, and hangs up.
+    /// Holds a lock for some time, and hangs up.
     pub(super) async fn hold(&mut self, lock: &str) {
         let wait_ms = [0, WAIT][self.random.below(2)];
         let ask = Ask::Hold {
@@ -55,12 +55,12 @@ impl Worker {
                         self.notes(Event::Keeps { op, left_ms });
                     }
                 }
-                // It stays for as long as it likes.
+                // The client does not obey the release request.
                 Ok(Ok((name, _))) if name == "release-requested" => {}
-                // Its last event, or its end without one.
+                // The last event of the stream, or its end without one.
                 Ok(_) => return self.notes(Event::Ends { op }),
                 Err(_) => {
-                    // From before the end is on its way nobody relies on it.
+                    // The client must not rely on the lease from before the end of the connection is sent.
                     self.notes(Event::HangsUp { op, early: false });
                     return drop(wire);
                 }
@@ -69,7 +69,7 @@ impl Worker {
     }
 }
 
-/// What the beginning of the stream comes to.
+/// The meaning of the beginning of the stream.
 async fn first(wire: &mut Wire, request: &Request) -> io::Result<RecordedAnswer> {
     send(wire, std::slice::from_ref(request)).await?;
     if let Some(reply) = wire.stream().await? {

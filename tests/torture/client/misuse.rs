@@ -1,4 +1,4 @@
-//! Clients that do what they should not, and operators.
+//! Clients that break the rules, and operators.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::sleep;
 use super::worker::{Held, Request, Worker};
 use crate::history::{Ask, RecordedAnswer};
 
-/// A TTL that is over soon.
+/// A TTL that ends soon.
 const SHORT: u64 = 200;
-/// How much time a holder has who is asked to release its lease, in ms: at least, and how much more at most.
+/// The time that a release request gives to the holder, in ms: the least time, and how much more it may be.
 const GRACE: (u64, usize) = (200, 1_300);
-/// Longer than a lease may be late to end.
+/// Longer than the end of a lease may be late.
 const LATER: Duration = Duration::from_millis(3_500);
 
 // === impl Worker ===
 
 impl Worker {
-    /// Lets a lease lapse, and comes back for it when its time is long over.
+    /// Lets a lease expire, and uses it long after its end.
     pub(super) async fn let_it_lapse(&mut self, lock: &str) {
         let Some(held) = self.acquire(&[lock.to_owned()], 0, SHORT).await else {
             return;
@@ -29,7 +29,7 @@ impl Worker {
         self.release(&held).await;
     }
 
-    /// Releases or renews with a token that nobody was given.
+    /// Releases or renews with a token that no lease has.
     pub(super) async fn forge(&mut self, lock: &str) {
         let to = self.any_gateway();
         // The last character has only four bits of the token.
@@ -42,7 +42,7 @@ impl Worker {
         self.ask(&forged).await;
     }
 
-    /// Breaks the lease of somebody who holds the lock, at once or after asking for it.
+    /// Breaks a lease, at once or with a release request first.
     pub(super) async fn break_it(&mut self, lock: &str) {
         let grace_ms = match self.random.below(2) {
             0 => None,
@@ -51,13 +51,13 @@ impl Worker {
         self.break_after(lock, grace_ms).await;
     }
 
-    /// How much time a holder gets who is asked.
+    /// The time that a release request gives to the holder.
     pub(super) fn grace(&mut self) -> u64 {
         let (least, more) = GRACE;
         least + u64::try_from(self.random.below(more)).expect("a short while")
     }
 
-    /// Breaks the lease of somebody who holds the lock; who has so much time to release it, if any.
+    /// Breaks a lease; with `grace_ms`, its holder gets this time to release it.
     pub(super) async fn break_after(&mut self, lock: &str, grace_ms: Option<u64>) {
         let to = self.any_gateway();
         let looked = self.ask(&self.request(lock, to, Ask::Inspect)).await;

@@ -1,4 +1,4 @@
-//! A process of clients: it can be killed and frozen like any other.
+//! The process of clients, which can be killed and frozen like any other.
 
 mod cooperating;
 mod exchange;

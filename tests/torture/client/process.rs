@@ -1,4 +1,4 @@
-//! The process: workers that take turns until its standard input ends.
+//! The process of clients: workers that take turns until its standard input ends.
 
 use std::{
     io::Read,
@@ -16,21 +16,21 @@ use tokio::task::JoinSet;
 use super::worker::{Room, Worker};
 use crate::{journal::Journal, random::Random};
 
-/// What the program is called with to be a process of clients.
+/// The argument that makes the program a process of clients.
 pub(crate) const COMMAND: &str = "clients";
-/// The locks that all clients want. Of those that are `fair` nobody hangs up.
+/// The locks that all clients contend for. On the `fair` locks no client hangs up.
 pub(crate) const LOCKS: [&str; 6] = [
     "rough:0", "rough:1", "rough:2", "rough:3", "fair:0", "fair:1",
 ];
-/// The lock that everybody waits for, and asks nothing of.
+/// The lock that clients only acquire, with a wait, and do nothing else with.
 pub(super) const PATIENT: &str = "patient";
-/// The locks that are shared: by readers and writers, and as pools of so many places.
+/// The shared locks: for readers and writers, and as pools with a limit.
 pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair", "pool:fair"];
-/// How many places a pool has.
+/// The limit of a pool.
 pub(super) const PLACES: u64 = 3;
-/// The lock of which everybody waits for a place, and asks nothing, and how many it has.
+/// The pool that clients only acquire, with a wait, and its limit.
 pub(super) const PATIENT_POOL: (&str, u64) = ("patient-pool", 3);
-/// The locks that are taken several as one.
+/// The locks that are acquired as groups.
 pub(super) const GROUPED: [&str; 5] = [
     "grouped:0",
     "grouped:1",
@@ -38,14 +38,14 @@ pub(super) const GROUPED: [&str; 5] = [
     "grouped:3",
     "grouped:4",
 ];
-/// What the locks begin with whose holders are asked to release them.
+/// Prefix of the locks whose release is requested.
 pub(super) const REQUESTED: &str = "requested";
-/// What the locks begin with that those want alone who leave soon.
+/// Prefix of the locks with a waiter for an exclusive lease that soon leaves.
 pub(super) const LEAVING: &str = "leaving";
-/// What the locks begin with that a worker has for itself.
+/// Prefix of the locks that only one worker uses.
 pub(super) const QUICK: &str = "quick";
 
-/// How a process of clients is called, as JSON.
+/// The arguments of a process of clients, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) name: String,
@@ -55,15 +55,15 @@ pub(crate) struct Call {
     /// Whether the store shares locks.
     pub(crate) shares: bool,
     pub(crate) seed: u64,
-    /// The number of its first operation.
+    /// The number of its first request.
     pub(crate) first_op: u64,
 }
 
-/// Which workers a process has, and how many.
+/// The workers of a process: how many there are in each room.
 const WORKERS: [(Room, usize); 11] = [
-    // First, as each three of them have a lock.
+    // First, because each three of them share a lock.
     (Room::Leaving, 6),
-    // Then those of which each two have one.
+    // Second, because each two of them share a lock.
     (Room::Requesting, 4),
     (Room::Rough, 3),
     (Room::Fair, 5),
@@ -76,7 +76,7 @@ const WORKERS: [(Room, usize); 11] = [
     (Room::SharingGroups, 1),
 ];
 
-/// Takes turns until the standard input ends, and then ends those that have begun.
+/// Takes turns until the standard input ends, and then lets the open turns end.
 pub(crate) async fn run(arguments: &[String]) {
     let call: Call = serde_json::from_str(&arguments[0]).unwrap();
     let journal = Journal::create(Path::new(&call.directory), &call.name);
@@ -94,7 +94,7 @@ pub(crate) async fn run(arguments: &[String]) {
         workers.spawn(async move { worker.work(&over).await });
     }
     let ended = tokio::task::spawn_blocking(|| {
-        // Whatever comes, it is the end of it that counts.
+        // The content of the standard input does not matter, only its end.
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
     });
     ended.await.unwrap();

@@ -1,4 +1,4 @@
-//! Which turn is taken: what clients do, about as often as it is of interest.
+//! Chooses a turn for a worker, with a fixed frequency for each kind of turn.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::history::{Ask, Mode};
 
-/// How long a worker rests after a turn with the locks that all want.
+/// The longest pause of a worker after a turn with a contended lock, in ms.
 pub(super) const REST: usize = 8;
-/// How many locks a worker has for itself.
+/// How many locks a quick worker uses alone.
 const OWN: u64 = 4;
 
 // === impl Worker ===
@@ -38,7 +38,7 @@ impl Worker {
                 return self.visit_patiently(lock).await;
             }
             Room::Leaving => {
-                // Two hold each lock, and one leaves its queue.
+                // Two workers share each lock, and the third waits for an exclusive lease and leaves the queue.
                 self.mode = match self.number % 3 {
                     0 => Mode::Exclusive,
                     _ => Mode::Shared { limit: None },
@@ -70,7 +70,7 @@ impl Worker {
         self.rest(REST).await;
     }
 
-    /// One of two locks that are shared, and with whom it is wanted.
+    /// Chooses one of two shared locks, and the mode.
     fn choose_shared(&mut self, first: usize) -> String {
         let is_pool = self.random.below(2) == 1;
         self.mode = if is_pool {
@@ -81,7 +81,7 @@ impl Worker {
         SHARED[first + usize::from(is_pool)].to_owned()
     }
 
-    /// A place of a pool; seldom the whole of it.
+    /// The mode for a pool: mostly shared with its limit, seldom exclusive.
     fn pool_mode(&mut self, places: u64) -> Mode {
         match self.random.below(12) {
             0 => Mode::Exclusive,
@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// To write, to read with everybody, or to read with a few.
+    /// The mode for readers and writers: exclusive, shared without a limit, or shared with a small limit.
     fn reader_mode(&mut self) -> Mode {
         let limit = match self.random.below(8) {
             0 | 1 => return Mode::Exclusive,
@@ -102,13 +102,13 @@ impl Worker {
         Mode::Shared { limit }
     }
 
-    /// Sleeps for less than so many milliseconds.
+    /// Sleeps for a random time below this number of milliseconds.
     pub(super) async fn rest(&mut self, below: usize) {
         let ms = u64::try_from(self.random.below(below)).expect("a short while");
         sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Looks who holds a lock, and who waits.
+    /// Inspects a lock.
     pub(super) async fn look(&mut self, lock: &str) {
         let to = self.any_gateway();
         self.ask(&self.request(lock, to, Ask::Inspect)).await;
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// The same for several locks as one.
+    /// The parts of a group request of a new errand.
     pub(super) fn requests(&self, locks: &[String], to: usize, ask: &Ask) -> Vec<Request> {
         let requests = locks.iter();
         requests

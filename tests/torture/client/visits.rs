@@ -1,4 +1,4 @@
-//! Visits: a lock is taken, or several as one, something is changed under it, and it is released.
+//! Visits: a client acquires a lock or a group, changes the resource, and releases.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::sleep;
 use super::worker::{Held, Request, Worker};
 use crate::history::{Ask, Mode, RecordedAnswer};
 
-/// How long a visit takes in ms, beyond which a lease is renewed.
+/// The longest time of a visit in ms. Leases of longer visits are renewed.
 const STAY: usize = 25;
-/// How long a lock is shared in ms where nobody else comes.
+/// How long a lock is shared, in ms, if no other client comes to it.
 const LONG_STAY: usize = 1_500;
-/// For how long one waits there in ms who wants it alone, and after what time it comes again.
+/// The wait of a client for an exclusive lease there, in ms, and the pause before its next one.
 const SHORT_WAIT: u64 = 300;
 const NOBODY: Duration = Duration::from_millis(800);
-/// The TTL of a visit: a client that is frozen for longer than this loses its lock.
+/// The TTL of a visit: a client that is frozen for longer loses its lock.
 const TTL: u64 = 2_500;
-/// How long one waits for a lock. Longer than a few grants to nobody take.
+/// The wait for a lock, longer than a few provisional grants take.
 const WAIT: u64 = 15_000;
-/// Longer than a lease is kept for a caller that may ask again, and within the TTL.
+/// Longer than the grace of a kept position, and within the TTL.
 const BEYOND_GRACE: Duration = Duration::from_millis(1_700);
 /// The TTL of a lease that is left to expire.
 const BRIEF: u64 = 700;
@@ -34,23 +34,23 @@ impl Worker {
         }
     }
 
-    /// Waits for a lock that everybody waits for, and leaves it to expire now and then: nobody comes and asks
-    /// then, and those who wait are granted it all the same.
+    /// Waits for a lock that clients do nothing else with, and leaves it to expire now and then: without any further
+    /// request, the waiters must be granted it.
     pub(super) async fn visit_patiently(&mut self, lock: &str) {
         let Some(held) = self.acquire(&[lock.to_owned()], WAIT, BRIEF).await else {
             return;
         };
         self.rest(STAY).await;
         if self.random.below(3) == 0 {
-            // It must not be itself who finds the lock free.
+            // Another request of this worker would find the lock free, so the worker pauses.
             sleep(Duration::from_millis(10 * BRIEF)).await;
         } else {
             self.release(&held).await;
         }
     }
 
-    /// Shares a lock for long, or wants it alone and leaves the queue soon: nobody else comes to it for a while, and those
-    /// behind are granted it all the same.
+    /// Shares a lock for long, or waits shortly for an exclusive lease and leaves the queue. Without any further
+    /// request, the waiters behind must be granted the lock.
     pub(super) async fn visit_or_leave(&mut self, lock: &str) {
         let shares = self.mode.shares();
         let wait_ms = if shares { WAIT } else { SHORT_WAIT };
@@ -67,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// The same as a visit by one who does not wait for long.
+    /// A visit with a short wait.
     pub(super) async fn visit_impatiently(&mut self, lock: &str) {
         let wait_ms = 20 + u64::try_from(self.random.below(300)).expect("a short wait");
         if let Some(held) = self.acquire(&[lock.to_owned()], wait_ms, TTL).await {
@@ -75,10 +75,10 @@ impl Worker {
         }
     }
 
-    /// Takes a lock that nobody else wants, and releases it.
+    /// Acquires and releases a lock that no other client wants.
     pub(super) async fn visit_quickly(&mut self, lock: &str) {
         let Some(held) = self.acquire(&[lock.to_owned()], 0, TTL).await else {
-            // It may be held by itself, without its knowledge.
+            // An earlier request of this client may hold the lock without its knowledge.
             return self.rest(20).await;
         };
         if self.random.below(8) == 0 {
@@ -91,8 +91,8 @@ impl Worker {
         self.release(&held).await;
     }
 
-    /// Asks under an idempotency key until there is an answer, hangs up in between, and asks again after it
-    /// has released.
+    /// Repeats a request with an idempotency key until there is an answer, with hang-ups in between, and repeats it
+    /// again after the release.
     pub(super) async fn visit_under_a_key(&mut self, locks: &[String]) {
         let mode = self.mode;
         let ask = |wait_ms| Ask::Acquire {
@@ -121,7 +121,7 @@ impl Worker {
                     self.ask_again(&parts).await;
                 }
                 if hung_up {
-                    // What nobody heard of is given back after the grace; not this.
+                    // An undelivered lease is released after the grace; this one must not be.
                     sleep(BEYOND_GRACE).await;
                 }
                 self.stay(&held).await;
@@ -134,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// Repeats a request, through any gateway.
+    /// Repeats a request at any gateway.
     async fn ask_again(&mut self, parts: &[Request]) {
         let to = self.any_gateway();
         let parts = parts.iter().cloned();
@@ -142,7 +142,7 @@ impl Worker {
         self.ask_all(&parts).await;
     }
 
-    /// Acquires a lock, or several as one.
+    /// Acquires a lock, or several as a group.
     pub(super) async fn acquire(
         &mut self,
         locks: &[String],
@@ -161,16 +161,16 @@ impl Worker {
         Held::all(&parts, &answers, &token)
     }
 
-    /// Changes what the locks protect, and releases them.
+    /// Changes the resources of the locks, and releases the locks.
     pub(super) async fn stay(&mut self, held: &[Held]) {
         if self.mode == (Mode::Shared { limit: None }) {
-            // Nothing is there that those who share it may not change together.
+            // Without a limit, the holders share the lock without a slot, so they have no resource to change.
             self.rest(STAY).await;
             if self.random.below(5) == 0 {
                 self.renew(held).await;
             }
         } else {
-            // The registers end with the run.
+            // The registers end with the run, so an error does not matter.
             drop(self.change(held).await);
         }
         self.release(held).await;
@@ -193,7 +193,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Renews what it holds, all at once; answers what came of each.
+    /// Renews all leases with one request. Answers the result of each.
     pub(super) async fn renew(&mut self, held: &[Held]) -> Option<Vec<RecordedAnswer>> {
         let to = self.any_gateway();
         let parts = held.iter().map(|held| {
@@ -208,7 +208,7 @@ impl Worker {
         Some(answers)
     }
 
-    /// Releases what it holds, all at once; asks again where it is not known whether it was done.
+    /// Releases all leases with one request, and repeats it for those with an unknown outcome.
     pub(super) async fn release(&mut self, held: &[Held]) {
         let mut left: Vec<&Held> = held.iter().collect();
         for _ in 0..3 {

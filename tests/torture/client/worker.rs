@@ -1,4 +1,4 @@
-//! A worker: one client after the other, each with its own errand.
+//! A worker: it acts as one client after the other, each with its own errand.
 
 use std::{
     io,
@@ -25,52 +25,52 @@ use crate::{
     wire::{Reply, Wire},
 };
 
-/// Which locks a worker takes, and how.
+/// The kind of a worker: which locks it uses, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// With everything that clients do to each other.
+    /// Contended locks, with everything that clients may do.
     Rough,
-    /// In an orderly way.
+    /// Contended locks, with orderly visits only.
     Fair,
-    /// One that everybody waits for, and asks nothing of.
+    /// The lock that clients only acquire, with a wait.
     Patient,
-    /// As fast as it can, its own.
+    /// Locks of its own, as fast as it can.
     Quick,
-    /// Those that are shared, with everything that clients do to each other.
+    /// Shared locks, with everything that clients may do.
     RoughSharing,
-    /// The same in an orderly way.
+    /// Shared locks, with orderly visits only.
     FairSharing,
-    /// One of which everybody waits for a place, and asks nothing.
+    /// The pool that clients only acquire, with a wait.
     PatientSharing,
-    /// One that is held for long, and where those who want it alone do not wait for long.
+    /// A lock that is shared for long, with waiters for exclusive leases that soon leave.
     Leaving,
-    /// One that is held for as long as it can be, and whose holder is asked to release it.
+    /// A lock that is kept for as long as possible, and whose release is requested.
     Requesting,
-    /// Several as one, and each of them by itself.
+    /// Groups of locks, and each of these locks alone.
     Groups,
-    /// The same by those who may share them.
+    /// Groups of locks in shared or exclusive mode, and each of these locks alone.
     SharingGroups,
 }
 
-/// One client after the other.
+/// A worker, which acts as one client after the other.
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) number: usize,
     pub(super) room: Room,
     pub(super) random: Random,
     pub(super) turn: u64,
-    /// With whom it wants the lock of this turn.
+    /// The mode of this turn.
     pub(super) mode: Mode,
     journal: Journal,
     gateways: Vec<SocketAddr>,
-    /// A connection to each gateway that is kept.
+    /// The open connections, one for each gateway.
     wires: Vec<Option<Wire>>,
     resource: SocketAddr,
     registry: Option<Registry>,
     ops: Arc<AtomicU64>,
 }
 
-/// What a worker wants of a gateway.
+/// A request of a worker to a gateway.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) errand: String,
@@ -86,7 +86,8 @@ pub(super) struct Held {
     pub(super) errand: String,
     pub(super) lock: String,
     pub(super) fence: u64,
-    /// The slot of the lease, whose resource is changed; without one it is that of the whole lock.
+    /// The slot of the lease, whose resource the worker changes; without a slot, the resource is that of the whole
+    /// lock.
     pub(super) slot: Option<u64>,
     pub(super) token: String,
     pub(super) ttl_ms: u64,
@@ -94,13 +95,13 @@ pub(super) struct Held {
 
 /// How much longer than its wait a request may take.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// How long a worker leaves a gateway alone that it cannot reach, or that cannot do what it is asked.
+/// The pause of a worker after a gateway that it cannot reach, or that cannot serve its request.
 const AWAY: Duration = Duration::from_millis(25);
 
 // === impl Room ===
 
 impl Room {
-    /// Whether locks are shared there.
+    /// Whether the locks of this room are shared.
     pub(super) fn shares(self) -> bool {
         match self {
             Self::Rough
@@ -145,7 +146,7 @@ impl Worker {
         }
     }
 
-    /// Takes turns until it is over.
+    /// Takes turns until the run is over.
     pub(super) async fn work(mut self, over: &AtomicBool) {
         while !over.load(Ordering::SeqCst) {
             self.turn += 1;
@@ -162,14 +163,14 @@ impl Worker {
         self.random.below(self.gateways.len())
     }
 
-    /// Asks, and answers what came of it, with the token if there was one; nothing if the gateway cannot be
-    /// reached, and so was not asked.
+    /// Sends a request. Answers its result, with the token if there was one; nothing if the gateway could not be
+    /// reached, so that the request was not sent.
     pub(super) async fn ask(&mut self, request: &Request) -> Option<(RecordedAnswer, String)> {
         let (answers, token) = self.ask_all(slice::from_ref(request)).await?;
         Some((answers.into_iter().next()?, token))
     }
 
-    /// The same of all locks that are wanted as one: what came of each. They are asked of one gateway.
+    /// Sends a group request to one gateway. Answers the result of each part.
     pub(super) async fn ask_all(
         &mut self,
         parts: &[Request],
@@ -189,14 +190,14 @@ impl Worker {
             self.wires[*to] = Some(wire);
         }
         if reply.status == 503 {
-            // Who asks again at once keeps from its work whatever is to come back.
+            // Clients that repeat requests without a pause would delay the recovery of the gateway.
             sleep(AWAY).await;
         }
         let token = reply.body["token"].as_str().unwrap_or_default();
         Some((answers, token.to_owned()))
     }
 
-    /// A connection of its own.
+    /// Opens a new connection to a gateway.
     pub(super) async fn connect(&self, to: usize) -> Option<Wire> {
         let wire = Wire::connect(self.gateways[to]).await.ok();
         if wire.is_none() {
@@ -205,14 +206,14 @@ impl Worker {
         wire
     }
 
-    /// Writes down that a request is about to be sent.
+    /// Records that a request is about to be sent. Answers its number.
     pub(super) fn begin(&self, request: &Request) -> u64 {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
         self.begin_as(op, request, None);
         op
     }
 
-    /// The same of all locks that are wanted as one.
+    /// Records that a group request is about to be sent. Answers the numbers of its parts.
     pub(super) fn begin_all(&self, parts: &[Request]) -> Vec<u64> {
         let count = parts.len() as u64;
         let first = self.ops.fetch_add(count, Ordering::Relaxed);
@@ -236,7 +237,7 @@ impl Worker {
         });
     }
 
-    /// Writes down what an answer means for each lock, and answers it.
+    /// Records the meaning of an answer for each lock, and answers it.
     pub(super) fn hear_all(
         &self,
         ops: &[u64],
@@ -250,7 +251,7 @@ impl Worker {
         answers
     }
 
-    /// Writes down that there was no answer.
+    /// Records that there was no answer.
     pub(super) fn hear_nothing(&self, ops: &[u64]) -> Vec<RecordedAnswer> {
         for op in ops {
             self.hears(*op, RecordedAnswer::Unknown);
@@ -266,7 +267,7 @@ impl Worker {
         self.journal.write(event);
     }
 
-    /// The registers, connected to when they are needed.
+    /// The connection to the registers, opened when it is first needed.
     pub(super) async fn registry(&mut self) -> io::Result<&mut Registry> {
         if self.registry.is_none() {
             self.registry = Some(Registry::connect(self.resource, &self.name).await?);
@@ -278,7 +279,7 @@ impl Worker {
 // === impl Request ===
 
 impl Request {
-    /// Something about a lease that is held.
+    /// A request about a lease of this worker.
     pub(super) fn about(held: &Held, to: usize, ask: Ask) -> Self {
         Self {
             errand: held.errand.clone(),
@@ -293,7 +294,7 @@ impl Request {
 // === impl Held ===
 
 impl Held {
-    /// What an answer to a request has granted, if it has.
+    /// The lease that an answer has granted, if there is one.
     pub(super) fn by(request: &Request, answer: &RecordedAnswer, token: &str) -> Option<Self> {
         let RecordedAnswer::Granted { fence, slot, .. } = answer else {
             return None;
@@ -311,7 +312,7 @@ impl Held {
         })
     }
 
-    /// The same of all locks that were wanted as one; nothing if none was granted.
+    /// The leases that the answers to a group request have granted; none if the group was refused.
     pub(super) fn all(
         parts: &[Request],
         answers: &[RecordedAnswer],
@@ -323,7 +324,7 @@ impl Held {
     }
 }
 
-/// Sends a request, for one lock or for several as one.
+/// Sends a request for one lock or for a group.
 pub(super) async fn send(wire: &mut Wire, parts: &[Request]) -> io::Result<()> {
     let Exchange {
         line,

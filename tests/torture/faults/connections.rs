@@ -1,4 +1,4 @@
-//! Faults of the connections between a gateway and its Redis.
+//! Faults of the connections between a gateway and its Redis server.
 
 use tokio::time::sleep;
 
@@ -8,7 +8,7 @@ use crate::rig::Harm;
 // === impl Injector ===
 
 impl Injector {
-    /// Does harm to what passes between one gateway and its server.
+    /// Makes the proxy between a gateway and its server do harm.
     pub(super) async fn harm(&mut self, blow: &Blow) {
         let place = blow.choice % self.rig.proxies.len();
         let begun = self.begins(blow.fault, &format!("proxy-{place}"), false);

@@ -1,20 +1,20 @@
-//! Faults of a master that has a replica: another takes over, and what no replica had is forgotten.
+//! Faults of a master with a replica: the replica takes over, and data that it does not have is lost.
 
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{Injector, plan::Blow};
 use crate::rig::{Kind, Redis};
 
-/// How long a failover may take.
+/// The longest time of a failover.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_millis(50);
 
-/// Who is the master when it is over.
+/// The master after the fault.
 #[derive(PartialEq, Eq)]
 enum Settled {
-    /// The one that took over.
+    /// The replica that took over.
     Replaced,
-    /// The one before.
+    /// The former master.
     Back,
 }
 
@@ -31,12 +31,12 @@ impl Injector {
         self.heals(&begun);
         self.rig.servers[place].start_again().await;
         if self.settled(place).await == Settled::Back {
-            // In between the other one was replaced, and forgot.
+            // Meanwhile the new master was replaced, too, and its data was lost.
             self.heals(&begun);
         }
     }
 
-    /// Freezes the master until another has taken over.
+    /// Freezes the master until its replica has taken over.
     pub(super) async fn freeze_master(&mut self, blow: &Blow) {
         let place = self.struck(blow).await;
         let name = self.rig.servers[place].name.clone();
@@ -45,7 +45,7 @@ impl Injector {
         self.seen(&begun, u64::from(frozen));
         self.is_replaced(place).await;
         self.rig.servers[place].process.thaw();
-        // Until it follows it may take writes, which are forgotten then.
+        // Until it becomes a replica, the old master may accept writes, which are lost then.
         self.settled(place).await;
         self.heals(&begun);
     }
@@ -57,12 +57,12 @@ impl Injector {
         self.rig.fail_over(place).await;
         let moved = self.is_replaced(place).await;
         self.seen(&begun, u64::from(moved));
-        // Until it follows it may take writes, which are forgotten then.
+        // Until it becomes a replica, the old master may accept writes, which are lost then.
         self.settled(place).await;
         self.heals(&begun);
     }
 
-    /// Waits until another server has taken its place.
+    /// Waits until another server is the master.
     async fn is_replaced(&self, place: usize) -> bool {
         let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
@@ -74,8 +74,8 @@ impl Injector {
         false
     }
 
-    /// Waits until one of both follows the other, without which there would be no next failover. On a busy
-    /// machine one sentinel may replace the new master, too, before it has heard of it.
+    /// Waits until one of the two servers is a replica of the other, without which the next failover could not happen.
+    /// On a busy machine a sentinel may replace the new master, too, before it has heard of it.
     async fn settled(&mut self, place: usize) -> Settled {
         let deadline = Instant::now() + TIMEOUT;
         let settled = loop {
@@ -98,7 +98,7 @@ impl Injector {
     }
 }
 
-/// Whether a server follows another one, and has all that it has.
+/// Whether a server is a replica with all data of its master.
 async fn follows(server: &Redis) -> bool {
     let role = server.text(&["INFO", "replication"]).await;
     role.contains("role:slave") && role.contains("master_link_status:up")

@@ -1,49 +1,49 @@
-//! Which faults there are.
+//! The kinds of faults.
 
-/// Something that is broken on purpose.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// `kill -9`, and started again.
+    /// `kill -9`, and a restart.
     KillGateway,
-    /// Ended in the orderly way, and started again.
+    /// An orderly end, and a restart.
     StopGateway,
     FreezeGateway,
-    /// Stopped for less than a TTL, again and again: between what the store decides and what is answered.
+    /// Repeated stops of less than a TTL: between the decision of the store and the answer to the caller.
     StallGateway,
     KillClient,
-    /// For longer than its leases last, in the middle of a change.
+    /// A freeze in the middle of a change, for longer than the client's leases live.
     FreezeClient,
-    /// `kill -9`; started again it knows all that it has answered. With sentinels or a cluster: a
-    /// master, and another takes over.
+    /// `kill -9`; after its restart the server has all data that it acknowledged. With sentinels or a cluster:
+    /// `kill -9` of a master, whose replica takes over.
     KillRedis,
-    /// With sentinels or a cluster a master, until another has taken over.
+    /// A freeze. With sentinels or a cluster: of a master, until its replica has taken over.
     FreezeRedis,
-    /// `kill -9`, and started again with nothing.
+    /// `kill -9`, and a restart without data.
     LoseRedis,
     /// FLUSHALL.
     Flush,
-    /// SCRIPT FLUSH, again and again.
+    /// SCRIPT FLUSH, repeatedly.
     ForgetScripts,
-    /// CLIENT KILL of what carries commands, again and again.
+    /// CLIENT KILL of connections for commands, repeatedly.
     KillConnections,
-    /// CLIENT KILL of what carries messages, again and again.
+    /// CLIENT KILL of subscriptions, repeatedly.
     KillSubscriptions,
     /// A script that does not end.
     Busy,
     OutOfMemory,
-    /// A proxy lets nothing pass.
+    /// A proxy holds all bytes.
     Hold,
     CutReplies,
     CutRequests,
     Slice,
     Reset,
-    /// A replica takes over in the orderly way.
+    /// An orderly failover to a replica.
     FailOver,
-    /// One node of a quorum counts far ahead of the others, as if its clock did, and is frozen after a while.
+    /// One node of a quorum has counters far ahead of the others, as if its clock was, and is frozen after some time.
     CountAhead,
-    /// The clock of one node of a quorum steps forward: all leases end there.
+    /// The clock of one node of a quorum steps forward, so that all leases end there.
     StepClock,
-    /// The slot of a lock goes to another server, and back.
+    /// The slot of a lock moves to another server, and back.
     MoveSlot,
 }
 
@@ -78,13 +78,13 @@ impl Fault {
     pub(crate) const OF_QUORUMS: [Self; 2] = [Self::CountAhead, Self::StepClock];
     pub(crate) const OF_FAILOVERS: [Self; 1] = [Self::FailOver];
     pub(crate) const OF_CLUSTERS: [Self; 1] = [Self::MoveSlot];
-    /// Of a master that goes on.
+    /// Faults of a master that stays the master.
     pub(crate) const OF_MASTERS: [Self; 3] =
         [Self::Flush, Self::ForgetScripts, Self::KillConnections];
-    /// The same where nobody takes that for a reason to replace it.
+    /// Faults of a master that stays the master if no other server watches it.
     pub(crate) const OF_UNWATCHED_MASTERS: [Self; 2] = [Self::KillSubscriptions, Self::OutOfMemory];
 
-    /// As it is named in histories and on the command line.
+    /// The name of the fault in histories and on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::KillGateway => "kill-gateway",
@@ -114,7 +114,7 @@ impl Fault {
         }
     }
 
-    /// For how long it lasts, in ms: at least, and how much longer at most.
+    /// How long the fault lasts, in ms: the least time, and how much more it may be.
     pub(super) fn lasts(self) -> (usize, usize) {
         match self {
             Self::KillGateway | Self::KillRedis | Self::LoseRedis => (0, 1_000),
@@ -124,13 +124,13 @@ impl Fault {
             | Self::FailOver
             | Self::StepClock => (0, 1),
             Self::FreezeGateway | Self::Hold => (300, 4_000),
-            // Four stops at least.
+            // Long enough for at least four stops.
             Self::StallGateway => (3_000, 2_000),
-            // So long it is in two places, each time.
+            // How long the slot is in two places, each time.
             Self::MoveSlot => (0, 2_500),
-            // Also longer than a gateway asks again for.
+            // May be longer than a gateway repeats its requests.
             Self::FreezeRedis => (300, 6_700),
-            // The TTL of a visit, and time for others.
+            // The TTL of a visit, and time for other clients.
             Self::FreezeClient => (3_500, 1_000),
             Self::ForgetScripts
             | Self::KillConnections

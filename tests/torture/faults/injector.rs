@@ -1,4 +1,4 @@
-//! Strikes as planned, and writes down what it saw of it.
+//! Injects the planned faults, and records what it observed of each.
 
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
@@ -13,7 +13,7 @@ use crate::{
     rig::{Clients, Kind, Rig},
 };
 
-/// Strikes as planned.
+/// Injects the faults of a plan.
 pub(crate) struct Injector {
     pub(crate) rig: Rig,
     pub(crate) clients: Clients,
@@ -31,7 +31,7 @@ pub(super) struct Begun {
     forgets: bool,
 }
 
-/// How long the next fault waits at least.
+/// The shortest pause before the next fault.
 const BREATH: Duration = Duration::from_millis(700);
 
 // === impl Injector ===
@@ -54,7 +54,7 @@ impl Injector {
         }
     }
 
-    /// Strikes as planned, until a time is over.
+    /// Injects the faults of a plan, until an instant.
     pub(crate) async fn go(&mut self, plan: &Plan, started: Instant, until: Instant) {
         for blow in &plan.blows {
             sleep_until(started + blow.at).await;
@@ -101,18 +101,18 @@ impl Injector {
         }
     }
 
-    /// Whether somebody takes the place of a server that is gone.
+    /// Whether a replica takes over from a server that is gone.
     fn has_replicas(&self) -> bool {
         matches!(self.kind, Kind::Sentinel | Kind::Cluster)
     }
 
-    /// The place of the server that is struck: one of those that take writes.
+    /// The index of the server for a fault: one of those that accept writes.
     pub(super) async fn struck(&self, blow: &Blow) -> usize {
         let masters = self.rig.masters().await;
         masters[blow.choice % masters.len()]
     }
 
-    /// Says that a fault begins. It strikes after that.
+    /// Records the beginning of a fault, before the fault takes effect.
     pub(super) fn begins(&mut self, fault: Fault, target: &str, forgets: bool) -> Begun {
         self.struck += 1;
         let begun = Begun {
@@ -125,14 +125,14 @@ impl Injector {
         begun
     }
 
-    /// Says how often it was seen to happen.
+    /// Records how often the fault was observed to take effect.
     pub(super) fn seen(&self, begun: &Begun, times: u64) {
         if times > 0 {
             self.write(begun, Stage::Seen(times));
         }
     }
 
-    /// Says that it is over.
+    /// Records the end of a fault.
     pub(super) fn heals(&self, begun: &Begun) {
         self.write(begun, Stage::Heals);
     }

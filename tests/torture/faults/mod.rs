@@ -1,4 +1,4 @@
-//! The faults: which there are, when they strike, and how.
+//! The faults: their kinds, their schedule, and how they are injected.
 
 mod connections;
 mod failovers;

@@ -1,42 +1,42 @@
-//! When which fault strikes: all of it follows from a seed.
+//! The schedule of faults, which follows from a seed.
 
 use std::{fmt, time::Duration};
 
 use super::Fault;
 use crate::random::Random;
 
-/// When which fault strikes, one after the other.
+/// The schedule of faults, one after the other.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) blows: Vec<Blow>,
 }
 
-/// One fault.
+/// A planned fault.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Blow {
-    /// From the beginning, or a while after the one before if that took longer.
+    /// When the fault begins, counted from the beginning of the run, or later if the fault before took longer.
     pub(crate) at: Duration,
     pub(crate) fault: Fault,
     pub(crate) lasts: Duration,
-    /// Which of several it strikes.
+    /// A random number that chooses the target.
     pub(crate) choice: usize,
 }
 
-/// What is to be seen of a healthy service, before the first fault.
+/// The time before the first fault, which shows the healthy service.
 const WARM_UP: Duration = Duration::from_secs(8);
-/// After how many faults there is a longer pause, if the run is not short, and how long: longer than any of
-/// them may be felt.
+/// After how many faults there is a longer pause, unless the run is short, and its length: longer than the effects of a
+/// fault may last.
 const PAUSE: (usize, Duration) = (10, Duration::from_secs(14));
 const SHORT: Duration = Duration::from_secs(90);
-/// How long there is no fault, in ms: at least, and how much longer at most.
+/// The pause between faults, in ms: the least time, and how much more it may be.
 const CALM: (usize, usize) = (1_000, 1_500);
-/// What is left of the time after the last fault.
+/// The time of a run that is left after the last fault.
 const COOL_DOWN: Duration = Duration::from_secs(5);
 
 // === impl Plan ===
 
 impl Plan {
-    /// A plan in which each fault comes once before one comes twice.
+    /// A plan in which each kind of fault comes once before any comes twice.
     pub(crate) fn draw(
         faults: &[Fault],
         lasts: Duration,

@@ -1,14 +1,14 @@
-//! Faults of gateways and clients.
+//! Faults of gateways and of clients.
 
 use rustix::process::Signal;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{Fault, Injector, plan::Blow};
 
-/// For how long a gateway is stopped that stands still again and again: less than any TTL of a client, and longer than what
-/// a client leaves for the way of an answer.
+/// The length of each stop of a stalled gateway: less than any TTL of a client, and longer than the margin of a client
+/// for the travel of an answer.
 const STALL: Duration = Duration::from_millis(600);
-/// For how long it runs in between.
+/// How long the gateway runs between two stops.
 const RUNS: Duration = Duration::from_millis(150);
 /// How long to look for a client in the middle of a change.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -51,8 +51,8 @@ impl Injector {
         self.heals(&begun);
     }
 
-    /// Stops it again and again, each time for less than the shortest TTL, and lets it run in between: what it was
-    /// asked before a stop it answers after it.
+    /// Stops a gateway repeatedly, each time for less than the shortest TTL, and lets it run in between: it answers
+    /// requests from before a stop after the stop.
     pub(super) async fn stall_gateway(&mut self, blow: &Blow) {
         let place = blow.choice % self.rig.gateways.len();
         let name = self.rig.gateways[place].name.clone();
@@ -80,7 +80,7 @@ impl Injector {
         self.heals(&begun);
     }
 
-    /// Freezes a client that is in the middle of a change, for longer than its lease lasts.
+    /// Freezes a client in the middle of a change, for longer than its lease lives.
     pub(super) async fn freeze_client(&mut self, blow: &Blow) {
         let deadline = Instant::now() + TIMEOUT;
         let place = loop {
@@ -103,7 +103,7 @@ impl Injector {
         while !caught && Instant::now() < deadline {
             let process = &mut self.clients.processes[place].1;
             let frozen = process.freeze().await;
-            // Its last words may be on their way.
+            // The client's last request to the registers may still be on its way.
             sleep(Duration::from_millis(20)).await;
             caught = frozen && self.registers.is_inside(&name);
             if !caught {

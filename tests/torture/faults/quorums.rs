@@ -4,8 +4,8 @@ use tokio::time::{Duration, sleep};
 
 use super::{Injector, plan::Blow};
 
-/// Raises every counter of a server by an hour, or so far beyond its time: what loses its data then cannot
-/// make up for it by its clock.
+/// Raises every counter of a server by an hour, or to an hour ahead of its time: a node that loses its data cannot
+/// replace such counters by its clock.
 const AHEAD: &str = "local time = redis.call('TIME')
 local now, raised = time[1] * 1000000 + time[2], 0
 for _, key in ipairs(redis.call('KEYS', 'lg:{*}:fence')) do
@@ -14,16 +14,16 @@ for _, key in ipairs(redis.call('KEYS', 'lg:{*}:fence')) do
   raised = raised + 1
 end
 return raised";
-/// For how long it takes part so.
+/// How long the node takes part with raised counters.
 const PART: Duration = Duration::from_millis(500);
-/// By how many seconds a clock steps forward: longer than a visit lasts.
+/// How many seconds a clock steps forward: more than a visit lasts.
 const STEP: i64 = 10;
 
 // === impl Injector ===
 
 impl Injector {
-    /// Has one node count ahead. When the others have heard of it by its votes they must go on from there
-    /// without it.
+    /// Raises the counters of one node. When the other nodes have learned of them by its votes, they must go on from
+    /// there without this node.
     pub(super) async fn count_ahead(&mut self, blow: &Blow) {
         let place = blow.choice % self.rig.servers.len();
         let name = self.rig.servers[place].name.clone();
@@ -37,8 +37,7 @@ impl Injector {
         self.heals(&begun);
     }
 
-    /// Sets the clock of one node forward. A lease that no more than a bare majority has may be over by that, and
-    /// only such a lease.
+    /// Steps the clock of one node forward. Only a lease that a bare majority has may end because of this.
     pub(super) async fn step_clock(&mut self, blow: &Blow) {
         let place = blow.choice % self.rig.servers.len();
         let name = self.rig.servers[place].name.clone();

@@ -1,17 +1,17 @@
-//! Faults of a Redis.
+//! Faults of a Redis server.
 
 use bb8_redis::redis::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{Fault, Injector, plan::Blow};
 
-/// How often what is done again and again is done.
+/// The pause between repeated actions.
 const OFTEN: Duration = Duration::from_millis(50);
 
 // === impl Injector ===
 
 impl Injector {
-    /// Kills it; started again it has everything, or nothing.
+    /// Kills a server. After its restart it has all of its data, or with `forgets` none.
     pub(super) async fn kill_redis(&mut self, blow: &Blow, forgets: bool) {
         let place = self.struck(blow).await;
         let name = self.rig.servers[place].name.clone();
@@ -49,13 +49,13 @@ impl Injector {
         self.heals(&begun);
     }
 
-    /// Runs a command again and again; each that did something counts.
+    /// Runs a command repeatedly, and counts how often it took effect.
     pub(super) async fn again_and_again(&mut self, blow: &Blow, words: &[&str]) {
         let place = self.struck(blow).await;
         let name = self.rig.servers[place].name.clone();
         let begun = self.begins(blow.fault, &name, false);
         let places = match blow.fault {
-            // A gateway listens at one of several servers only.
+            // A gateway subscribes at only one of several servers.
             Fault::KillSubscriptions => self.rig.masters().await,
             _ => vec![place],
         };
@@ -75,7 +75,7 @@ impl Injector {
         self.heals(&begun);
     }
 
-    /// Lets a script run that does not end.
+    /// Runs a script that does not end.
     pub(super) async fn busy(&mut self, blow: &Blow) {
         let place = self.struck(blow).await;
         let name = self.rig.servers[place].name.clone();
@@ -94,7 +94,7 @@ impl Injector {
                 sleep(OFTEN).await;
             }
             while server.run(&["PING"]).await.is_err() {
-                // Until it counts as busy it cannot be killed.
+                // The script can be killed only when the server counts as busy.
                 drop(server.run(&["SCRIPT", "KILL"]).await);
                 sleep(OFTEN).await;
             }
@@ -114,7 +114,7 @@ impl Injector {
         let until = Instant::now() + blow.lasts;
         let mut refused = 0;
         while Instant::now() < until {
-            // Refused for what it says, or before that because there is no room.
+            // The command is refused because of its content, or before that because there is no memory.
             let probe = server.run(&["FUNCTION", "LOAD", "nothing"]).await;
             refused += u64::from(probe.is_err_and(|error| error.code() == Some("OOM")));
             sleep(OFTEN).await;

@@ -1,4 +1,4 @@
-//! Faults of a cluster: a slot moves while its locks are wanted.
+//! Faults of a cluster: a slot moves while clients want its locks.
 
 use super::{Injector, plan::Blow};
 use crate::client::{LOCKS, SHARED};
@@ -6,7 +6,7 @@ use crate::client::{LOCKS, SHARED};
 // === impl Injector ===
 
 impl Injector {
-    /// Moves the slot of a lock that all clients want to another server, and to another one again.
+    /// Moves the slot of a contended lock to another server, and then to another one again.
     pub(super) async fn move_slot(&mut self, blow: &Blow) {
         let locks = LOCKS.iter().chain(&SHARED);
         let count = LOCKS.len() + SHARED.len();

@@ -12,7 +12,7 @@ use crate::{
     random::Random,
 };
 
-/// The processes of clients, each under a name that no other has had.
+/// The processes of clients. A name is never used twice.
 pub(crate) struct Clients {
     pub(crate) processes: Vec<(String, Process)>,
     directory: PathBuf,
@@ -23,15 +23,15 @@ pub(crate) struct Clients {
     started: u64,
 }
 
-/// How many there are.
+/// The number of processes.
 const PROCESSES: usize = 4;
-/// How many operations a process may number.
+/// How many requests a process may number.
 const OPERATIONS: u64 = 1_000_000_000;
 
 // === impl Clients ===
 
 impl Clients {
-    /// Starts all of them.
+    /// Starts all processes.
     pub(crate) fn start(
         directory: &Path,
         gateways: Vec<SocketAddr>,
@@ -55,12 +55,12 @@ impl Clients {
         clients
     }
 
-    /// Starts another one in the place of one that has ended.
+    /// Starts a new process in the place of one that has ended.
     pub(crate) fn replace(&mut self, place: usize) {
         self.processes[place] = self.launch();
     }
 
-    /// Lets all of them end their turns, and waits until they have.
+    /// Tells all processes to end their turns, and waits for their ends.
     pub(crate) async fn end(mut self) {
         for (_, process) in &mut self.processes {
             drop(process.child().stdin.take());

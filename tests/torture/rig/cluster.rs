@@ -1,4 +1,4 @@
-//! A cluster of servers as processes, and how a slot goes from one to another.
+//! A cluster of server processes, and moves of its slots.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -7,24 +7,24 @@ use tokio::time::{Instant, sleep};
 
 use super::{Redis, Rig, address, store::KEEPS};
 
-/// What somebody waits for, and until when.
+/// A wait with a deadline, and what it waits for.
 struct Patience {
     awaited: &'static str,
     deadline: Instant,
 }
 
-/// How many masters there are in the beginning, and behind them a replica of each.
+/// The number of masters at the beginning, each of which has a replica.
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 const OPTIONS: [&str; 14] = [
     "--cluster-enabled",
     "yes",
-    // For so long a server may be silent until its replica takes its place.
+    // How long a server may be silent before its replica takes over.
     "--cluster-node-timeout",
     "2000",
     "--cluster-require-full-coverage",
     "no",
-    // A replica takes over although it has not heard of its master for a while.
+    // A replica may take over even if it has not heard of its master for a while.
     "--cluster-replica-validity-factor",
     "0",
     "--cluster-allow-replica-migration",
@@ -34,20 +34,20 @@ const OPTIONS: [&str; 14] = [
     "--repl-ping-replica-period",
     "1",
 ];
-/// How long servers may take to agree.
+/// How long the servers may take to agree.
 const IN_TIME: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_millis(50);
 
 // === impl Rig ===
 
 impl Rig {
-    /// Starts three masters with a replica each, and lets them know each other.
+    /// Starts three masters with a replica each, and connects them to a cluster.
     pub(super) async fn start_cluster(&mut self, directory: &Path) -> String {
         for number in 0..2 * MASTERS {
             let bus = address::free().port().to_string();
             let options = [&KEEPS[..], &OPTIONS, &["--cluster-port", &bus]].concat();
             let server = Redis::start(directory, &format!("redis-{number}"), &options).await;
-            // No two configurations are of one epoch.
+            // Each server needs its own configuration epoch.
             let epoch = (number + 1).to_string();
             server
                 .run(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])
@@ -80,14 +80,13 @@ impl Rig {
         format!("redis+cluster://{}", masters.join(","))
     }
 
-    /// The server that has the same data, as a replica or as the master. First come those that were masters
-    /// in the beginning.
+    /// The server with the same data, as its replica or as its master. The first masters come first in the list.
     pub(crate) fn partner(&self, place: usize) -> &Redis {
         let servers = self.servers.len();
         &self.servers[(place + servers / 2) % servers]
     }
 
-    /// Waits until all servers find the cluster whole, and half of them follow the others.
+    /// Waits until all servers find the cluster complete, and half of them are replicas.
     pub(crate) async fn is_whole(&self) {
         let patience = Patience::new("the cluster is whole");
         while self.following().await != MASTERS {
@@ -95,7 +94,7 @@ impl Rig {
         }
     }
 
-    /// How many servers follow another one; none while somebody does not find the cluster whole.
+    /// How many servers are replicas; 0 while a server finds the cluster incomplete.
     async fn following(&self) -> usize {
         let mut following = 0;
         for server in &self.servers {
@@ -109,7 +108,7 @@ impl Rig {
         following
     }
 
-    /// Moves the slot of a lock to another master. For a while its keys are in two places.
+    /// Moves the slot of a lock to another master. For some time its keys are at both servers.
     pub(crate) async fn move_slot_of(&self, lock: &str, lasts: Duration) -> RedisResult<()> {
         let slot = self.servers[0].run(&["CLUSTER", "KEYSLOT", lock]).await?;
         let slot = redis::from_redis_value::<usize>(slot)?.to_string();
@@ -121,7 +120,7 @@ impl Rig {
             .await
             .is_err()
         {
-            // It points elsewhere.
+            // The server redirects to another master, which is asked next.
             masters.rotate_left(1);
             patience.bear().await;
         }
@@ -132,18 +131,18 @@ impl Rig {
         taker.run(&words).await?;
         let words = ["CLUSTER", "SETSLOT", &slot, "MIGRATING", &takes];
         giver.run(&words).await?;
-        // What comes first goes ahead, and callers come upon the rest.
+        // Some keys move ahead, and callers find the rest at the old server.
         send(&slot, 2, giver, taker).await?;
         sleep(lasts).await;
         while send(&slot, 100, giver, taker).await? > 0 {}
-        // The taker first: if the giver were first and died, nobody would have the slot.
+        // The new server must get the slot first: if the old server came first and died, the slot would have no server.
         masters.swap(0, 1);
         for &place in &masters {
             let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &takes];
             self.servers[place].run(&words).await?;
         }
-        // One that has not heard of it could take the next slot under an epoch that is too low, and lose
-        // it again.
+        // A master that has not heard of the move could take the next slot with an epoch that is too low, and lose it
+        // again.
         let patience = Patience::new("all masters are at the same epoch");
         while !self.are_at_one_epoch(&masters).await {
             patience.bear().await;
@@ -162,7 +161,7 @@ impl Rig {
     }
 }
 
-/// Sends some keys of a slot from one server to another. How many there were.
+/// Moves some keys of a slot from one server to another. Answers their number.
 async fn send(slot: &str, count: usize, giver: &Redis, taker: &Redis) -> RedisResult<usize> {
     let words = ["CLUSTER", "GETKEYSINSLOT", slot, &count.to_string()];
     let keys: Vec<String> = redis::from_redis_value(giver.run(&words).await?)?;

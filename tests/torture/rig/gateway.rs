@@ -1,4 +1,4 @@
-//! A gateway as a process, always on the same address.
+//! A gateway process with a fixed address.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::wire::Wire;
 
-/// A gateway as a process.
+/// A gateway process with a fixed address.
 pub(crate) struct Gateway {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
@@ -25,16 +25,16 @@ pub(crate) struct Gateway {
     mutant: Option<String>,
 }
 
-/// How long a place is kept for a caller with an idempotency key, in ms: a run has no time for the usual
-/// five seconds.
+/// How long these gateways keep a position for a caller with an idempotency key, in ms: a run has no time for the
+/// default of five seconds.
 pub(crate) const GRACE: u64 = 1_000;
-/// How long it may take to start.
+/// The longest time of a start.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts it and waits until it answers.
+    /// Starts a gateway and waits until it answers.
     pub(super) async fn start(
         program: &Path,
         directory: &Path,
@@ -56,7 +56,7 @@ impl Gateway {
         gateway
     }
 
-    /// Starts it again after its end.
+    /// Starts the gateway again after its end.
     pub(crate) async fn start_again(&mut self) {
         let mutant = self.mutant.as_deref();
         let Self {
@@ -106,7 +106,7 @@ fn launch(
         .env("LATCHGATE_LIMITS_RECONNECT_GRACE_MS", GRACE.to_string())
         .env("LATCHGATE_LOG_LEVEL", "warn");
     if store.starts_with("redlock") {
-        // A server that is killed keeps all; one that is made to forget has that written down.
+        // A killed node keeps all of its data, and faults that lose data are recorded as such.
         command.env("LATCHGATE_REDLOCK_PERSISTENCE", "aof-always");
     }
     if let Some(mutant) = mutant {

@@ -1,8 +1,8 @@
-//! The stores that are tortured, and which faults apply to each.
+//! The stores that can be tested, and the faults that apply to each.
 
 use crate::faults::Fault;
 
-/// A store that can be tortured.
+/// A kind of store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Embedded,
@@ -10,13 +10,13 @@ pub(crate) enum Kind {
     Sentinel,
     Redlock,
     Cluster,
-    /// One that runs already, and of which nothing is known but its URL.
+    /// A store that already runs, of which only the URL is known.
     Url(String),
 }
 
-/// Grants a second without which there was no traffic.
+/// With fewer grants a second, a run proves nothing.
 const TRAFFIC: f64 = 200.0;
-/// The same where each takes two rounds.
+/// The same for a quorum, where each grant takes two rounds.
 const TRAFFIC_OF_QUORUM: f64 = 50.0;
 
 // === impl Kind ===
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// Which faults apply to it.
+    /// The faults that apply to the store.
     pub(crate) fn faults(&self) -> Vec<Fault> {
         let mut faults = Fault::OF_PROCESSES.to_vec();
         match self {
@@ -77,12 +77,12 @@ impl Kind {
         faults
     }
 
-    /// How many gateways are on it.
+    /// The number of gateways on the store.
     pub(crate) fn gateways(&self) -> usize {
         if *self == Self::Embedded { 1 } else { 2 }
     }
 
-    /// The fewest grants a second.
+    /// The fewest grants a second of a valid run.
     pub(crate) fn traffic(&self) -> f64 {
         match self {
             Self::Embedded | Self::Redis | Self::Sentinel | Self::Cluster | Self::Url(_) => TRAFFIC,
@@ -90,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// Whether locks are shared there. Of a store that is only known by its URL nobody knows.
+    /// Whether the clients share locks. For a store that is known only by its URL they do not.
     pub(crate) fn shares(&self) -> bool {
         match self {
             Self::Embedded | Self::Redis | Self::Sentinel | Self::Cluster => true,
@@ -98,7 +98,7 @@ impl Kind {
         }
     }
 
-    /// Whether those who wait are in order only among those who wait at the same gateway.
+    /// Whether the store keeps the order only among waiters of the same gateway.
     pub(crate) fn keeps_order_within_gateways(&self) -> bool {
         *self == Self::Redlock
     }

@@ -1,4 +1,4 @@
-//! What is tortured: gateways, their store, and the proxies between them, as processes and tasks.
+//! The processes of a run: gateways, their store, and the proxies between them.
 
 mod address;
 mod clients;

@@ -1,4 +1,4 @@
-//! A process that is killed, frozen and started again.
+//! A process that can be killed, frozen and started again.
 
 use std::{
     fs::File,
@@ -12,18 +12,18 @@ use tokio::time::{Instant, sleep};
 
 use crate::spawn;
 
-/// A process of ours. It is killed when it is dropped.
+/// A child process, killed when dropped.
 pub(crate) struct Process {
     child: Child,
 }
 
-/// How long a process may take for what it always does.
+/// The longest time for an ordinary action of a process.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Process ===
 
 impl Process {
-    /// Starts it, with its log in a file of the directory.
+    /// Starts a process, with its log in a file of the directory.
     pub(super) fn start(mut command: Command, directory: &Path, log: &str) -> Self {
         let path: PathBuf = directory.join(format!("{log}.log"));
         let log = File::options()
@@ -51,7 +51,7 @@ impl Process {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// `kill -9`; whether it was what ended the process.
+    /// Kills the process as `kill -9` does. Answers whether it still ran.
     pub(crate) async fn kill(&mut self) -> bool {
         let lived = !self.has_ended();
         self.signal(Signal::KILL);
@@ -68,7 +68,7 @@ impl Process {
         }
     }
 
-    /// Stops it, and waits until it stands still; whether it does.
+    /// Stops the process, and waits until all of its threads are stopped. Answers whether they are.
     pub(crate) async fn freeze(&mut self) -> bool {
         self.signal(Signal::STOP);
         let deadline = Instant::now() + TIMEOUT;
@@ -90,7 +90,7 @@ impl Process {
         threads.is_ok_and(|mut threads| {
             threads.all(|thread| {
                 let stat = thread.and_then(|it| std::fs::read_to_string(it.path().join("stat")));
-                // One that has ended meanwhile does nothing either.
+                // A thread that has ended meanwhile does nothing either.
                 stat.map_or(true, |stat| {
                     stat.rsplit_once(") ")
                         .is_some_and(|it| it.1.starts_with('T'))
@@ -102,13 +102,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A command with nothing in its environment but the path; its end is that of whoever started it.
+/// A command with only `PATH` in its environment, which ends together with this process.
 pub(super) fn command(program: &Path) -> Command {
     #[expect(
         clippy::disallowed_methods,

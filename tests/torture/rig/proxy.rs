@@ -1,4 +1,4 @@
-//! A TCP proxy between a gateway and its Redis, which does harm to everything that passes.
+//! A TCP proxy between a gateway and its Redis server, which does harm to all traffic.
 
 use std::{
     io,
@@ -21,19 +21,19 @@ use tokio::{
     time::sleep,
 };
 
-/// What the proxy does to what passes.
+/// The harm that a proxy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
     None,
-    /// Nothing passes, in either direction, until it is over; then all of it does.
+    /// All bytes are held, in both directions, until the harm ends.
     Hold,
-    /// Requests pass; instead of bringing a reply the connection ends.
+    /// Requests pass; the connection ends instead of a reply.
     CutReply,
-    /// A request does not pass, and the connection ends.
+    /// The request is dropped, and the connection ends.
     CutRequest,
-    /// Both ways a byte at a time.
+    /// Bytes pass one at a time, in both directions.
     Slice,
-    /// The connection ends with a reset as soon as anything passes.
+    /// The connection ends with a reset at the next byte.
     Reset,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Proxy {
     done: Arc<AtomicU64>,
 }
 
-/// One way of a connection.
+/// One direction of a connection.
 struct Way {
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
@@ -53,12 +53,12 @@ struct Way {
     done: Arc<AtomicU64>,
 }
 
-/// How often harm is done to a connection, of so many times that something passes: in between there is some
-/// service, or nothing would be under way to be harmed.
+/// One in this many times that bytes pass, harm is done to the connection. Without some service in between, no request
+/// would be on its way to be harmed.
 const ONE_OF: u64 = 40;
-/// How long the bytes of a slice are apart.
+/// The pause between the bytes of a slice.
 const APART: Duration = Duration::from_micros(200);
-/// How many bytes are sliced, of what passes at once.
+/// How many bytes of a piece are sliced.
 const SLICED: usize = 64;
 
 // === impl Proxy ===
@@ -76,14 +76,14 @@ impl Proxy {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let (harm, done) = (harm.clone(), Arc::clone(&done));
-                // However it ends: that is what this proxy is for.
+                // Errors of the connections are what this proxy is for.
                 connections.spawn(async move { drop(carry(client, server, harm, done).await) });
             }
         });
         proxy
     }
 
-    /// Does this from now on.
+    /// Sets the harm from now on.
     pub(crate) fn does(&self, harm: Harm) {
         self.harm.send_replace(harm);
     }
@@ -119,7 +119,7 @@ async fn carry(
         harm,
         done,
     };
-    // Where one way ends the other does, and both sockets with them.
+    // When one direction ends, the other ends as well, with both sockets.
     tokio::select! {
         ended = requests.pass() => ended,
         ended = replies.pass() => ended,
@@ -164,7 +164,7 @@ impl Way {
                     return Ok(());
                 }
                 Harm::Reset if passed % ONE_OF == 0 => {
-                    // If it cannot be reset it ends in another way.
+                    // If a reset is not possible, the connection ends in the ordinary way.
                     drop(self.to.as_ref().set_zero_linger());
                     self.count();
                     return Ok(());

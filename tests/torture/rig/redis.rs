@@ -1,4 +1,4 @@
-//! A `redis-server` as a process.
+//! A `redis-server` process with a fixed address.
 
 use std::{
     net::SocketAddr,
@@ -15,30 +15,30 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// A `redis-server` as a process, always on the same address.
+/// A `redis-server` process with a fixed address.
 pub(crate) struct Redis {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) process: Process,
     directory: PathBuf,
     options: Vec<String>,
-    /// Its own clock, if it has one, and how many seconds that is ahead.
+    /// Its own clock, if it has one, and by how many seconds the clock is ahead.
     clock: Option<Clock>,
     ahead: i64,
 }
 
-/// How long it may take to start, and to answer a command.
+/// The longest time of a start, and of a reply.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Redis ===
 
 impl Redis {
-    /// Starts one that keeps what it has answered.
+    /// Starts a server that keeps acknowledged data over a restart.
     pub(super) async fn start(directory: &Path, name: &str, options: &[&str]) -> Self {
         Self::start_with(directory, name, options, None).await
     }
 
-    /// The same with a clock that can be set.
+    /// Starts a server that keeps acknowledged data over a restart, and has a clock that can be set.
     pub(super) async fn start_with_clock(directory: &Path, name: &str, options: &[&str]) -> Self {
         Self::start_with(directory, name, options, Some(Clock::ahead(0))).await
     }
@@ -66,7 +66,7 @@ impl Redis {
         redis
     }
 
-    /// Starts it again after its end, with what it has kept.
+    /// Starts the server again after its end, with the data that it has kept.
     pub(crate) async fn start_again(&mut self) {
         self.process = launch(
             &self.directory,
@@ -77,15 +77,15 @@ impl Redis {
         self.answers().await;
     }
 
-    /// Removes what it has kept.
+    /// Removes the data that the server has kept.
     pub(crate) fn forget(&self) {
-        // It may keep nothing.
+        // There may be no data.
         drop(std::fs::remove_dir_all(
             self.directory.join("appendonlydir"),
         ));
     }
 
-    /// Sets its clock forward. Answers whether it was seen to be.
+    /// Sets the server's clock forward. Answers whether the server shows it.
     pub(crate) async fn step_clock(&mut self, seconds: i64) -> bool {
         let before = self.time().await;
         self.ahead += seconds;
@@ -95,7 +95,7 @@ impl Redis {
         matches!((before, after), (Some(before), Some(after)) if after >= before + seconds)
     }
 
-    /// The seconds of its clock.
+    /// The time of the server in seconds.
     async fn time(&self) -> Option<i64> {
         let time = self.run(&["TIME"]).await.ok()?;
         let time: (i64, i64) = redis::from_redis_value(time).ok()?;
@@ -127,7 +127,7 @@ impl Redis {
     }
 }
 
-/// Runs a command on whatever answers at an address.
+/// Runs a command on the server at an address.
 pub(super) async fn run(address: SocketAddr, words: &[&str]) -> RedisResult<Value> {
     let mut command = Cmd::new();
     for word in words {

@@ -1,4 +1,4 @@
-//! Sentinels as processes.
+//! Sentinel processes.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -11,15 +11,15 @@ use super::{
     redis::run,
 };
 
-/// A sentinel as a process.
+/// A sentinel process.
 pub(crate) struct Sentinel {
     pub(super) address: SocketAddr,
     _process: Process,
 }
 
-/// By what the sentinels know the master.
+/// The name by which the sentinels know the master.
 pub(super) const SERVICE: &str = "locks";
-/// How long it may take to start.
+/// The longest time of a start.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === impl Sentinel ===
@@ -54,7 +54,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// Where the master is that it names.
+    /// The address of the master that the sentinel names.
     pub(super) async fn master(&self) -> Option<SocketAddr> {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
         let named: Value = run(self.address, &words).await.ok()?;

@@ -1,4 +1,4 @@
-//! All that is tortured in a run.
+//! The whole system under test in a run.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -11,27 +11,27 @@ use tokio::{
 use super::{Gateway, Kind, Proxy, Redis, sentinel};
 use crate::options::Options;
 
-/// All that is tortured in a run. Dropped, it ends.
+/// The whole system under test in a run. When dropped, its processes end.
 pub(crate) struct Rig {
     pub(crate) gateways: Vec<Gateway>,
-    /// A proxy for each gateway, where there is one between it and its server.
+    /// The proxies between a gateway and its server: one for each gateway and server, if the store has them.
     pub(crate) proxies: Vec<Proxy>,
     pub(crate) servers: Vec<Redis>,
     sentinels: Vec<sentinel::Sentinel>,
 }
 
-/// What a server is started with that keeps what it has answered.
+/// Options of a server that keeps acknowledged data over a restart.
 pub(super) const KEEPS: [&str; 6] = [
     "--appendonly",
     "yes",
-    // What is killed loses nothing that it has written: only a machine does.
+    // A killed server loses no written data: only a machine that fails does.
     "--appendfsync",
     "no",
-    // Beyond it a script makes others hear that it is busy.
+    // A script that runs for longer makes the server reply to others that it is busy.
     "--busy-reply-threshold",
     "100",
 ];
-/// How many servers a quorum has here.
+/// The number of nodes of a quorum.
 const NODES: usize = 3;
 /// How long sentinels may take to know each other.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 // === impl Rig ===
 
 impl Rig {
-    /// Starts everything, and waits until it serves.
+    /// Starts all processes, and waits until the gateways serve.
     pub(crate) async fn start(
         kind: &Kind,
         options: &Options,
@@ -76,7 +76,7 @@ impl Rig {
             .collect()
     }
 
-    /// The places of all servers that take writes.
+    /// The indexes of all servers that accept writes.
     pub(crate) async fn masters(&self) -> Vec<usize> {
         let mut masters = Vec::new();
         for (place, server) in self.servers.iter().enumerate() {
@@ -88,7 +88,7 @@ impl Rig {
         masters
     }
 
-    /// Whether another server has taken the place of a master.
+    /// Whether another server has taken over from a master.
     pub(crate) async fn is_replaced(&self, place: usize) -> bool {
         if self.sentinels.is_empty() {
             let role = self.partner(place).text(&["INFO", "replication"]).await;
@@ -99,7 +99,7 @@ impl Rig {
         named.is_some_and(|named| named != self.servers[place].address)
     }
 
-    /// Where the sentinels say that the master is, if most of them agree.
+    /// The address of the master that most sentinels name.
     async fn named_master(&self) -> Option<SocketAddr> {
         let mut named = Vec::new();
         for sentinel in &self.sentinels {
@@ -110,7 +110,7 @@ impl Rig {
         named.iter().find(most).copied()
     }
 
-    /// Has a replica take over from a master. Sentinels that have just let one do so may refuse.
+    /// Makes a replica take over from a master. Sentinels that have just done a failover may refuse.
     pub(crate) async fn fail_over(&self, place: usize) {
         if self.sentinels.is_empty() {
             let partner = self.partner(place);
@@ -124,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// One server, and a proxy in front of it for each gateway.
+    /// Starts a server, and a proxy in front of it for each gateway.
     async fn start_redis(
         &mut self,
         gateways: usize,
@@ -142,7 +142,7 @@ impl Rig {
             .collect()
     }
 
-    /// Three servers that know nothing of each other, and a proxy in front of each for each gateway.
+    /// Starts three independent servers, and for each gateway a proxy in front of each server.
     async fn start_nodes(
         &mut self,
         gateways: usize,
@@ -166,7 +166,7 @@ impl Rig {
         stores
     }
 
-    /// A master, a replica and three sentinels.
+    /// Starts a master, a replica and three sentinels.
     async fn start_sentinels(&mut self, directory: &Path) -> String {
         let master = Redis::start(directory, "redis-0", &KEEPS).await;
         let port = master.address.port().to_string();
@@ -188,7 +188,7 @@ impl Rig {
         )
     }
 
-    /// A failover is possible when all know of each other and of the replica.
+    /// Waits until the sentinels know each other and the replica, without which no failover is possible.
     async fn know_each_other(&self) {
         let deadline = Instant::now() + TIMEOUT;
         for sentinel in &self.sentinels {

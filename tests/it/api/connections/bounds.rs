@@ -1,4 +1,4 @@
-//! Connections: slow, idle and refused ones, requests whose end is in doubt, and the end of all of them.
+//! Limits of connections: slow, idle and refused connections, requests with ambiguous lengths, and the shutdown.
 
 use latchgate::telemetry::metrics::Metrics;
 
@@ -201,7 +201,7 @@ async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
     let service = Service::configured(|it| it.http.idle_timeout_ms = Millis(1_000));
     let address = service.listen().await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    // So that the kernels do not take all of it at once.
+    // With a large receive buffer the kernels would take the whole answer at once.
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
     let request =
@@ -229,11 +229,11 @@ async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
 async fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
     let service = Service::configured(|it| it.http.idle_timeout_ms = Millis(400));
     let mut stream = service.connect().await;
-    // Far more than fits between the two of them.
+    // Far more requests than fit into the socket buffers of both sides.
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let asks = ask.repeat(20);
     let cut_off = async { while stream.write(asks.as_bytes()).await.is_ok() {} };
-    // What waits to be sent is given up with the connection.
+    // When the connection ends, unsent answers are dropped, so the writing client sees an error.
     let cut_off = timeout(Duration::from_mins(1), cut_off).await;
     cut_off.expect("its connection is closed");
 }
@@ -242,8 +242,7 @@ async fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
 async fn who_has_connected_and_asked_before_it_took_no_more_is_answered() {
     let (config, lifecycle) = (Config::default(), Lifecycle::new());
     lifecycle.stop(Duration::from_mins(1)).await.unwrap();
-    // From here on nothing waits, so that the runtime has never looked at the listener: it knows nothing of
-    // who is there, and the kernel does.
+    // Nothing awaits from here on, so the runtime cannot poll the listener. Only the kernel knows of the connections.
     let kernel = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = kernel.local_addr().unwrap();
     let connect = |_| {
@@ -282,7 +281,7 @@ const CHUNKED: &str = "2\r\n{}\r\n0\r\n\r\n";
 async fn nothing_behind_a_request_with_a_transfer_encoding_is_taken_for_a_request() {
     let service = Service::start();
     for (framing, status) in [
-        // Where a proxy may have seen another end than the one that chunks have.
+        // A proxy may have found another end of these requests than chunked encoding says.
         ("Transfer-Encoding: chunked", "201"),
         ("Transfer-Encoding: chunked\r\nContent-Length: 2", "201"),
         ("Content-Length: 12\r\nTransfer-Encoding: chunked", "201"),
@@ -328,8 +327,8 @@ async fn a_connection_may_carry_a_request_in_chunks_behind_others() {
     assert_eq!(closed(&mut stream).await, "");
 }
 
-/// `nc -N` and the like: nobody can tell them from a caller that has gone, and a waiter that has gone
-/// must not get the lock.
+/// `nc -N` and similar clients close their sending side. A gateway cannot tell this from a hang-up, and a waiter that
+/// has gone must not get the lock.
 #[tokio::test]
 async fn closing_the_sending_side_is_hanging_up() {
     let service = Service::start();
@@ -353,7 +352,7 @@ async fn a_connection_ends_whose_client_does_not_finish_its_headers() {
         assert_eq!(closed(&mut stream).await, "");
         assert!(began.elapsed() >= Duration::from_millis(150));
         stream = service.connect().await;
-        // The second request on a connection is no different from the first.
+        // The second request on a connection has the same limits as the first.
         send(&mut stream, INSPECT).await;
         answer(&mut stream).await;
     }
@@ -379,7 +378,7 @@ async fn what_is_no_http_gets_a_bare_status_and_the_end_of_the_connection() {
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "400"),
     ] {
         let mut stream = service.connect().await;
-        // Not only at the beginning of a connection.
+        // The request is refused after another request on the connection, too.
         send(&mut stream, INSPECT).await;
         answer(&mut stream).await;
         send(&mut stream, &request).await;

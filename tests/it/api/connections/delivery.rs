@@ -1,5 +1,5 @@
-//! A lease whose caller has gone before its answer left is given back (clause 8), over real sockets; and what of a
-//! request stays in memory while it waits.
+//! A lease whose caller has gone before its answer left is released (clause 8), over real sockets; and which parts of a
+//! request stay in memory while it waits.
 
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
@@ -45,7 +45,7 @@ async fn an_answer_that_the_connection_never_took_is_given_back() {
     service.gives_back(1).await;
 }
 
-/// The connection is accepted when its end is there already, as it is for a gateway that is busy.
+/// The gateway accepts the connection when its end has already arrived, as a busy gateway does.
 #[tokio::test]
 async fn a_release_that_came_in_one_piece_with_the_end_of_its_connection_is_carried_out() {
     let token = TOKEN;
@@ -77,13 +77,13 @@ async fn a_release_that_came_in_one_piece_with_the_end_of_its_connection_is_carr
     }
 }
 
-/// Its answer is longer than what fits into a connection that nobody reads.
+/// A request with an answer that is longer than what fits into a connection whose caller does not read.
 const LONG: &str = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const SHORT: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// Sends an acquire behind so many requests whose answers are not read. When this comes back its answer has been
-/// written: the gateway runs on this thread, and its store answers at once.
+/// Sends an acquire behind `unread` requests whose answers are not read. When this returns, the answer to the acquire
+/// has been written: the gateway runs on this thread, and its store answers at once.
 async fn behind_unread(service: &Service, unread: usize, acquire: &str) -> TcpStream {
     let mut stream = connect_with_little_room(service.listen().await).await;
     let requests = [LONG.repeat(unread).as_str(), acquire].concat();
@@ -92,7 +92,7 @@ async fn behind_unread(service: &Service, unread: usize, acquire: &str) -> TcpSt
     stream
 }
 
-/// How often a lease was given back when nothing is left to do.
+/// How many undelivered leases were released by the end of the service.
 async fn given_back_at_the_end(service: &Service) -> usize {
     service.stop().await;
     service.script.given_back()
@@ -129,7 +129,7 @@ async fn requests_that_came_with_the_acquire_do_not_show_that_its_answer_was_rea
     let service = Service::start();
     let acquire = [ACQUIRE, SHORT, SHORT].concat();
     let mut stream = behind_unread(&service, 3, &acquire).await;
-    // Nor does one that comes later from a caller that does not wait for answers.
+    // A later request of a caller that does not wait for answers does not deliver the grant either.
     send(&mut stream, INSPECT).await;
     until("it is answered", || {
         let asked = service.script.asked();
@@ -188,7 +188,7 @@ async fn a_caller_that_half_closes_after_it_has_read_keeps_its_lease() {
     assert_eq!(given_back_at_the_end(&service).await, 0);
 }
 
-/// The gateway closes while the grant is still on its way, and the kernel sends it all the same.
+/// The gateway closes the connection while the grant is still in the kernel's buffer, and the kernel sends it.
 #[tokio::test]
 async fn a_caller_that_half_closes_and_then_reads_keeps_its_lease() {
     let service = Service::start();
@@ -199,8 +199,8 @@ async fn a_caller_that_half_closes_and_then_reads_keeps_its_lease() {
     assert_eq!(given_back_at_the_end(&service).await, 0);
 }
 
-/// Its end is there when the answer is about to be written, and the requests behind it have been read: HTTP does
-/// not look for an end then.
+/// The caller closes before its answer is written, with further requests behind the acquire. HTTP does not look for the
+/// end of a connection then.
 #[tokio::test]
 async fn it_is_given_back_when_its_caller_has_closed_before_it_is_written() {
     let service = Service::start();
@@ -212,7 +212,7 @@ async fn it_is_given_back_when_its_caller_has_closed_before_it_is_written() {
     service.gives_back(1).await;
 }
 
-/// The bytes of a request as they came from its connection, and whether anything refers to them.
+/// The bytes of a request as its connection delivered them. `used` tells whether any value still refers to them.
 struct Head {
     bytes: Bytes,
     used: Arc<()>,

@@ -1,4 +1,4 @@
-//! Callers that hang up: around their answers, and from releases that the store has not answered.
+//! Callers that hang up: just before their answers are sent, and after releases that the store has not answered.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -15,13 +15,14 @@ enum HangUp {
     Rst,
 }
 
-/// The moments at which callers hang up are spread over this time from the request on, or over twice the time that
-/// an answer takes where that is longer.
+/// Callers hang up at moments spread over this time after the request, or over twice the latency of an answer if that
+/// is longer.
 const WITHIN: Duration = Duration::from_millis(4);
-/// How many answers are waited for to know how long they take.
+/// How many answers are measured for the latency.
 const MEASURED: u32 = 20;
-/// What is left between the look for the caller and the write: one in two hundred on a machine that does nothing
-/// else, and more where the gateway loses its processor in between. Without a look it is every tenth.
+/// Most leases that may stay held. A hang-up between the gateway's check of the caller and its write is not noticed:
+/// one in two hundred on an idle machine, more if the gateway loses its processor in between. Without the check it is
+/// one in ten.
 const HANG_UPS: u32 = 300;
 const MOST_LEFT: u32 = 6;
 
@@ -34,11 +35,11 @@ fn connect(to: SocketAddr) -> StdTcpStream {
     stream
 }
 
-/// Whether nothing of an answer had come when the caller hung up.
+/// Hangs up. Answers whether no byte of the answer had arrived.
 fn hang_up(mut stream: StdTcpStream, how: HangUp) -> bool {
     match how {
-        // Told of more data, this end answers with a reset from here on, as if it were closed; what came before
-        // can still be read.
+        // After the shutdown, this end answers further data with a reset, as a closed socket does. Data that arrived
+        // before can still be read.
         HangUp::Fin => {
             stream.shutdown(Shutdown::Both).unwrap();
             !matches!(stream.read(&mut [0]), Ok(1))
@@ -76,7 +77,7 @@ fn acquire(name: &str, at: SocketAddr) -> StdTcpStream {
     stream
 }
 
-/// How long an answer takes, in the middle.
+/// The median latency of an answer.
 fn latency(at: SocketAddr, how: HangUp) -> Duration {
     let measure = |number| {
         let began = Instant::now();
@@ -89,8 +90,8 @@ fn latency(at: SocketAddr, how: HangUp) -> Duration {
     measured[measured.len() / 2]
 }
 
-/// How many of those that hung up without an answer have left their locks held, once these are few enough, and
-/// how many there were.
+/// How many of the callers that hung up without an answer left their locks held, once the number is within the bound;
+/// and how many callers hung up without an answer.
 fn left(at: SocketAddr, how: HangUp, hang_ups: u32) -> (u32, u32) {
     let within = WITHIN.max(2 * latency(at, how));
     let mut unanswered = Vec::new();
@@ -142,9 +143,9 @@ async fn who_hangs_up_around_the_answer_leaves_no_lock_on_redis() {
     check("redis", &gateway);
 }
 
-/// Room for requests, and as much again for releases.
+/// Room for this many requests, and for as many abandoned releases.
 const ROOM: usize = 64;
-/// How many somebody gives up who has no key and no lease.
+/// How many releases a caller without key and lease abandons.
 const GIVEN_UP: usize = 1_000;
 
 fn counted(text: &str, sample: &str) -> usize {
@@ -152,7 +153,7 @@ fn counted(text: &str, sample: &str) -> usize {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// A gateway with room for so many requests, and for as many releases besides.
+/// A gateway with room for `room` requests, and for as many releases.
 fn with_room(room: usize) -> Service {
     let mut config = Config::default();
     config.http.max_concurrent_requests = room;
@@ -164,14 +165,14 @@ fn release() -> String {
     format!("DELETE /locks/a HTTP/1.1\r\nHost: localhost\r\nLock-Token: {TOKEN}\r\n\r\n")
 }
 
-/// Those that wait for their turn take no room: it is taken when one is carried out.
+/// An abandoned release takes room only while it is carried out, not while it waits for its turn.
 #[tokio::test]
 async fn they_are_carried_out_one_by_one_where_there_is_room_for_one() {
     const RELEASES: usize = 10;
     let service = with_room(1);
     let address = service.listen().await;
     service.script.paused.set();
-    // The gateway runs on this thread: when it comes to them, each has come with its end.
+    // The gateway runs on this thread: when it accepts these connections, their ends have already arrived.
     let _streams: Vec<_> = (0..RELEASES)
         .map(|_| {
             let mut stream = StdTcpStream::connect(address).unwrap();
@@ -219,7 +220,7 @@ async fn they_leave_room_to_a_holder_and_are_counted() {
     service.script.paused.lift();
     answered(&mut holder, 204).await;
     answered(&mut keeper, 200).await;
-    // All of them were asked of the store, and are carried out without anybody.
+    // The store got all releases, and they are carried out without their callers.
     let releases = r#"latchgate_releases_total{outcome="released"}"#;
     let dropped = r#"latchgate_abandoned_releases_total{outcome="dropped"}"#;
     let carried = r#"latchgate_abandoned_releases_total{outcome="carried-out"}"#;
@@ -245,12 +246,12 @@ async fn of_one_whose_caller_was_told_that_nothing_happened_nothing_follows() {
     let mut caller = TcpStream::connect(address).await.unwrap();
     asked(&mut caller, &release(), 503).await;
     drop(caller);
-    // Ten times as long as the first pause before another try.
+    // Ten times the first pause before a repeated release.
     sleep(Duration::from_secs(1)).await;
     assert_eq!(service.script.released(), 1);
 }
 
-/// A Redis with an append-only file, and a gateway on it that gives a command up soon.
+/// A Redis server with an append-only file, and a gateway on it with a short command timeout.
 async fn on_redis() -> (RedisServer, Gateway) {
     let server = RedisServer::start_logged().await;
     let setup = Setup::on(&server)
@@ -259,7 +260,7 @@ async fn on_redis() -> (RedisServer, Gateway) {
     (server, Gateway::start_with(setup))
 }
 
-/// Takes a lock, a second one, and a group; sends their releases and hangs up at once.
+/// Acquires two locks and a group, sends their releases, and hangs up at once.
 async fn release_and_hang_up(gateway: &Gateway, outage: impl FnOnce()) -> [String; 4] {
     let connect = async || Connection::new(TcpStream::connect(gateway.address).await.unwrap());
     let mut caller = connect().await;
@@ -286,7 +287,7 @@ async fn release_and_hang_up(gateway: &Gateway, outage: impl FnOnce()) -> [Strin
     ["one", "two", "three", "four"].map(|name| format!("/locks/{name}"))
 }
 
-/// Waits until every first try of a release has ended without an answer of the store.
+/// Waits until the first try of every release has ended without an answer of the store.
 async fn unanswered(gateway: &Gateway, outcome: &str) {
     let sample = format!("latchgate_releases_total{{outcome=\"{outcome}\"}}");
     eventually("the store has answered none", || async {

@@ -1,4 +1,4 @@
-//! Connections, and callers that leave them.
+//! Connections: their limits, delivery of grants, and callers that hang up.
 
 mod bounds;
 mod delivery;

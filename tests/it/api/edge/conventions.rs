@@ -1,13 +1,13 @@
-//! What other APIs have too: `Prefer: wait`, `RateLimit`, and a key that may be short.
+//! HTTP conventions: `Prefer: wait`, the `RateLimit` header, and short idempotency keys.
 
 use crate::api::prelude::*;
 
-/// Asks for `a`, for which one other waits before, with these headers.
+/// Asks for `a`, which one other request waits for, with these headers.
 async fn wait(service: &Service, headers: &[(&str, &str)], body: &str) -> ApiResponse {
     ask(service, queued(1), headers, body).await
 }
 
-/// Asks for `a`, which is held, without a wait that counts.
+/// Asks for `a`, which is held, and asserts that the `Prefer` header sets no wait.
 async fn refused(service: &Service, prefer: &str, body: &str) {
     let held = Acquisition::Held(contention(1));
     let answer = ask(service, held, &[("prefer", prefer)], body).await;
@@ -42,7 +42,7 @@ async fn a_wait_can_be_preferred_in_a_header_and_is_said_to_be_applied() {
         assert_eq!(answer.header("preference-applied"), "wait=2", "{prefer}");
         assert!((2_000..3_000).contains(&waited(&answer)), "{}", answer.body);
     }
-    // Also where the lock is free, and where null stands for nothing.
+    // `Prefer` also applies if the lock is free, and if the body says `null`.
     let headers = [JSON[0], ("prefer", "wait=7")];
     let granted = service
         .ask("POST /locks/a", &headers, r#"{"wait_ms": null}"#)
@@ -58,7 +58,7 @@ async fn the_wait_in_the_body_counts_before_the_preferred_one() {
     let answer = wait(&service, &prefer, r#"{"wait_ms": 1500}"#).await;
     assert_eq!(answer.header("preference-applied"), "");
     assert!((1_500..2_500).contains(&waited(&answer)), "{}", answer.body);
-    // 0 is a wait that is said.
+    // A `wait_ms` of 0 is an explicit wait, so `Prefer` does not replace it.
     refused(&service, "wait=20", r#"{"wait_ms": 0}"#).await;
 }
 
@@ -127,7 +127,7 @@ async fn a_key_with_a_rate_is_told_of_it_before_it_is_refused() {
     for (line, status, told) in [
         ("GET /locks/a", 200, "r=2;t=1"),
         ("POST /locks/a", 201, "r=1;t=2"),
-        // It is not counted, and what is left is told all the same.
+        // These requests do not count towards the limit; their answers show the rest of it all the same.
         ("PUT /locks/a/renew", 200, "r=1;t=2"),
         ("POST /locks/a/hold", 200, "r=1;t=2"),
         ("GET /locks", 200, "r=0;t=3"),

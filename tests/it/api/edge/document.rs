@@ -1,4 +1,4 @@
-//! The OpenAPI document says what the gateway does, and the committed texts are the generated ones.
+//! The OpenAPI document describes what the gateway does, and the committed documents are the generated ones.
 
 use std::io::Read as _;
 
@@ -21,7 +21,7 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
     operations
 }
 
-/// What a reference in the document names, or the thing itself if it is none.
+/// The target of a reference in the document, or the value itself if it is no reference.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let Some(target) = value["$ref"].as_str() else {
         return value;
@@ -30,7 +30,7 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     found.unwrap_or_else(|| panic!("{target} names nothing"))
 }
 
-/// The codes that an operation can answer.
+/// The problem codes that the document lists for an operation.
 fn codes(operation: &Value) -> BTreeSet<ProblemCode> {
     let listed = operation["x-problem-codes"].as_array().unwrap().iter();
     let codes = listed.map(|code| ProblemCode::from_slug(code.as_str().unwrap()).unwrap());
@@ -40,7 +40,7 @@ fn codes(operation: &Value) -> BTreeSet<ProblemCode> {
     distinct
 }
 
-/// Everything in the document, with the path to it.
+/// Visits every value in the document with its path.
 fn walk(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, value);
     match value {
@@ -190,7 +190,7 @@ fn all_problems_are_one_schema_in_one_response_for_each_status() {
     assert_eq!(inline, [""; 0]);
 }
 
-/// Or two operations would describe one of them differently, and the last one would win.
+/// Otherwise two operations would describe the same component differently, and the last description would win.
 #[test]
 fn a_shared_parameter_is_listed_where_it_is_taken() {
     let document = document();
@@ -221,7 +221,7 @@ fn every_reference_names_something() {
     assert!(seen > 200, "{seen}");
 }
 
-/// `openapi-typescript` takes a field with a default for one that is always there.
+/// `openapi-typescript` makes a field with a default a required field.
 #[test]
 fn no_default_makes_a_field_required() {
     walk(&document(), "", &mut |path, value| {
@@ -274,7 +274,8 @@ async fn the_document_is_small_and_sent_once() {
         (head, body.collect().await.unwrap().to_bytes())
     };
     let (plain, text) = ask(&[]).await;
-    // With a base path of any length: shared locks, groups and requests to release are a fifth of it.
+    // The document must stay small with a base path of any length. Shared locks, groups and release requests are a
+    // fifth of it.
     assert!(text.len() < 122_000, "{} bytes", text.len());
     assert!(!plain.headers.contains_key("content-encoding"));
     let (small, bytes) = ask(&[("accept-encoding", "gzip, br")]).await;
@@ -285,7 +286,7 @@ async fn the_document_is_small_and_sent_once() {
         .read_to_end(&mut unpacked)
         .unwrap();
     assert_eq!(unpacked, text);
-    // What is sent in another form has another name.
+    // Each encoding has its own `ETag`.
     assert_ne!(plain.headers["etag"], small.headers["etag"]);
     for (head, coding) in [(&plain, "identity"), (&small, "gzip")] {
         assert_eq!(head.headers["cache-control"], "no-cache");

@@ -1,4 +1,4 @@
-//! What lies around the operations: routes, origins and hosts, conventions, documents, overload.
+//! The layers around the operations: routes, origins and hosts, conventions, documents, overload.
 
 mod conventions;
 mod document;

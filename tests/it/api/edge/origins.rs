@@ -1,8 +1,9 @@
-//! What web pages may do, and for which hosts the gateway answers, asked over a socket as a browser or an attacker would.
+//! What web pages may do, and which hosts the gateway answers for, tested over a socket as a browser or an attacker
+//! would.
 
 use crate::api::prelude::*;
 
-/// An answer in lower case, its head alone.
+/// The head of an answer, in lower case.
 struct Head(String);
 
 // === impl Head ===
@@ -27,14 +28,14 @@ async fn ask(service: &Service, line: &str, headers: &[&str]) -> Head {
     Head(answer.split("\r\n\r\n").next().unwrap().to_lowercase())
 }
 
-/// The answer to a request with this line and these headers.
+/// Sends a request with this line and these headers. Answers the whole answer as text.
 async fn whole(service: &Service, line: &str, headers: &[&str]) -> String {
     let headers: Vec<_> = headers.iter().map(|it| format!("{it}\r\n")).collect();
     let request = format!("{line}\r\n{}\r\n", headers.concat());
     answer(&mut service.sent(&request).await).await
 }
 
-/// A gateway that lists two origins.
+/// A gateway whose `allowed_origins` lists two origins.
 fn listing() -> Service {
     let mut config = Config::default();
     let listed = ["https://ci.example.com", "http://localhost:3000"];
@@ -42,13 +43,13 @@ fn listing() -> Service {
     Service::with(config)
 }
 
-/// The request lines of all operations, and others.
+/// The request lines of all operations and of these others.
 fn lines_and<const N: usize>(others: [&str; N]) -> Vec<String> {
     let lines = operations().into_iter().map(|it| it.line("a"));
     lines.chain(others.map(str::to_owned)).collect()
 }
 
-/// The request lines of those that are for no page of elsewhere.
+/// The request lines of the operations that pages of other origins must not call.
 fn guarded() -> Vec<String> {
     let guarded = operations().into_iter().filter(Operation::is_guarded);
     let lines = guarded.map(|it| it.line("a"));
@@ -135,7 +136,7 @@ async fn a_page_of_the_gateway_one_that_is_listed_and_what_is_no_browser_may() {
             "Origin: HTTP://LOCALHOST:7420",
             "Sec-Fetch-Site: same-origin",
         ],
-        // Behind a proxy that ends TLS on the same port.
+        // The origin that a page has behind a proxy that ends TLS on the same port.
         &["Origin: https://localhost:7420"],
         &["Sec-Fetch-Site: same-origin"],
         &["Sec-Fetch-Site: none"],
@@ -265,7 +266,7 @@ async fn what_a_person_may_look_at_loads_nothing_from_elsewhere_and_is_in_no_fra
         let [policy] = policies[..] else {
             panic!("{path}: {policies:?}");
         };
-        // The dashboard stands at many paths, and says which one it goes by.
+        // The dashboard answers at many paths and names its base with `base-uri`.
         let base = if path == "/dashboard" {
             "base-uri 'self'"
         } else {
@@ -278,7 +279,7 @@ async fn what_a_person_may_look_at_loads_nothing_from_elsewhere_and_is_in_no_fra
     }
 }
 
-/// The status and the code of the answer to a request with this line and these headers.
+/// Sends a request with this line and these headers. Answers status and problem code.
 async fn raw(service: &Service, line: &str, headers: &[&str]) -> (u16, String) {
     let answer = whole(service, line, headers).await;
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();

@@ -1,10 +1,10 @@
-//! More requests and more connections than the gateway takes, and its metrics meanwhile.
+//! More requests and connections than the gateway accepts, and its metrics meanwhile.
 
 use futures_util::stream::FuturesUnordered;
 
 use crate::api::prelude::*;
 
-/// A gateway that works on two requests, and one that keeps a lease.
+/// A gateway with room for two requests, and for one more that keeps a lease.
 pub(super) fn small() -> Service {
     let mut config = Config::default();
     config.http.max_concurrent_requests = 2;
@@ -22,7 +22,7 @@ fn inspects(service: &Service) -> usize {
     service.script.count(|it| matches!(it, StoreCall::Inspect))
 }
 
-/// Keeps two requests busy while something else is done.
+/// Keeps two requests busy while `other` runs.
 pub(super) async fn while_full(service: &Service, other: impl Future<Output = ()>) {
     service.script.paused.set();
     let two = futures_util::future::join(service.get("/locks/a"), service.get("/locks/b"));
@@ -81,7 +81,7 @@ async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
                 answer = &mut kept => panic!("{line}: {}", answer.body),
                 () = service.is_asked(3 + at) => {}
             }
-            // There is room for one of them.
+            // The reserve has room for one request that keeps a lease, so the second is refused.
             assert_overloaded(&service.call(more, WITH_TOKEN).await);
         }
     };
@@ -96,7 +96,7 @@ async fn who_releases_takes_no_room_from_those_who_renew() {
         for _ in 0..8 {
             releases.push(service.call("DELETE /locks/a", WITH_TOKEN));
         }
-        // One is under way, the others were refused.
+        // One release has room, the others are refused.
         for _ in 0..7 {
             assert_overloaded(&releases.next().await.unwrap());
         }
@@ -123,7 +123,7 @@ async fn room_for_renewals_is_taken_by_nobody_who_is_not_let_pass() {
     let full = async {
         service.is_asked(2).await;
         assert_overloaded(&renew().await);
-        // Who has no key is told so, and had no room to take.
+        // A request without a key is refused as unauthorized, and takes no room.
         for line in ["PUT /locks/a/renew", "POST /locks/a/hold"] {
             let refused = service.call(line, WITH_TOKEN).await;
             assert_eq!(refused.problem(), (401, "unauthorized"));
@@ -192,7 +192,7 @@ async fn those_who_wait_for_a_lock_take_no_room() {
         let waits = async {
             let parked = || service.script.parking.len() == waiters;
             until("it waits", parked).await;
-            // It is known to wait a moment after it has taken its place.
+            // The gateway counts a waiter some time after the waiter has entered the queue.
             until_served(&service).await;
         };
         tokio::select! {
@@ -222,7 +222,7 @@ async fn bodies_that_do_not_come_take_no_room() {
         send(&mut stream, &head).await;
         slow.push(stream);
     }
-    // Each of them may be taken up for a moment.
+    // Each of these requests may have been counted as busy for a moment.
     until_served(&service).await;
     for stream in &mut slow {
         send(stream, "}").await;
@@ -243,7 +243,7 @@ async fn until_served(service: &Service) {
     }
 }
 
-/// A gateway that takes sixteen connections.
+/// A gateway that accepts sixteen connections.
 fn narrow() -> Service {
     let mut config = Config::default();
     config.http.max_connections = 16;
@@ -255,7 +255,7 @@ const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
      Content-Type: application/json\r\n\r\n{}";
 
-/// A connection on which this was sent.
+/// A connection on which a request was sent.
 async fn sent(to: SocketAddr, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.unwrap();
     send(&mut stream, request).await;
@@ -280,12 +280,12 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
         assert!(refused.contains("\"code\":\"overloaded\""), "{refused}");
         assert_eq!(closed(&mut more).await, "");
     }
-    // Bytes that are no HTTP get a bare status.
+    // Bytes that are not HTTP get an answer with a status only.
     let mut more = TcpStream::connect(address).await.unwrap();
     asked(&mut more, "nonsense\r\n\r\n", 400).await;
     assert_eq!(service.script.asked().len(), inspects(&service));
     asked(&mut known, INSPECT, 200).await;
-    // One that has ended makes room for another.
+    // A connection that ends makes room for another.
     drop(silent.pop());
     eventually("there is room", || async {
         let mut next = sent(address, INSPECT).await;
@@ -326,7 +326,7 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     let service = narrow();
     let address = service.listen().await;
     let mut waiting = Vec::new();
-    // An eighth of sixteen is kept.
+    // An eighth of the sixteen connections is reserved.
     for waiters in 1..=14 {
         service.script.acquire.ok(queued(0));
         let stream = sent(address, WAIT).await;
@@ -348,7 +348,7 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     let with_token = format!("Host: localhost\r\nLock-Token: {TOKEN}\r\n\r\n");
     let renew = format!("PUT /locks/a/renew HTTP/1.1\r\n{with_token}");
     asked(&mut other, &renew, 200).await;
-    // Who has a lease may go on with it: another sixteenth.
+    // A sixteenth is reserved for callers with a lease.
     send(
         &mut other,
         &format!("POST /locks/a/hold HTTP/1.1\r\n{with_token}"),
@@ -365,7 +365,7 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     until("it waits", || service.script.parking.len() == 13).await;
 }
 
-/// How many may ask at once although there is no room.
+/// How many scrapes are served at once although the gateway has no room.
 const SCRAPES: usize = 4;
 
 #[tokio::test]
@@ -383,7 +383,7 @@ async fn a_few_may_ask_at_once_and_who_may_not_takes_the_room_of_nobody() {
     let full = async {
         let asked = || matches!(service.script.asked().last(), Some(StoreCall::Inspect));
         until("there is no room", asked).await;
-        // The store does not answer, so that each of them takes a while.
+        // The store does not answer, so each scrape takes a while.
         let asked: [&[(&str, &str)]; 2] = [&[], &with_key];
         let strangers = (0..3 * SCRAPES).map(|n| asked[n % 2]);
         let with_key = [scraper.auth()];

@@ -1,4 +1,4 @@
-//! The pages for people: documentation, problems, and the dashboard.
+//! Pages for people: documentation, problems, and the dashboard.
 
 use crate::api::prelude::*;
 
@@ -12,7 +12,7 @@ async fn every_problem_is_explained_at_its_path() {
         assert_eq!(json["code"], code.as_str());
         assert_eq!(json["status"], code.status().as_u16());
         assert_eq!(json["title"], code.title());
-        // A browser is told the same.
+        // A browser gets the same body.
         let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
         let seen = service.call(&format!("GET {path}"), &browser).await;
         assert_eq!(seen.body, json.body);
@@ -73,14 +73,14 @@ async fn whoever_opens_the_gateway_finds_the_way() {
 }
 
 const GZIP: (&str, &str) = ("accept-encoding", "gzip, deflate, br");
-/// What the first page may cost, as it is sent.
+/// The largest size of the first page with all that it loads, as it is sent.
 const MOST_SENT: usize = 150 * 1024;
 
 async fn look(service: &Service, path: &str, headers: &[(&str, &str)]) -> ApiResponse {
     service.call(&format!("GET {path}"), headers).await
 }
 
-/// How many bytes an answer has as it is sent, with its headers.
+/// The size of an answer as it is sent, with its headers.
 async fn sent(service: &Service, path: &str) -> usize {
     let answer = service.open(&format!("GET {path}"), &[GZIP], "").await;
     assert_eq!(answer.status(), 200, "{path}");
@@ -92,7 +92,7 @@ async fn sent(service: &Service, path: &str) -> usize {
     headers + body.collect().await.unwrap().to_bytes().len()
 }
 
-/// What a text names between these and the next quote.
+/// The parts of a text between one of these marks and the next quote or bracket.
 fn named<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     marks.iter().flat_map(|mark| {
         text.split(mark)
@@ -101,7 +101,7 @@ fn named<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = &'a st
     })
 }
 
-/// An address that is relative to a path.
+/// Resolves an address relative to a path.
 fn resolved(from: &str, to: &str) -> String {
     let mut parts: Vec<_> = from.split('/').collect();
     parts.pop();
@@ -115,7 +115,7 @@ fn resolved(from: &str, to: &str) -> String {
     parts.join("/")
 }
 
-/// Everything that the page at this path loads, directly or by way of others, with itself.
+/// The sizes of all files that a page loads, directly or through other files, and of the page itself.
 async fn loaded(service: &Service, page: &str, base: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let mut left = vec![page.to_owned()];

@@ -1,8 +1,8 @@
-//! What every route has: an id, limits, methods, negotiation, and a problem for each error of the store.
+//! What every route has: a request id, limits, methods, content negotiation, and a problem for each error of the store.
 
 use crate::api::prelude::*;
 
-/// Methods of which each path takes some or none.
+/// HTTP methods, known and unknown. Each path accepts some or none of them.
 const METHODS: &str = r"
     GET POST PUT PATCH DELETE TRACE PROPFIND LOCK UNLOCK PURGE BREW get Post GETT X-Y_Z
 ";
@@ -34,7 +34,7 @@ async fn every_path_says_which_methods_it_takes() {
 #[tokio::test]
 async fn head_is_get_without_the_body() {
     let service = Service::start();
-    // Their answers change from one request to the next, or have no length.
+    // The answers of these paths change between two requests, or have no length.
     let varies = |path: &str| ["/metrics", "/stats", "/backup", "/events"].contains(&path);
     for operation in operations() {
         let path = operation.target("a");
@@ -256,7 +256,7 @@ async fn every_store_error_has_its_code_on_every_route_and_keeps_its_cause_to_it
             assert_eq!(answer.problem(), (status, code), "{error}");
             says_nothing_happened(&answer, status);
         }
-        // What only reads leaves nothing in doubt.
+        // A request that only reads has no unknown outcome: the error is told as an unavailable store.
         let (status, code) = match &error {
             StoreError::Indeterminate(_) => (503, "store-unavailable"),
             _ => (status, code),

@@ -1,5 +1,5 @@
-//! The cookie of a session: what it looks like, under which name and for whose requests it counts, and where it never
-//! shows.
+//! The session cookie: its attributes and name, the requests that it authorizes, and the places where its secret must
+//! not appear.
 
 use latchgate::{audit::Audit, config::AuditConfig};
 
@@ -17,7 +17,7 @@ pub(super) fn start(base_path: &str) -> (Service, Key) {
     (Service::with_gate(config, &file).0, key)
 }
 
-/// Shows a key at a gateway below this path.
+/// Signs in with a key at a gateway below this path.
 pub(super) async fn sign_in_with(
     service: &Service,
     path: &str,
@@ -39,21 +39,21 @@ async fn sign_in(
     sign_in_with(service, path, key.key.expose(), headers).await
 }
 
-/// The cookie of somebody who has signed in, as a browser sends it.
+/// Signs in with a key. Answers the cookie as a browser sends it.
 pub(super) async fn session(service: &Service, key: &Key) -> String {
     let answer = sign_in(service, "", key, &[]).await.is(200);
     let cookie = answer.header("set-cookie");
     cookie.split(';').next().unwrap().to_owned()
 }
 
-/// A gateway, a key, and the cookie of somebody who has signed in with it.
+/// A gateway, a key, and the cookie of a session that signed in with this key.
 async fn signed_in() -> (Service, Key, String) {
     let (service, key) = start("");
     let cookie = session(&service, &key).await;
     (service, key, cookie)
 }
 
-/// The cookie without its secret.
+/// The attributes of the cookie, without its secret.
 fn form(answer: &ApiResponse) -> String {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let cookie = answer.header("set-cookie");
@@ -126,7 +126,7 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
         }
     }
     assert!(service.script.asked().is_empty());
-    // A listed page has a key of its own.
+    // A page of a listed origin authorizes itself with an API key.
     let headers = [key.auth(), LISTED];
     let answer = service.call("POST /locks/a", &headers).await.is(201);
     assert_eq!(answer.header("access-control-allow-origin"), LISTED.1);
@@ -162,7 +162,7 @@ async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked()
         201
     );
     assert_eq!(service.script.asked().len(), asked + 4);
-    // It is not among what a listed page may send.
+    // The header of our own pages is not among those that a listed origin may send.
     let preflight = [LISTED, ("access-control-request-method", "POST")];
     let answer = service.call("OPTIONS /locks/a", &preflight).await;
     let allowed = answer.header("access-control-allow-headers").to_lowercase();
@@ -180,7 +180,7 @@ async fn a_key_in_the_request_counts_before_the_cookie() {
         let headers = [("cookie", cookie.as_str()), auth, OURS];
         service.call("GET /locks/a", &headers).await.is(status);
     }
-    // A cookie that is nobody's is in nobody's way.
+    // A cookie that belongs to no session does not get in the way of an API key.
     let headers = [("cookie", "latchgate-session=lgs_AAAA"), key.auth(), LISTED];
     service.call("POST /locks/a", &headers).await.is(201);
 }
@@ -206,7 +206,7 @@ async fn nobody_is_signed_in_or_out_by_a_page_of_another_origin() {
         let answer = service.call("DELETE /session", &headers).await;
         assert_eq!(answer.problem(), (403, "origin-refused"), "{foreign:?}");
     }
-    // What a form can send.
+    // Media types that an HTML form can send.
     for media in ["text/plain", "application/x-www-form-urlencoded"] {
         let headers = [("content-type", media)];
         let body = json!({ "key": key.key.expose() }).to_string();
@@ -234,7 +234,7 @@ async fn signing_out_takes_away_every_cookie_that_was_brought() {
     assert!(!nobody.headers.contains_key("set-cookie"));
 }
 
-/// A gateway for one key, with an audit log there.
+/// A gateway for one key, with an audit log in this file.
 fn audited(path: &Path, key: &Key) -> (Service, Audit) {
     let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
     let audit = AuditConfig {
@@ -271,7 +271,7 @@ async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
     ] {
         let answer = service.call(&format!("{method} {target}"), &with).await;
         seen += answer.header("x-request-id");
-        // Who writes it into the address is answered what they have written.
+        // A caller that puts the secret into the address gets the address back.
         if !target.contains(secret) {
             seen += &answer.body;
         }
@@ -301,7 +301,7 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     let cookie = answer.header("set-cookie").split(';').next().unwrap();
     let wrong = sign_in(&service, "", &Key::new(), &[("x-request-id", "no")]).await;
     assert_eq!(wrong.status, 401);
-    // The cookie is forgotten, also if the request has an API key besides.
+    // The answer removes the cookie, also if the request has an API key.
     let headers = [("cookie", cookie), OURS, ("x-request-id", "out")];
     service.call("DELETE /session", &headers).await;
     let stranger = Key::new();
@@ -365,7 +365,7 @@ async fn over_https_only_a_name_that_nobody_else_can_set_counts() {
         let answer = service.call("GET /locks/a", &headers).await;
         assert_eq!(answer.status, status, "{headers:?}");
     }
-    // Somebody else on the host has set one before ours.
+    // Another program on this host has set a cookie with the same name first.
     let both = format!("latchgate-session=lgs_AAAA; x=y; {cookie}");
     let answer = service
         .call("GET /locks/a", &[("cookie", &both), OURS])
@@ -394,7 +394,8 @@ async fn beside_a_name_that_nobody_else_can_set_one_that_anybody_can_set_counts_
         let shown = service.call("GET /session", &headers).await;
         assert_eq!(shown["name"], "viewer", "{brought}");
     }
-    // Also when that one is nobody's: whoever was here before is not somebody again.
+    // If the `__Host-` cookie belongs to no session, the other cookie does not count either: the browser must not be
+    // signed in again as its former user.
     let brought = format!("{of_ops}; __Host-latchgate-session=lgs_AAAA");
     let headers = [("cookie", brought.as_str()), OURS];
     let shown = service.call("GET /session", &headers).await;

@@ -1,4 +1,4 @@
-//! How much a key may have.
+//! Limits of API keys: leases, waiters, TTLs, and wrong tokens of an address.
 
 use http::Response;
 use tokio::time::advance;
@@ -11,7 +11,7 @@ struct Limited {
     key: Key,
 }
 
-/// The key of a request that may be repeated.
+/// The idempotency key of a request that may be repeated.
 const REPEATED: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
 
 const WAITING: &str = r#"{"wait_ms": 50000}"#;
@@ -20,7 +20,7 @@ const WAITING_BRIEFLY: &str = r#"{"wait_ms": 1000}"#;
 // === impl Limited ===
 
 impl Limited {
-    /// A key that may acquire and view every lock, with these limits.
+    /// A gateway with a key that may acquire and view every lock, with these limits.
     fn to(limits: &str) -> Self {
         let key = Key::new();
         let service = Service::with_keys(&file("ci", &key, limits));
@@ -32,7 +32,7 @@ impl Limited {
         self.service.ask(line, &headers, body.to_owned()).await
     }
 
-    /// The status of an acquire with a body.
+    /// Sends an acquire with a body. Answers the status.
     async fn acquire_with(&self, lock: &str, body: &str) -> u16 {
         self.ask(&format!("POST /locks/{lock}"), body).await.status
     }
@@ -68,7 +68,7 @@ impl Limited {
         }
     }
 
-    /// Waits until the key has room for another lease, for less than a TTL.
+    /// Waits until the key may have another lease, for less than a TTL.
     async fn has_room(&self) {
         let ask = async {
             while self.acquire("room").await != 201 {
@@ -164,7 +164,7 @@ async fn who_hangs_up_on_a_renewal_pays_as_if_it_were_lost() {
     assert_eq!(limited.acquire("a").await, 429);
 }
 
-/// A gateway at which an address may send three wrong tokens in a minute.
+/// A gateway that accepts three wrong tokens from an address in a minute.
 fn wary() -> Limited {
     let key = Key::new();
     let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 3);
@@ -187,7 +187,7 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     let service = &wary.service;
     let granted = wary.ask("POST /locks/a", "").await;
     for _ in 0..3 {
-        // One that is right costs nothing.
+        // A right token does not count.
         release(service, &[WRONG], Release::Released).await.is(204);
         assert_eq!(release(service, &[WRONG], LOST).await.status, 410);
     }
@@ -198,7 +198,7 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
         asked,
         "the store is not asked"
     );
-    // A valid key is let pass, and so is a lease that was granted here.
+    // A request with a valid key is accepted, and so is one with the token of a lease that this gateway granted.
     let known = ("lock-token", granted["token"].as_str().unwrap());
     for headers in [&[wary.key.auth(), WRONG][..], &[known]] {
         release(service, headers, Release::Released).await.is(204);
@@ -235,13 +235,13 @@ async fn a_key_has_no_more_leases_than_it_may() {
     let refused = limited.ask("POST /locks/c", "").await;
     assert_eq!(code(&refused), (429, "too-many-leases"));
     assert_eq!(refused.header("retry-after"), "30");
-    // A release makes room, also without a key.
+    // A release, also without an API key, allows another lease.
     let token = [("lock-token", first["token"].as_str().unwrap())];
     let released = limited.service.call("DELETE /locks/a", &token).await;
     assert_eq!(released.status, 204);
     let third = limited.ask("POST /locks/c", "").await;
     assert_eq!(limited.acquire("d").await, 429);
-    // And so does an expiry; a renewal moves it.
+    // The end of a TTL allows another lease as well; a renewal moves this end.
     advance(Duration::from_secs(20)).await;
     let token = third["token"].as_str().unwrap();
     let renewed = limited.with_token("PUT /locks/c/renew", token).await;
@@ -354,10 +354,10 @@ async fn guessing_costs_and_shuts_nobody_out_who_has_a_key() {
     let refused = get(&Key::new().header).await;
     assert_eq!(code(&refused), (429, "rate-limited"));
     assert!((19_000..=20_001).contains(&refused["retry_after_ms"].as_u64().unwrap()));
-    // Nothing that is no key either.
+    // A text that is not even a key is refused as well.
     assert_eq!(get("Bearer x").await.status, 429);
     assert_eq!(get(&wary.key.header).await.status, 200);
-    // Who sends none guesses nothing.
+    // A request without a key does not count as a guess.
     assert_eq!(wary.service.get("/locks/a").await.status, 401);
 }
 
@@ -380,7 +380,7 @@ async fn each_of_several_locks_counts_for_the_rate() {
     assert_eq!(limited.ask("POST /locks", names).await.status, 201);
     refused(limited.ask("POST /locks/e", "").await, "rate-limited");
     advance(Duration::from_millis(1_001)).await;
-    // One that is let in is carried out, and those after it wait for longer.
+    // After an accepted request, the next requests must wait longer.
     assert_eq!(limited.ask("POST /locks", names).await.status, 201);
     advance(Duration::from_millis(3_500)).await;
     assert_eq!(limited.acquire("f").await, 429);
@@ -407,7 +407,7 @@ async fn a_repeated_request_for_several_locks_that_is_refused_keeps_no_room_beyo
 #[tokio::test]
 async fn several_locks_that_were_waited_for_in_vain_keep_no_position_and_no_room() {
     let limited = Limited::to("max_waiters = 1");
-    // However often it looks, somebody else holds the lock.
+    // However often the group asks the store, another caller holds the lock.
     (0..100).for_each(|_| limited.service.script.acquire.ok(queued(0)));
     let headers = [limited.key.auth(), JSON[0], REPEATED];
     let body = r#"{"names": ["a", "b"], "wait_ms": 50000}"#;
@@ -438,13 +438,13 @@ async fn a_place_that_is_kept_for_somebody_who_has_gone_counts_for_the_grace() {
         asked.await.status
     };
     let [mine, another] = ["mine-0123456789abcdefghij", "another-0123456789abcdefg"];
-    // Whoever comes back for it takes it over.
+    // A repeated request with the idempotency key takes over the wait, so it does not count twice.
     for _ in 0..2 {
         is_held();
         assert_eq!(ask(mine).await, 423);
         assert_eq!(ask(another).await, 429);
     }
-    // Who has the lock waits no more.
+    // A request that is granted the lock no longer counts as a waiter.
     assert_eq!(ask(mine).await, 201);
     is_held();
     assert_eq!(ask(another).await, 423);

@@ -1,10 +1,10 @@
-//! Who is let in, and who may do what: acquire, view, list, break, back up.
+//! Which callers are admitted, and which permissions they need to acquire, view, list, break and back up.
 
 use latchgate::lock::Metadata;
 
 use crate::api::prelude::*;
 
-/// Every call that needs a key, on a lock, with its permission.
+/// Calls that need an API key: method, path behind the lock, and permission.
 const CALLS: [(&str, &str, &str); 4] = [
     ("POST", "", "acquire"),
     ("POST", "/hold", "acquire"),
@@ -23,7 +23,7 @@ async fn call(
     let headers: Vec<_> = [header].into_iter().chain(token).collect();
     if path == "/hold" {
         let answer = service.open(&line, &headers, "").await;
-        // A stream has no end.
+        // A stream has no end, so its body is not read.
         let is_stream = answer.status() == 200;
         let answer = answer.map(|body| if is_stream { Body::empty() } else { body });
         return ApiResponse::read(answer).await;
@@ -31,12 +31,12 @@ async fn call(
     service.call(&line, &headers).await
 }
 
-/// Looks at `a`.
+/// Inspects `a`.
 async fn look(service: &Service, header: (&str, &str)) -> ApiResponse {
     service.call("GET /locks/a", &[header]).await
 }
 
-/// A lease that somebody else has.
+/// A lease of another owner.
 fn somebodys() -> HeldLease {
     HeldLease {
         owner: Some(Owner::new("somebody").unwrap()),
@@ -45,7 +45,7 @@ fn somebodys() -> HeldLease {
     }
 }
 
-/// Two who share a lock.
+/// Two leases that share a lock.
 fn sharing() -> SharedHolders {
     let mut holders = sharers(2, 2);
     for lease in &mut holders.leases {
@@ -84,7 +84,7 @@ async fn what_needs_no_key_works_without_one() {
 async fn a_damaged_key_is_told_apart_and_an_unknown_one_is_not_explained() {
     let (ci, other) = (Key::new(), Key::new());
     let wrong = Key::new();
-    // Its id is known, with the hash of another.
+    // A known key id with the hash of another key.
     let secret = format!("{}:sha256:{}", wrong.key.id(), ci.key.hash());
     let file = format!("[[key]]\nname = 'wrong'\nsecrets = ['{secret}']\nview = ['*']\n");
     let service = Service::with_keys(&(ci.entry("ci", "view = ['*']") + &file));
@@ -166,7 +166,7 @@ async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
                 let answer = call(&service, each, lock, key.auth()).await;
                 let allowed = inside && each.2 == permission;
                 let expected = match (allowed, lock) {
-                    // A percent sign is in no name.
+                    // No lock name contains a percent sign.
                     (_, "team%253Aa") => 400,
                     (false, _) => 403,
                     (true, _) if each.0 == "POST" && each.1.is_empty() => 201,
@@ -242,7 +242,7 @@ async fn a_ttl_above_the_cap_is_refused_and_the_default_stays_below_it() {
         );
         assert!(asked("10000").await.status < 300);
     }
-    // A hold limit above the cap and below the default of the gateway is all right.
+    // A `max_hold_ms` above the cap of the key's TTL and below the gateway's default is accepted.
     let body = r#"{"max_hold_ms": 15000}"#;
     service.ask("POST /locks/a", &json[..2], body).await.is(201);
     assert_eq!(service.script.attempt().ttl.as_millis(), 10_000);
@@ -253,7 +253,7 @@ async fn a_lease_of_a_longer_ttl_is_cut_to_the_cap_and_not_lost() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_ttl_ms = 10_000"));
     let json = [key.auth(), ("lock-token", TOKEN)];
-    // It has a TTL of 30 s, as somebody else was granted it.
+    // The lease has a TTL of 30 s, from the grant to another key.
     let renewed = service.call("PUT /locks/a/renew", &json).await.is(200);
     assert_eq!(renewed["ttl_ms"], 10_000);
     let cut = |asked: &StoreCall| matches!(asked, StoreCall::Renew(_, RenewalTtl { max: Some(ttl), .. }) if ttl.as_millis() == 10_000);
@@ -297,7 +297,7 @@ async fn the_log_names_the_key_and_never_shows_it() {
     look(&service, other.auth()).await;
     let cut = &key.header[..key.header.len() - 4];
     look(&service, ("authorization", cut)).await;
-    // In places where it does not belong.
+    // The key is sent in places where no key belongs.
     let text = key.key.expose();
     let wrong = [("x-request-id", text), ("lock-token", text)];
     service.call("PUT /locks/a/renew", &wrong).await.is(401);
@@ -338,7 +338,7 @@ async fn who_may_not_break_or_list_is_refused_before_the_store_is_asked() {
         assert_eq!(refused.problem(), (403, "forbidden"), "{name}");
     }
     let list = async |query: &str| service.call(&format!("GET /locks{query}"), &headers).await;
-    // All that begins so must be in view: neither pages nor cursors may tell of the rest.
+    // The key must be allowed to view every name with the prefix: otherwise pages and cursors would reveal other names.
     let others = words("?prefix=tea ?prefix=team ?prefix=team2: ?owner=alice");
     for query in others.chain([""]) {
         assert_eq!(list(query).await.problem(), (403, "forbidden"), "{query}");
@@ -406,7 +406,7 @@ async fn it_takes_every_permission_on_every_lock() {
         assert_eq!(answer["code"], "forbidden");
     }
     service.get("/backup").await.is(401);
-    // The store of this service is no embedded one.
+    // The scripted store is not an embedded store, so it has no backup.
     let answer = service.call("GET /backup", &[all.auth()]).await.is(409);
     assert_eq!(answer["code"], "wrong-store");
 }

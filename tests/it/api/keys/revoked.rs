@@ -1,13 +1,13 @@
-//! A key that is taken back while somebody waits for a lock, or has it kept.
+//! An API key that is revoked while its caller waits for a lock or has a hold.
 
 use crate::api::prelude::*;
 
-/// With it a place in the queue would be kept.
+/// An idempotency key: with it, the store would keep a position in the queue.
 const KEPT: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
 
 const WAITING: &str = r#"{"wait_ms": 50000}"#;
 
-/// What takes the key back, in each way in which that can be done.
+/// Each way to revoke a key, with the keys file after it.
 fn ways(key: &Key) -> [(&'static str, String); 4] {
     let other = Key::new().entry("other", "acquire = ['*']");
     let rotated = Key::new().entry("ci", "acquire = ['*']");
@@ -25,7 +25,7 @@ fn ways(key: &Key) -> [(&'static str, String); 4] {
     ]
 }
 
-/// A gateway with a key that may acquire everything.
+/// A gateway with a key that may acquire every lock.
 fn with_key() -> (Key, Service, Gate) {
     let key = Key::new();
     let file = key.entry("ci", "acquire = ['*']");
@@ -110,11 +110,11 @@ async fn a_held_lock_is_lost_and_left_to_its_ttl() {
         replaces(&gate, file);
         let last = read_until(&mut stream, "event: lost").await;
         assert!(last.contains(r#"{"reason":"revoked"}"#), "{name}: {last}");
-        // At once, and not when the next renewal is due.
+        // The stream ends at once, and not when the next renewal is due.
         assert!(taken_back.elapsed() < Duration::from_secs(5), "{name}");
         assert!(stream.frame().await.is_none(), "{name}");
         drop(stream);
-        // Whoever held it has time to stop: it is neither renewed nor released.
+        // The lease is neither renewed nor released, so that its holder has time to stop.
         let asked = service.script.asked();
         let only = |asked: &StoreCall| matches!(asked, StoreCall::Acquire(_));
         assert!(asked.iter().all(only), "{name}: {asked:?}");
@@ -131,7 +131,7 @@ async fn a_held_lock_is_not_renewed_after_its_key_has_expired() {
     read_until(&mut stream, "granted").await;
     read_until(&mut stream, "renewed").await;
     clock.advance(Duration::from_secs(15));
-    // Nobody has announced it: it is seen when the next renewal is due.
+    // The end of the key is not announced: the gateway sees it when the next renewal is due.
     let renewals = || {
         service
             .script

@@ -1,16 +1,16 @@
-//! A key is shown once, and a cookie does what it does until one of both ends.
+//! Sessions: a browser sends its key once, and gets a cookie with the permissions of the key until key or session ends.
 
 use super::cookies::{OURS, session, sign_in_with};
 use crate::api::prelude::*;
 
-/// How long a session lasts if nothing is said.
+/// How long a session lasts by default.
 const TWELVE_HOURS: Duration = Duration::from_hours(12);
 
 async fn sign_in(service: &Service, key: &str) -> ApiResponse {
     sign_in_with(service, "", key, &[]).await
 }
 
-/// The status of a look at a lock with this cookie.
+/// Inspects a lock with this cookie. Answers the status.
 async fn looks(service: &Service, cookie: &str) -> u16 {
     let headers = [("cookie", cookie), OURS];
     let answer = service.call("GET /locks/a", &headers).await;
@@ -117,7 +117,7 @@ async fn a_cookie_that_was_changed_or_cut_is_nobodys_and_is_counted_as_a_guess()
     }
     assert_eq!(looks(&service, most).await, 429);
     assert_eq!(looks(&service, &cookie).await, 200);
-    // Whoever asks who they are is told: nobody.
+    // A request for the session with such a cookie is answered that nobody is signed in.
     let headers = [("cookie", changed.as_str()), OURS];
     let shown = service.call("GET /session", &headers).await.is(200);
     assert_eq!(shown["signed_in"], false);
@@ -168,7 +168,7 @@ async fn without_the_secret_that_was_shown_a_session_is_over_at_once() {
     replaces(&gate, &with(&quoted(&new)));
     assert_eq!(looks(&service, &of_old).await, 401);
     assert_eq!(looks(&service, &of_new).await, 200);
-    // What is permitted is what the file says now.
+    // The permissions are always those of the current keys file.
     replaces(&gate, &new.entry("ops", "view = ['b']"));
     assert_eq!(looks(&service, &of_new).await, 403);
     replaces(&gate, &Key::new().entry("other", "view = ['*']"));
@@ -202,7 +202,7 @@ async fn who_waits_with_a_session_waits_no_longer_than_it_lasts() {
     });
     let (service, _, clock) = Service::with_gate(config, &all(&key));
     let cookie = session(&service, &key).await;
-    // Thirty seconds of it are left, and time stands still for the clock that ends it.
+    // The session lives for thirty seconds more. Its clock moves only when the test moves it.
     clock.advance(Duration::from_secs(30));
     service.script.acquire.ok(queued(0));
     let headers = [("cookie", cookie.as_str()), OURS, JSON[0]];

@@ -1,4 +1,4 @@
-//! `POST /locks/{name}/break`: of one lease, of a lock that several share, and with `grace_ms`, which asks the holder
+//! `POST /locks/{name}/break`: of one lease, of a shared lock, and with `grace_ms`, which asks the holder to release
 //! first.
 
 use latchgate::{
@@ -230,7 +230,7 @@ async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
     let mut events = Listener::events(&service).await;
     answers(&service.script, broken(sharers(130, 130)));
     break_lock(&service, ALL).await;
-    // No waiting here: it is there before the answer is.
+    // No waiting here: the audit line is written before the answer is sent.
     let lines = audit_lines(&path).into_iter();
     let fences: Vec<_> = lines
         .map(|line| {
@@ -244,7 +244,7 @@ async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
     assert_eq!(fences, (42..172).collect::<Vec<_>>());
     let mut told = Vec::new();
     while told.len() < 130 {
-        // Several may come together.
+        // A chunk may contain several events.
         let chunk = events.chunk().await.unwrap();
         let data = chunk.lines().filter_map(|line| line.strip_prefix("data: "));
         told.extend(data.map(|data| serde_json::from_str::<Value>(data).unwrap()));
@@ -304,14 +304,14 @@ fn request() -> ReleaseRequest {
     }
 }
 
-/// A lease whose holder is asked.
+/// A lease with a release request.
 fn asked() -> HeldLease {
     let mut lease = held();
     lease.request_release(&request());
     lease
 }
 
-/// How [`request`] is shown.
+/// The view of [`request`].
 fn shown() -> Value {
     json!({"by": "ops", "reason": "deploy", "within_ms": 30_000})
 }
@@ -325,7 +325,7 @@ async fn answers_202_and_who_was_asked() {
     let body = answer.json();
     assert_eq!(body["name"], "a");
     assert_eq!(body["holders"][0]["fencing_token"], 42);
-    // Without API keys nobody has a name.
+    // Without API keys a request has no name.
     let told = json!({"by": null, "reason": "deploy", "within_ms": 30_000});
     assert_eq!(body["holders"][0]["release_requested"], told);
     let meant = BreakTarget::Lease(FencingToken::new(42).unwrap());
@@ -452,7 +452,7 @@ async fn a_stream_that_holds_the_lock_is_told() {
     listener.expect("granted").await;
     listener.expect("renewed").await;
     assert_eq!(listener.expect("release-requested").await, shown());
-    // It is said once.
+    // The request is told in one event only.
     listener.expect("renewed").await;
     listener.expect("renewed").await;
 }
@@ -510,7 +510,7 @@ async fn is_in_the_audit_log_when_it_is_made_and_when_it_is_carried_out() {
             "request_id": "r1", "name": "a", "fencing_token": 42, "reason": "deploy",
             "outcome": outcome})
     };
-    // No waiting here: it is on the disk.
+    // No waiting here: the audit line is already on disk.
     assert_eq!(lines()[0], line("requested"));
     until("it is broken", || lines().len() == 2).await;
     assert_eq!(lines()[1], line("broken"));

@@ -1,5 +1,5 @@
-//! One lock, many callers, two gateways, and a store that keeps what it is told; and what makes two requests the same
-//! under one idempotency key.
+//! Many callers that contend for one lock at two gateways with a real store; and which requests with the same
+//! idempotency key count as the same.
 
 use latchgate::{
     config::StoreUrl,
@@ -11,8 +11,8 @@ use crate::api::prelude::*;
 
 const KEY: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
 
-/// Two gateways on one store. The embedded one has one handle, which they share; on Redis each has
-/// its own, as two processes would.
+/// Two gateways on one store. With the embedded store they share one handle; on Redis each has a handle of its own,
+/// like two processes.
 pub(super) struct Pair {
     pub(super) gateways: [Arc<Service>; 2],
     _kept: (Option<TempDir>, Option<RedisServer>),
@@ -21,12 +21,12 @@ pub(super) struct Pair {
 // === impl Pair ===
 
 impl Pair {
-    /// A pair on each store, one after the other.
+    /// A pair on each kind of store.
     pub(super) async fn each() -> [Self; 2] {
         Self::each_with(30_000).await
     }
 
-    /// The same; the second gateway of each has another default TTL.
+    /// A pair on each kind of store. The second gateway of each has another default TTL.
     pub(super) async fn each_with(default_ttl_ms: u64) -> [Self; 2] {
         let directory = TempDir::new().unwrap();
         let embedded = configs(
@@ -54,7 +54,7 @@ impl Pair {
         ]
     }
 
-    /// Begins to wait at a gateway, and is in the queue when this returns.
+    /// Starts a wait at a gateway. Its request is in the queue when this returns.
     async fn wait(&self, at: usize, owner: &str) -> JoinHandle<ApiResponse> {
         let gateway = Arc::clone(&self.gateways[at]);
         let body = json!({"wait_ms": 20_000, "owner": owner}).to_string();
@@ -75,7 +75,7 @@ impl Pair {
         .await;
     }
 
-    /// The owners in the queue, in the order in which they are shown.
+    /// The owners of the waiters, in the order of the queue.
     async fn queue(&self) -> Vec<String> {
         let lock = self.gateways[0].get("/locks/a").await.json();
         let waiters = lock["waiters"].as_array().unwrap();

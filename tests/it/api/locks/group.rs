@@ -1,8 +1,8 @@
-//! `POST`, `PUT` and `DELETE /locks`.
+//! Groups of locks: `POST`, `PUT` and `DELETE /locks`.
 
 use crate::api::prelude::*;
 
-/// A gateway over a store of its own.
+/// A gateway over an embedded store in a temporary directory.
 struct Gateway {
     service: Service,
     _directory: TempDir,
@@ -33,7 +33,7 @@ impl Gateway {
     }
 }
 
-/// What came of each, in one word.
+/// The result of each lock of a group: its name and code.
 fn results(answer: &ApiResponse) -> Value {
     let results = answer["results"].as_array().unwrap().iter();
     results
@@ -120,7 +120,7 @@ async fn a_lock_that_is_held_is_named() {
     let problem = answer.json();
     assert_eq!(problem["name"], "b");
     assert_eq!(problem["holders"][0]["owner"], "other");
-    // `a` was taken, and is given back.
+    // The group was granted `a` before it was refused, so it must release `a`.
     let is_free = async || gateway.state("a").await == json!(["free", null]);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_free().await {

@@ -1,4 +1,4 @@
-//! `POST /locks/{name}/hold`: its events, its connection, and a holder whose machine is gone.
+//! `POST /locks/{name}/hold`: its events, its connection, and a holder whose machine disappears.
 
 use std::process::Stdio;
 
@@ -10,15 +10,14 @@ use tokio::{
 
 use crate::{api::prelude::*, support::spawn};
 
-/// A hold whose lock was free.
+/// A hold on a lock that was free.
 async fn granted(service: &Service) -> Listener {
     let mut listener = Listener::hold(service.connect().await, "", "").await;
     listener.expect("granted").await;
     listener
 }
 
-/// A lease that is renewed every 0.1 s. It has long to go, so that it is not lost for the reason that
-/// the machine is busy.
+/// A lease that is renewed every 0.1 s. Its expiry is far away, so that it does not end because the machine is busy.
 fn short() -> HeldLease {
     let ttl = Ttl::from_millis(300).unwrap();
     HeldLease { ttl, ..held() }
@@ -215,7 +214,8 @@ async fn the_lock_is_released_although_the_caller_had_sent_more_behind_its_reque
         service.script.released() == 1 || service.script.given_back() == 1
     })
     .await;
-    // The first message that is not in reply to anything comes after ten seconds: only then would a write fail.
+    // The gateway would write the next message after ten seconds. Only then would a write fail, so the hang-up was
+    // noticed without one.
     let took = hung_up.elapsed();
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
@@ -286,7 +286,7 @@ async fn a_connection_over_which_a_lock_is_held_is_not_idle() {
     assert_eq!(closed(&mut stream).await, "");
 }
 
-/// Starts a holder, and comes back when it has been granted the lock and has fallen silent.
+/// Starts a holder process that stops reading after the grant. Returns when it has done so.
 async fn silent_holder(service: &Service) -> Child {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/api/locks/silent.py");
     let port = service.listen().await.port().to_string();
@@ -307,7 +307,7 @@ async fn silent_holder(service: &Service) -> Child {
 async fn it_does_not_hold_the_lock_for_much_longer_than_its_ttl() {
     let service = Service::start();
     let ttl = Ttl::from_millis(1_000).unwrap();
-    // It has long to go, so that it does not end for another reason on a busy machine.
+    // The expiry of the lease is far away, so that the hold does not end for this reason on a busy machine.
     let lease = HeldLease { ttl, ..held() };
     service
         .script
@@ -319,9 +319,9 @@ async fn it_does_not_hold_the_lock_for_much_longer_than_its_ttl() {
     let _holder = silent_holder(&service).await;
     let silent = Instant::now();
     until("it is released", || service.script.released() > 0).await;
-    // Up to the next event, which nobody acknowledges, for one TTL from then on, and for what the
-    // kernel adds between two tries: far less than the ten seconds for which this test looks. The
-    // kernel by itself would try for a quarter of an hour.
+    // The hold ends one TTL after the next event that is not acknowledged, plus the kernel's pause between two
+    // retransmissions: far earlier than the ten seconds of this test. With the defaults of the kernel it would take a
+    // quarter of an hour.
     assert!(
         silent.elapsed() > Duration::from_millis(500),
         "not for another reason"

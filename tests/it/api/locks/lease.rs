@@ -1,5 +1,5 @@
-//! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`; and how much is left of a lease
-//! when an answer or event is sent, although the gateway stood still before.
+//! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`; and the remaining time of a
+//! lease in answers and events of a gateway that stood still before.
 
 use crate::api::prelude::*;
 
@@ -108,10 +108,10 @@ async fn it_answers_whoever_accepts_nothing_it_could_answer() {
     );
 }
 
-/// How long ago the store was asked.
+/// How long ago the store answered.
 const AGO: Duration = Duration::from_secs(10);
 
-/// A lease of 30 s, as the store told it then.
+/// A lease of 30 s that the store answered [`AGO`].
 fn from_before() -> HeldLease {
     HeldLease {
         as_of: Instant::now().checked_sub(AGO).unwrap(),
@@ -119,7 +119,7 @@ fn from_before() -> HeldLease {
     }
 }
 
-/// Two thirds at most, whatever else the machine does, and certainly a part of it.
+/// Asserts that the remaining time is at most two thirds of the TTL, and not zero on a busy machine.
 #[track_caller]
 fn is_told_now(told: &Value) {
     let left = told["expires_in_ms"].as_u64();
@@ -165,7 +165,7 @@ async fn a_holder_is_shown_as_it_is_then() {
 #[tokio::test]
 async fn a_stream_tells_its_events_as_they_are_then() {
     let service = Service::start();
-    // The adoption is a renewal, too.
+    // An adoption renews the lease, so its event is checked as well.
     let short = HeldLease {
         ttl: Ttl::from_millis(300).unwrap(),
         ..from_before()

@@ -1,4 +1,4 @@
-//! `GET /locks/{name}` and `GET /locks`.
+//! Inspecting and listing locks: `GET /locks/{name}` and `GET /locks`.
 
 use latchgate::{
     lock::SearchText,
@@ -79,7 +79,7 @@ fn lock(name: &str, holder: Holder) -> HeldLock {
     }
 }
 
-/// Asks for a page, which is not the last.
+/// Lists a page that is not the last.
 async fn list(service: &Service, target: &str) -> ApiResponse {
     let mut lease = held();
     lease.owner = Some(Owner::new("ci").unwrap());

@@ -1,4 +1,4 @@
-//! What is refused of bodies, names, tokens, keys and the query, and how it is said.
+//! Which bodies, names, tokens, keys and queries are refused, and with which errors.
 
 use crate::api::prelude::*;
 

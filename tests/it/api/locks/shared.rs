@@ -1,4 +1,4 @@
-//! Locks that several share: what is asked for, and everything that shows them.
+//! Shared locks: the fields of a request, and all views of shared leases.
 
 use latchgate::lock::{Limit, Mode, Sharing};
 
@@ -95,7 +95,7 @@ async fn a_renewal_and_a_stream_show_mode_and_slot() {
     assert_eq!(fields(&lease, ["mode", "slot"]), json!(["shared", 0]));
 }
 
-/// What a request is told that finds the lock shared by these.
+/// The body of the refusal that a request gets when these leases share the lock.
 async fn refused(body: &str, holders: SharedHolders) -> Value {
     let service = Service::start();
     service.script.acquire.ok(held_by(Holder::Shared(holders)));

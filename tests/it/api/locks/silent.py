@@ -16,8 +16,8 @@ stream.sendall(
 seen = b""
 while b"event: granted" not in seen:
     seen += stream.recv(4096)
-# A packet filter whose whole program is "return 0": the kernel drops what comes before it could
-# acknowledge it.
+# A packet filter with the program "return 0": the kernel drops all packets before it could
+# acknowledge them.
 program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
 stream.setsockopt(
     socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program))

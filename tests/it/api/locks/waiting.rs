@@ -1,4 +1,4 @@
-//! `POST /locks/{name}` with `wait_ms`.
+//! Waiting for a lock: `POST /locks/{name}` with `wait_ms`.
 
 use crate::api::prelude::*;
 
@@ -9,7 +9,7 @@ const WITH_KEY: &[(&str, &str)] = &[
 const REQUEST: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
     Content-Length: 18\r\n\r\n{\"wait_ms\": 20000}";
 
-/// A service at which one caller waits in the queue, behind one other.
+/// A service at which one caller waits, behind one other waiter.
 async fn one_waits(
     headers: &'static [(&str, &str)],
 ) -> (Arc<Service>, tokio::task::JoinHandle<ApiResponse>) {
@@ -160,7 +160,8 @@ async fn a_caller_that_closes_or_resets_its_connection_leaves_the_queue() {
     }
 }
 
-/// HTTP/1.1 reads no more until the request is answered, and is not told of the end.
+/// The gateway does not read further bytes of an HTTP/1.1 connection before its request is answered, so it sees no end
+/// of the connection.
 #[tokio::test]
 async fn a_caller_that_has_sent_more_behind_its_request_leaves_the_queue_too() {
     for behind in ["\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
@@ -174,7 +175,7 @@ async fn a_caller_that_has_sent_more_behind_its_request_leaves_the_queue_too() {
             service.is_asked(1).await;
             notices(&service).await;
             leave(stream);
-            // Long before its wait is over.
+            // The gateway must notice the end long before the wait is over.
             let left = until("it has left", || left(&service) == [None]);
             let in_time = timeout(Duration::from_secs(30), left).await;
             assert!(in_time.is_ok(), "{behind:?}");

@@ -1,4 +1,4 @@
-//! Who was refused stands in the audit log, and no secret does.
+//! The audit log records refused requests, and contains no secret.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +6,7 @@ use latchgate::audit::{BreakAttempt, ReloadedKeys, Requester};
 
 use crate::api::prelude::*;
 
-/// A gateway with an audit log in this directory, for those who have one of these keys.
+/// A gateway with an audit log in this directory, for callers with one of these keys.
 fn service(directory: &Path, keys: &str) -> Service {
     let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
     let gate = if keys.is_empty() {
@@ -44,7 +44,7 @@ async fn every_refusal_is_a_line_that_says_who_and_what() {
         ask(Method::PUT, "/locks/b/renew", &[foreign, id("3")]).await,
         403
     );
-    // Whoever puts a token in the place of a name gets no line that shows it.
+    // A request with a token in the place of a name writes no line that shows the token.
     let target = format!("/locks/{TOKEN}");
     assert_eq!(
         ask(Method::GET, &target, &[id("4"), ("lock-token", TOKEN)]).await,
@@ -119,7 +119,7 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
         outcome: "broken",
     };
     audit.lock_broken(&broken).await;
-    // No waiting here: it is there.
+    // No waiting here: the audit line is written before the answer is sent.
     assert_eq!(
         audit_lines(&path),
         [
@@ -152,7 +152,7 @@ async fn a_disk_that_is_full_stops_nothing_and_is_a_warning() {
         .find(|check| check["name"] == "audit")
         .unwrap();
     assert_eq!(check["status"], "warning");
-    // Everybody may ask: why is for the log.
+    // Every caller may ask for readiness, so the reason is only in the log.
     let detail = check["detail"].as_str().unwrap();
     assert!(!detail.contains("space"), "{detail}");
     let trouble = audit.trouble().unwrap();
@@ -184,7 +184,7 @@ async fn a_moved_log_goes_on_in_a_new_file() {
     );
 }
 
-/// Who is refused, over and over, by name of the key.
+/// Sends requests that are refused with the name of the key in the audit log.
 async fn refuse(service: &Service, times: usize) {
     for _ in 0..times {
         let headers = [("origin", "null")];

@@ -1,4 +1,4 @@
-//! `GET /healthz`, `GET /readyz` and `GET /stats`.
+//! Health and figures: `GET /healthz`, `GET /readyz` and `GET /stats`.
 
 use latchgate::store::contract::{Check, Health};
 
@@ -171,7 +171,7 @@ async fn how_much_of_the_ttl_was_left_falls_into_a_bucket() {
     let bounds = margin["bounds_ms"].as_array().unwrap();
     let counts = margin["counts"].as_array().unwrap();
     assert_eq!(counts.len(), bounds.len() + 1);
-    // Nearly all of thirty seconds.
+    // The remaining time is nearly thirty seconds, so this bucket counts it.
     let bucket = bounds.iter().position(|bound| *bound == 30_000).unwrap();
     for (at, count) in counts.iter().enumerate() {
         assert_eq!(*count, u64::from(at == bucket), "{counts:?}");

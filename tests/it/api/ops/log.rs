@@ -1,10 +1,10 @@
-//! One line for each request, and never a secret in it.
+//! The access log: one line for each request, without secrets.
 
 use tracing::subscriber::DefaultGuard;
 
 use crate::api::prelude::*;
 
-/// A gateway that writes a line for every request, and where these lines are.
+/// A gateway that logs every request, and its captured log.
 fn logging_all() -> (Lines, DefaultGuard, Service) {
     let lines = Lines::default();
     let guard = lines.collect();
@@ -137,7 +137,7 @@ async fn a_caller_that_hung_up_is_a_line_too() {
     .await;
 }
 
-/// It may be there and not read: the gateway cannot tell.
+/// The last events may have arrived without being read: the gateway cannot know.
 #[tokio::test]
 async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
     let (lines, _guard, service) = logging_all();

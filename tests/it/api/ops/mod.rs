@@ -1,4 +1,4 @@
-//! What operators look at: audit log, health, numbers, log.
+//! What operators read: audit log, health, figures, log.
 
 mod audit;
 mod health;

@@ -1,4 +1,4 @@
-//! Locks that are held or waited for when whole gateways end: the real program.
+//! Ends of whole gateway processes while locks are held or waited for there.
 
 use crate::{api::prelude::*, redlock::nodes::Nodes, support::is_busy};
 
@@ -31,7 +31,7 @@ async fn the_lock_of_a_gateway_that_is_killed_passes_on_when_the_ttl_is_over() {
     first.kill();
     let after = next.expect("granted").await;
     let waited = killed.elapsed();
-    // No earlier than its TTL, counted from a renewal just before; no later than a few seconds after.
+    // The lock is free after the TTL, counted from a renewal just before the end, and at most a few seconds later.
     assert!(waited > Duration::from_secs(2), "{waited:?}");
     assert!(waited < Duration::from_secs(15), "{waited:?}");
     assert!(fence(&after) > fence(&lease));
@@ -78,10 +78,10 @@ async fn a_gateway_that_is_killed_while_it_only_parks_delays_the_others_once() {
     drop(held);
     let released = Instant::now();
     for mut next in others {
-        // The dead who stood before them are passed over, and they are told of it.
+        // The dead waiters before this one are skipped, and each skip sends an event about the new position.
         while next.event().await.0 != "granted" {}
         let waited = released.elapsed();
-        // For each of the dead it would be three seconds.
+        // A grant to each dead waiter would cost three seconds, in which no caller confirms it.
         assert!(waited < Duration::from_secs(30), "{waited:?}");
     }
 }
@@ -94,11 +94,11 @@ async fn a_stream_that_ends_late_leaves_the_lock_to_the_gateway_that_adopted_it(
     let header = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
     let mut newer = hold(&second, &header, "").await;
     assert_eq!(fence(&newer.expect("granted").await), fence(&lease));
-    // The first gateway finds out only now that nobody listens there any more.
+    // The first gateway learns only now that the older stream has no reader.
     drop(older);
     let mut next = hold(&first, "", r#"{"wait_ms": 20000}"#).await;
     next.expect("queued").await;
-    // Four renewals are more than a TTL.
+    // Four renewals take longer than a TTL.
     for _ in 0..4 {
         newer.expect("renewed").await;
     }
@@ -107,16 +107,16 @@ async fn a_stream_that_ends_late_leaves_the_lock_to_the_gateway_that_adopted_it(
 }
 
 const WAITERS: usize = 1_000;
-/// Ten times what it takes to take as many out of a queue.
+/// Ten times what it takes to remove as many waiters from a queue.
 const SOON: Duration = Duration::from_secs(50);
 
-/// How many wait for the lock, as this gateway says.
+/// How many requests wait for the lock, as this gateway shows.
 async fn waiters(gateway: &Gateway) -> Option<u64> {
     let shown = Caller::connect(gateway.address).await.inspect("lock").await;
     shown["waiter_count"].as_u64()
 }
 
-/// Has a thousand wait there.
+/// Starts a thousand requests that wait at a gateway.
 async fn crowd(gateway: &Gateway) -> JoinSet<(u16, Value)> {
     raise_the_limit();
     let mut waiting = JoinSet::new();
@@ -127,7 +127,7 @@ async fn crowd(gateway: &Gateway) -> JoinSet<(u16, Value)> {
             let body = json!({ "wait_ms": 55_000 });
             loop {
                 let (status, told) = caller.acquire("lock", &body).await;
-                // So many at once may be more than the nodes of a quorum answer in time.
+                // A thousand requests at once may be more than the nodes of a quorum can answer in time.
                 if !is_busy(&told) {
                     return (status, told);
                 }
@@ -141,7 +141,7 @@ async fn crowd(gateway: &Gateway) -> JoinSet<(u16, Value)> {
     waiting
 }
 
-/// Ends the gateway, and hears what each is told.
+/// Ends the gateway and reads the answer to each waiter.
 async fn end(gateway: &mut Gateway, mut waiting: JoinSet<(u16, Value)>) {
     let start = Instant::now();
     gateway.signal(Signal::TERM);
@@ -154,7 +154,7 @@ async fn end(gateway: &mut Gateway, mut waiting: JoinSet<(u16, Value)>) {
     assert!(gateway.wait().success(), "{}", gateway.log());
 }
 
-/// Nobody is left in the queue, the holder releases, and the next has the lock.
+/// Asserts that the queue is empty, and that the lock is granted to the next request after the holder's release.
 async fn goes_on(gateway: &Gateway, lease: &Value) {
     assert_eq!(waiters(gateway).await, Some(0));
     let mut caller = Caller::connect(gateway.address).await;
@@ -164,7 +164,7 @@ async fn goes_on(gateway: &Gateway, lease: &Value) {
     caller.release("lock", &next).await;
 }
 
-/// Ends one gateway while a thousand wait there for what is held at another.
+/// Ends a gateway at which a thousand requests wait for a lock that is held at another gateway.
 async fn everybody_is_told_and_nobody_is_left(store: &str) {
     let setup = Setup::default()
         .with("LATCHGATE_STORE", store)

@@ -1,5 +1,5 @@
-//! Two gateways, one of which is killed or stands still in the middle of a request: the real program, on one Redis or
-//! on a quorum, which it reaches by proxies.
+//! Two gateway processes, one of which is killed or frozen in the middle of a request. Proxies connect it to one Redis
+//! server or to the nodes of a quorum.
 
 use crate::{
     api::prelude::*,
@@ -7,7 +7,7 @@ use crate::{
     support::{Fault, Proxy},
 };
 
-/// Two gateways, one of which reaches its Redis, or each node of its quorum, by a proxy.
+/// Two gateways. The victim reaches its Redis server, or each node of its quorum, through a proxy.
 pub(super) struct Pair {
     servers: Vec<RedisServer>,
     proxies: Vec<Proxy>,
@@ -16,23 +16,23 @@ pub(super) struct Pair {
     _lifecycle: Lifecycle,
 }
 
-/// Where the gateway is struck.
+/// The point of a request at which the victim is stopped.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
-    /// What the request contains.
+    /// Bytes that the request to the server contains.
     pub(super) needle: &'static str,
     pub(super) fault: Fault,
-    /// On its way to how many servers.
+    /// How many servers the fault is armed for.
     pub(super) servers: usize,
-    /// Whether a server has accepted a fence when it has carried it out.
+    /// Whether a server that has carried out the request has accepted a fencing token.
     pub(super) accepts: bool,
 }
 
-/// What the scripts are given of this lock.
+/// The part of the keys of this lock that the scripts are given.
 pub(super) const OF_LOCK: &str = "{lock}";
 
 const TTL_MS: u64 = 2_000;
-/// Ten times a TTL, three seconds for a grant that nobody confirms, and a period.
+/// Ten times the sum of a TTL, the three seconds of a provisional grant, and a period of the rounds.
 const FREE_AGAIN: Duration = Duration::from_secs(70);
 
 // === impl Pair ===
@@ -68,7 +68,7 @@ impl Pair {
                 Setup::default()
                     .with("LATCHGATE_STORE", url)
                     .with("LATCHGATE_REDLOCK_PERSISTENCE", "aof-always")
-                    // It is struck before it gives a node up.
+                    // The gateway must be stopped before it gives up a node.
                     .with("LATCHGATE_REDLOCK_NODE_TIMEOUT_MS", "10000"),
             )
         };
@@ -83,9 +83,9 @@ impl Pair {
         pair
     }
 
-    /// Makes every script known to every server, so that the next copy of any is carried out.
+    /// Loads every script into every server, so that the next request with its hash is carried out.
     async fn warm_up(&self) {
-        // A quorum keeps a lease in a hash; one Redis in a text, in which numbers begin with zeros.
+        // A quorum keeps a lease in a hash; one Redis server keeps it in a string of numbers with leading zeros.
         let (of_fence, of_ttl) = if self.servers.len() == 1 {
             (
                 "GETRANGE lg:{warm}:lock 70 85",
@@ -124,7 +124,7 @@ impl Pair {
         true
     }
 
-    /// Takes the lock at the gateway that will be killed.
+    /// Acquires the lock at the victim.
     async fn take(&self) -> Value {
         let mut caller = Caller::connect(self.victim.address).await;
         let (status, lease) = caller.acquire("lock", &json!({ "ttl_ms": TTL_MS })).await;
@@ -144,7 +144,7 @@ impl Pair {
         }
     }
 
-    /// Sends a request to it, and comes back when it was struck on its way.
+    /// Sends a request to the victim. Returns when the request is stopped at the point.
     async fn strike(&self, point: Point, method: &str, header: &str, body: &Value) -> TcpStream {
         self.arm(point);
         let asked = send(self.victim.address, method, header, body).await;
@@ -152,14 +152,15 @@ impl Pair {
         asked
     }
 
-    /// What it sent comes to the servers although nobody is there any more who sent it.
+    /// Lets the stopped requests reach the servers, although the victim has ended.
     fn let_go(&self) {
         for proxy in &self.proxies {
             proxy.let_go();
         }
     }
 
-    /// The lock is granted to the next who asks the other gateway, and nothing is left then.
+    /// Asserts that the lock is granted to the next caller of the other gateway, and that its keys are removed after
+    /// the release.
     async fn is_free_again(&self, what: &str, fence: Option<u64>) {
         let start = Instant::now();
         let mut caller = Caller::connect(self.other.address).await;
@@ -175,7 +176,7 @@ impl Pair {
         for server in &self.servers {
             eventually("nothing is left", async || {
                 let keys = server.keys().await;
-                // A counter stays, and the others go by themselves.
+                // The counter of the fencing tokens stays; the other keys expire.
                 let others = [":fence", ":ended", ":wanted", ":of:", ":key:"];
                 let is_other = |key: &str| others.iter().any(|kind| key.contains(kind));
                 let left = keys
@@ -187,7 +188,7 @@ impl Pair {
         }
     }
 
-    // What becomes of the lock when it is killed there.
+    // The cases: what happens to the lock when the victim is killed at a point.
 
     pub(super) async fn killed_while_it_acquires(mut self, point: Point) {
         let body = json!({ "ttl_ms": TTL_MS });
@@ -236,13 +237,14 @@ impl Pair {
         self.is_free_again("release", fence(&lease)).await;
     }
 
-    /// While one waits there; at this point of getting the lock for it, if there is one.
+    /// Kills the victim while a caller waits there; if there is a point, while the victim gets the lock for this
+    /// caller.
     pub(super) async fn killed_while_one_waits(mut self, point: Option<Point>) {
         let mut holder = Caller::connect(self.other.address).await;
         let (_, lease) = holder.acquire("lock", &json!({})).await;
         let body = json!({ "ttl_ms": TTL_MS, "wait_ms": 50_000 });
         let asked = send(self.victim.address, "POST", "", &body).await;
-        // Of those who wait a quorum shows the ones at the gateway that is asked.
+        // Each gateway of a quorum shows only its own waiters.
         let shown_by = match self.servers.len() {
             1 => self.other.address,
             _ => self.victim.address,
@@ -265,7 +267,7 @@ impl Pair {
         self.is_free_again("queued", fence(&lease)).await;
     }
 
-    /// It stands still before it hears an answer, for longer than the lease lasts, and goes on.
+    /// Freezes the victim before it reads a reply, for longer than the lease lives, and lets it run again.
     pub(super) async fn standing_still_while_it_acquires(self, point: Point) {
         self.arm(point);
         let address = self.victim.address;
@@ -277,13 +279,13 @@ impl Pair {
         self.struck(point).await;
         self.victim.freeze();
         self.let_go();
-        // Its lease ends meanwhile, and the next has the lock.
+        // The lease of the victim ends meanwhile, and the next caller is granted the lock.
         let mut caller = Caller::connect(self.other.address).await;
         let (status, next) = caller.acquire("lock", &json!({ "wait_ms": 50_000 })).await;
         assert_eq!(status, 201, "{next}");
         self.victim.signal(Signal::CONT);
         let (status, late) = paused.join_next().await.unwrap().unwrap();
-        // Nothing is left of what it was granted, and it is told so.
+        // No lease of the victim is left, and its caller is told so.
         assert!([423, 503, 504].contains(&status), "{status} {late}");
         let shown = caller.inspect("lock").await;
         assert_eq!(
@@ -324,17 +326,17 @@ fn fence(lease: &Value) -> Option<u64> {
     lease["fencing_token"].as_u64()
 }
 
-/// What the scripts are given in the second round of an acquire at a quorum, and in no other: the counter, and what
-/// the node has learnt behind it.
+/// Bytes that only the second round of an acquire at a quorum contains: the keys of the counter and of the node's
+/// record.
 const SECOND_ROUND: &str = "}:fence\r\n$10\r\nlg:{}:node\r\n";
 
-/// On one Redis: before a request is carried out, and after.
+/// Points on one Redis server: before a request is carried out, and after it.
 const ON_REDIS: [Point; 2] = [
     Point::at(Fault::HoldRequest, 1, true),
     Point::at(Fault::HoldReply, 1, true),
 ];
 
-/// On a quorum: before a majority has carried it out, and after all have.
+/// Points on a quorum: before a majority has carried out a request, and after all nodes have.
 const ON_A_QUORUM: [Point; 2] = [
     Point::at(Fault::HoldRequest, 2, false),
     Point::at(Fault::HoldReply, 3, false),
@@ -359,8 +361,8 @@ impl Point {
     }
 }
 
-/// Two gateways on one Redis for each point, one after the other; then two on a quorum for each, all at once: most of
-/// the time they wait for a TTL.
+/// Runs a case at each point: on one Redis server one after the other, then on a quorum all at once, because the cases
+/// mostly wait for a TTL.
 async fn at_each<P, F: Future<Output = ()>>(
     on_redis: impl IntoIterator<Item = P>,
     on_a_quorum: impl IntoIterator<Item = P>,
@@ -400,7 +402,8 @@ async fn killed_before_or_after_its_release_was_carried_out_it_leaves_the_lock_f
 
 #[tokio::test]
 async fn killed_while_somebody_waits_there_or_before_a_grant_is_confirmed_it_is_passed_over() {
-    // Whatever it asks for next of this lock on one Redis, it does not come to confirm.
+    // On one Redis server, the next request of the victim about this lock is stopped, whatever it is. So the victim
+    // cannot confirm the grant.
     let on_redis = [None, Some(ON_REDIS[0])];
     let accepting = ON_A_QUORUM.map(|point| Some(point.in_second_round()));
     let on_a_quorum = [None].into_iter().chain(accepting);

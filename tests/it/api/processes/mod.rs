@@ -1,4 +1,4 @@
-//! Whole gateways that are killed, end or are besieged.
+//! Whole gateway processes that are killed, end or are overloaded.
 
 mod ends;
 mod killed;

@@ -1,4 +1,4 @@
-//! A gateway under siege: silent connections, and three times the requests that it works on.
+//! A gateway under siege: silent connections, and three times as many requests as it has room for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -6,17 +6,17 @@ use tokio::time::sleep_until;
 
 use crate::api::prelude::*;
 
-/// How many connections the gateway takes, and how many requests it works on.
+/// How many connections the gateway accepts, and how many requests it works on at once.
 const CONNECTIONS: usize = 600;
 const REQUESTS: usize = 8;
-/// How many connections say nothing.
+/// How many connections send no complete request.
 const SILENT: usize = 1_000;
-/// The holder's TTL; it renews at a third of it, over the connection that it has. Long enough for a machine
-/// that also does other things.
+/// The TTL of the holder, which renews at a third of it over its open connection. The TTL is long enough for a machine
+/// that does other work.
 const TTL: Duration = Duration::from_secs(12);
 const RENEWALS: u32 = 3;
 
-/// What the besiegers have seen.
+/// What the attacking clients observed.
 #[derive(Debug, Default)]
 struct Seen {
     over: AtomicBool,
@@ -25,7 +25,7 @@ struct Seen {
     overloaded: AtomicU64,
 }
 
-/// Opens a connection and begins a request that never comes whole, again when it is closed.
+/// Opens a connection and begins a request that never ends. Repeats this when the connection is closed.
 async fn silent(number: usize, to: SocketAddr, seen: Arc<Seen>) {
     let begun = if number.is_multiple_of(2) {
         "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -34,7 +34,7 @@ async fn silent(number: usize, to: SocketAddr, seen: Arc<Seen>) {
          Content-Length: 2\r\n\r\n{"
     };
     while !seen.over.load(Ordering::Relaxed) {
-        // A backlog that is full is a way of being refused.
+        // A full backlog refuses the connection as well.
         let Ok(mut stream) = TcpStream::connect(to).await else {
             continue;
         };
@@ -46,8 +46,8 @@ async fn silent(number: usize, to: SocketAddr, seen: Arc<Seen>) {
     }
 }
 
-/// Sends a request over a connection of its own, as a function or a script would. An error: there was
-/// no place for it.
+/// Sends a request over a new connection, as a function or a script does. An error means that the gateway had no room
+/// for the connection.
 async fn ask(to: SocketAddr, line: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(to).await?;
     let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -57,7 +57,7 @@ async fn ask(to: SocketAddr, line: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Acquires lock after lock, as fast as it is answered.
+/// Acquires one lock after the other, as fast as the answers come.
 async fn greedy(number: usize, to: SocketAddr, seen: Arc<Seen>) {
     for lock in 0.. {
         if seen.over.load(Ordering::Relaxed) {
@@ -85,7 +85,7 @@ async fn a_holder_that_renews_never_loses_its_lock() {
             &REQUESTS.to_string(),
         )
         .with("LATCHGATE_HTTP_RESERVED_REQUESTS", "4")
-        // So that the places of those who say nothing are to be had now and then.
+        // Short timeouts, so that connections of the silent clients become free now and then.
         .with("LATCHGATE_HTTP_HEADER_TIMEOUT_MS", "5000")
         .with("LATCHGATE_HTTP_BODY_TIMEOUT_MS", "5000")
         .with("LATCHGATE_LOG_LEVEL", "warn");
@@ -107,7 +107,7 @@ async fn a_holder_that_renews_never_loses_its_lock() {
         besiegers.spawn(greedy(number, to, Arc::clone(&seen)));
     }
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-    // Otherwise it is no siege. On a busy machine it takes a while until it is one.
+    // Waits until the gateway is really overloaded, which takes a while on a busy machine.
     let is_siege = || {
         let closed = count(&seen.closed) >= (SILENT - CONNECTIONS) as u64;
         closed && count(&seen.granted) > 0 && count(&seen.overloaded) > REQUESTS as u64

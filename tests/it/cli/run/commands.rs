@@ -1,4 +1,4 @@
-//! What the command finds, what its end is told as, and what it hears when somebody asks for the lock.
+//! The environment of a `latchgate run` command, the exit codes for its ends, and release requests while it runs.
 
 use super::fixture::run;
 use crate::cli::prelude::*;
@@ -59,7 +59,7 @@ fn a_gateway_may_be_configured_under_a_lock() {
     let script = r#"env | grep -c ^LATCHGATE_ && "$LATCHGATE" config check"#;
     let arguments = ["a", "b", "--limit", "2", "--token-env"];
     let ran = run_sh(&gateway.url(), &arguments, script).wait().ends(0);
-    // The address, and all that `run` sets.
+    // The command has the URL of the gateway and all variables that `run` sets.
     assert!(ran.out.starts_with("7\n"), "{ran:?}");
 }
 
@@ -77,7 +77,7 @@ fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() 
         "{waited:?}"
     );
     waited.says_not("\x1b");
-    // One that does not wait says nothing of a wait.
+    // A run that does not wait prints no line about a wait.
     assert_eq!(held.err.lines().count(), 1, "{held:?}");
 }
 
@@ -94,7 +94,7 @@ fn runs_take_turns_without_a_limit_to_the_wait() {
 fn the_token_is_in_the_environment_only_if_it_was_asked_for() {
     let (_gateway, url) = Gateway::start_and_url();
     let show = r#"echo "[$LATCHGATE_TOKEN]""#;
-    // An inherited one is that of another lease.
+    // An inherited token belongs to another lease, so it is removed.
     let nested = r#""$LATCHGATE" run inner -- sh -c 'echo "[$LATCHGATE_TOKEN]"'"#;
     assert_eq!(run_sh(&url, &["deploy"], show).wait().out, "[]\n");
     let asked = run_sh(&url, &["deploy", "--token-env"], show).wait();
@@ -140,9 +140,9 @@ fn a_wait_that_is_given_up_is_not_in_the_way_of_the_next() {
     assert_eq!(patient.wait().out, "patient\n");
 }
 
-/// A command that says when it was asked to end, and takes a while to end.
+/// A command that prints a line when it gets TERM and takes a while to end.
 const TIDY: &str = r#"trap "echo asked; sleep 0.3; echo tidied; exit 5" TERM; echo up; while :; do sleep 0.02; done"#;
-/// A command that does not want to end.
+/// A command that ignores TERM.
 const STUBBORN: &str = r#"trap "echo asked" TERM; echo up; while :; do sleep 0.02; done"#;
 
 fn ask_for(url: &str, grace: &str) {
@@ -164,7 +164,7 @@ fn ask_for(url: &str, grace: &str) {
 fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
     let (_gateway, url) = Gateway::start_and_url();
     let mut running = begun(&url, &["deploy", "--ttl", "3s"], TIDY);
-    // Far longer than the lease: it is renewed until the command has ended.
+    // The grace is far longer than the lease: `run` renews until the command has ended.
     ask_for(&url, "5m");
     assert!(inspect(&url, "deploy").contains("requested by somebody: a newer one"));
     let ran = running.wait().ends(5);
@@ -226,6 +226,6 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     assert!(!running.has_ended());
     fs::write(&go, "").unwrap();
     let ran = running.wait();
-    // What is left running gets a TERM when the command has ended, and not before.
+    // The processes that the command leaves behind get TERM after its end, and not before.
     ran.gives(5, "up\n");
 }

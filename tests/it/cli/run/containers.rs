@@ -1,18 +1,19 @@
-//! `latchgate run` in a container, with and without somebody who collects the dead.
+//! `latchgate run` in a container, with and without a first process that reaps orphans.
 
 use super::fixture::Running;
 use crate::cli::prelude::*;
 
-/// Longer than anything here has patience: whoever waits for the dead to end waits for this.
+/// Longer than any wait of these tests. A `run` that wrongly waits for a zombie to end waits for this time.
 const KILL_AFTER: [&str; 4] = ["--ttl", "2m", "--kill-after", "1m"];
 
-/// A program as the first process of a namespace of its own, as in a container: the system leaves it
-/// all processes whose parents have ended.
+/// Runs a program as the first process of a PID namespace, as in a container: the kernel makes it the parent of all
+/// orphans.
 fn as_first_process(url: &str, program_and_arguments: &[&str]) -> Running {
     in_a_container(url, &["--mount-proc"], program_and_arguments)
 }
 
-/// The same, which is shown its processes only with the option for that.
+/// Runs a program in a PID namespace. The program sees the processes of the namespace only with the option
+/// `--mount-proc`.
 fn in_a_container(url: &str, options: &[&str], program_and_arguments: &[&str]) -> Running {
     let mut command = program();
     let path = command.get_envs().find(|(name, _)| *name == "PATH");
@@ -62,7 +63,7 @@ fn as_the_first_process_it_collects_those_whose_parents_have_ended() {
 #[test]
 fn as_the_first_process_it_collects_them_until_the_last_of_the_command_has_ended() {
     let gateway = Gateway::start();
-    // The command has ended, and is not collected yet.
+    // The command has ended and is a zombie until it is reaped.
     let script = r#"
         trap "" TERM
         (
@@ -82,7 +83,7 @@ fn as_the_first_process_it_collects_them_until_the_last_of_the_command_has_ended
 #[test]
 fn where_nobody_collects_the_dead_they_are_not_waited_for() {
     let (_gateway, url) = Gateway::start_and_url();
-    // Waits for its child, and for no other.
+    // This first process waits for its own child only and reaps no orphans.
     let first = ["perl", "-e", "exit(system(@ARGV) >> 8)"];
     let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
     let command = [
@@ -97,9 +98,9 @@ fn where_nobody_collects_the_dead_they_are_not_waited_for() {
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
-/// Runs a script where the system shows the processes of another container.
+/// Runs a script in a namespace whose `/proc` shows the processes of another container.
 fn unseen(url: &str, script: &str) -> (Option<i32>, String, String) {
-    // Far longer than anything here has patience.
+    // Far longer than any wait of these tests.
     let patience = ["--ttl", "20m", "--kill-after", "10m"];
     let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
     let command = ["--", "sh", "-c", script];
@@ -118,7 +119,7 @@ fn where_processes_are_not_shown_a_group_that_is_empty_is_not_waited_for() {
 #[test]
 fn where_processes_are_not_shown_whoever_is_left_is_killed_before_the_lock_is_released() {
     let (_gateway, url) = Gateway::start_and_url();
-    // The command waits until what it leaves running ignores a TERM.
+    // The command waits until the process that it leaves behind ignores TERM.
     let script = r#"
         ready=$(
             {

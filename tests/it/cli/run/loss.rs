@@ -1,4 +1,4 @@
-//! A lease that is lost, and gateways that go away while a command runs or while it is waited for.
+//! A lost lease, and gateways that disappear while a command runs or while `run` waits for the lock.
 
 use crate::cli::prelude::*;
 
@@ -36,11 +36,11 @@ fn a_command_has_time_to_end_well_before_its_lease_is_over() {
     gateway.freeze();
     let stopped = Instant::now();
     losing.printed("tidied");
-    // It was last renewed before that.
+    // The last renewal was before the freeze, so the lease ends earlier than its full TTL from now.
     assert!(stopped.elapsed() < Duration::from_secs(11));
     gateway.signal(Signal::CONT);
     let lost = losing.wait();
-    // Its own end was well, but it was not its own will.
+    // The command ended with success, but only because its lease was lost.
     assert_eq!(lost.code, Some(102), "{lost:?}");
     assert_eq!(inspect(&gateway.url(), "deploy"), "deploy is free\n");
 }
@@ -69,7 +69,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
     let released = Instant::now();
     let lost = losing.wait().ends(102);
     lost.says("the gateway says that it has ended");
-    // Renewed more often than every two seconds.
+    // `run` renews more often than every two seconds, so it notices the release long before this bound.
     assert!(released.elapsed() < Duration::from_secs(20));
 }
 
@@ -196,7 +196,7 @@ fn a_release_is_tried_until_somebody_takes_it() {
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
-/// Whether a process hears a signal.
+/// Whether a process has a handler for a signal.
 fn hears(pid: Pid, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -206,7 +206,7 @@ fn hears(pid: Pid, signal: Signal) -> bool {
 
 #[test]
 fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
-    // Longer than anybody is asked who is not there.
+    // Longer than the client tries a gateway that does not answer.
     const NOT_THERE: Duration = Duration::from_secs(4);
     let (gateway, url) = Gateway::start_and_url();
     gateway.freeze();
@@ -219,14 +219,14 @@ fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
         assert!(!running.has_ended(), "{}", running.err());
         begin.elapsed() > NOT_THERE
     });
-    // All that was asked for is carried out now.
+    // When the gateway runs again, it carries out all requests that it got.
     gateway.signal(Signal::CONT);
     let ran = running.wait();
     ran.gives(143, "");
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
-/// A gateway that comes back at the same address.
+/// A gateway on a fixed port, so that it can start again at the same address.
 fn one_that_can_come_back() -> Gateway {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
@@ -269,7 +269,7 @@ fn a_wait_that_nobody_answers_is_told_once_and_so_is_its_end() {
 fn an_outage_shorter_than_the_lease_is_survived() {
     let mut gateway = one_that_can_come_back();
     let url = gateway.url();
-    // It has eight seconds to come back, from the first renewal that fails until the command is stopped.
+    // The gateway may be away for eight seconds: from the first failed renewal until the command is stopped.
     let mut running = run_sh(
         &url,
         &["deploy", "--ttl", "15s", "--kill-after", "1s"],

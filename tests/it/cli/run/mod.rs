@@ -1,5 +1,5 @@
-//! `latchgate run`: what must hold whatever becomes of the command, the lease, the gateway and
-//! `latchgate run` itself.
+//! `latchgate run`: what must hold if the command ends, the lease is lost, the gateway disappears, or `latchgate run`
+//! itself is killed.
 
 mod commands;
 mod containers;

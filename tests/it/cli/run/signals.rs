@@ -1,4 +1,4 @@
-//! Signals, before and while the command runs; `latchgate run` itself killed, or standing still.
+//! Signals before and while the command runs; and a `latchgate run` that is killed or frozen.
 
 use rustix::process::kill_process_group;
 
@@ -55,7 +55,7 @@ fn an_interrupted_command_leaves_no_lock_behind() {
 #[test]
 fn the_lock_is_released_although_the_signal_comes_with_the_end_of_the_command() {
     let (_gateway, url) = Gateway::start_and_url();
-    // As a service manager or a terminal does it: to every process, and perhaps with more than one.
+    // A service manager or a terminal signals every process of the group, and may send several signals.
     for signals in [
         &[Signal::INT][..],
         &[Signal::TERM],
@@ -63,7 +63,7 @@ fn the_lock_is_released_although_the_signal_comes_with_the_end_of_the_command() 
     ] {
         let mut running = run_sh(&url, &["deploy"], r#"echo "pid=$$"; exec sleep 60"#);
         let pid = running.printed_pid("pid");
-        // It learns of all at once.
+        // While `run` is stopped the signals collect, so it gets all of them at once.
         running.signal(Signal::STOP);
         for &signal in signals {
             kill_process_group(pid, signal).unwrap();
@@ -93,7 +93,7 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
     let ran = running.wait().ends(143);
     let left = "could not release the lock, the lease ends by itself in";
     ran.says(left);
-    // Nobody would wait for longer than ten seconds anyway.
+    // Without the signal, the wait would end after ten seconds anyway.
     assert!(begin.elapsed() < Duration::from_secs(8));
     gateway.signal(Signal::CONT);
 }
@@ -122,9 +122,9 @@ fn a_signal_during_the_wait_ends_it_at_once_and_runs_nothing() {
             waiting.signal(signal);
             let ran = waiting.wait();
             ran.gives(code, "");
-            // Not for as long as it would wait.
+            // The signal must end the wait long before its time is over.
             assert!(begin.elapsed() < Duration::from_secs(30));
-            // Its place is in nobody's way, not even for the grace in which it could come back.
+            // The waiter leaves the queue at once, without a grace in which its position is kept.
             assert_eq!(waiters(&url, "deploy"), 0);
         }
     }
@@ -161,7 +161,7 @@ fn what_the_command_left_running_ends_before_the_lock_is_released() {
 #[test]
 fn a_signal_that_was_to_be_ignored_is_ignored() {
     let gateway = Gateway::start();
-    // As under nohup.
+    // The command is started as under `nohup`.
     let mut nohup = spawn::command("sh");
     nohup.args([
         "-c",
@@ -197,7 +197,7 @@ fn whoever_kills_it_kills_the_command_too() {
     until("it has ended", || running.has_ended());
 }
 
-/// The guard of a `latchgate run`: its child of that name.
+/// The guard of a `latchgate run`: its child with this name.
 fn guard_of(run: Pid) -> Option<Pid> {
     let run = run.as_raw_pid();
     let children = fs::read_to_string(format!("/proc/{run}/task/{run}/children")).ok()?;
@@ -216,14 +216,14 @@ fn whoever_kills_it_and_its_guard_kills_the_command_too() {
     let mut running = run_sh(&gateway.url(), &["deploy"], FAMILY);
     let [outer, inner] = [running.printed_pid("outer"), running.printed_pid("inner")];
     let guard = guard_of(running.pid()).expect("there is a guard");
-    // The guard first: it has not the time to do anything when the other one ends.
+    // The guard is killed first, so that it cannot act on the end of `run`.
     kill_process(guard, Signal::KILL).unwrap();
     running.said("the guard is gone: if this process is killed, the command is killed with it");
     assert!(is_alive(outer));
     running.signal(Signal::KILL);
     until("it has ended", || running.has_ended());
     until("it is dead", || !is_alive(outer));
-    // What the command has started is beyond reach.
+    // Without the guard, the processes of the command stay, and the test must kill them.
     kill_process(inner, Signal::KILL).unwrap();
     until("it is dead", || !is_alive(inner));
 }
@@ -257,7 +257,7 @@ fn whoever_ends_the_whole_session_does_not_end_the_guard() {
 #[test]
 fn from_the_first_moment_of_the_command_no_signal_ends_the_guard() {
     let gateway = Gateway::start();
-    // Whoever else it finds among the children of `run` is the guard.
+    // The only other child of `run` is the guard.
     let script = r#"
         echo "pid=$$"
         for child in $(cat /proc/$PPID/task/$PPID/children); do
@@ -275,10 +275,10 @@ fn from_the_first_moment_of_the_command_no_signal_ends_the_guard() {
 #[test]
 fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
     let (_gateway, url) = Gateway::start_and_url();
-    // So long that the guard has 0.3 s from its time to the end of the lease.
+    // With this TTL the guard has 0.3 s between its signal and the end of the lease.
     let mut running = run_sh(&url, &["deploy", "--ttl", "6s"], FAMILY);
     let pids = [running.printed_pid("outer"), running.printed_pid("inner")];
-    // Whoever has the lock next sees who is alive then.
+    // The next holder checks whether the processes of the first command still run.
     let [outer, inner] = pids.map(Pid::as_raw_pid);
     let look = format!(
         "for pid in {outer} {inner}; do grep -hs '^State:' /proc/$pid/status | grep -v 'Z (z'; done; \
@@ -292,7 +292,7 @@ fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
     running.signal(Signal::CONT);
     let lost = running.wait().ends(102);
     lost.says("did not run");
-    // It has done what it is for.
+    // The guard ended because it did its work, so no warning is printed.
     lost.says_not("the guard is gone");
 }
 
@@ -307,7 +307,7 @@ fn a_command_is_guarded_from_its_first_moment() {
     }
 }
 
-/// The state of a process, as long as it is not collected.
+/// The state of a process; none if it has been reaped.
 fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

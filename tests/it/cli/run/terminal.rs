@@ -5,7 +5,7 @@ use std::process::ChildStdin;
 use super::fixture::{TIMEOUT, gather};
 use crate::cli::prelude::*;
 
-/// An interactive shell on a terminal of its own.
+/// An interactive shell on a pseudo terminal.
 struct Shell {
     keys: ChildStdin,
     shown: Arc<Mutex<String>>,
@@ -39,7 +39,8 @@ impl Shell {
         self.keys.flush().unwrap();
     }
 
-    /// Waits until something is shown. What is typed is shown, too, so it must not be in there.
+    /// Waits until the terminal shows a text. The terminal also shows the typed command, so the command must not
+    /// contain the text.
     fn shows(&self, text: &str) {
         let deadline = Instant::now() + TIMEOUT;
         while !self.has_shown(text) {
@@ -65,7 +66,7 @@ impl Drop for Shell {
 fn ctrl_c_ends_the_command_and_releases_the_lock() {
     let gateway = Gateway::start();
     let mut shell = Shell::start(&gateway);
-    // With `exec`: an interrupt that comes while dash forks is lost, and the fork goes on.
+    // `exec` avoids a fork: dash loses an interrupt that comes while it forks, and the fork goes on.
     shell.keys(
         "\"$LATCHGATE\" run deploy -- sh -c 'echo up=$((40+2)); exec sleep 60'; echo code=$?\n",
     );
@@ -85,7 +86,7 @@ fn the_command_can_read_what_is_typed() {
     shell.shows("up=42");
     shell.keys("1233\n");
     shell.shows("got=1234");
-    // And afterwards the shell can.
+    // The shell reads from the terminal again.
     shell.keys("echo back=$((50+5))\n");
     shell.shows("back=55");
 }
@@ -175,7 +176,7 @@ fn a_line_says_that_there_is_no_answer_yet() {
     shell.shows("\r\x1b[Kwaiting for deploy: ");
     shell.shows(", no answer yet");
     shell.keys(CTRL_C);
-    // Before the gateway can answer.
+    // The interrupt is shown before the gateway can answer.
     shell.shows("^C");
     gateway.signal(Signal::CONT);
     shell.shows("code=130");

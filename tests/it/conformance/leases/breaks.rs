@@ -1,4 +1,4 @@
-//! Clause 11: what is broken stays broken, and nothing else is.
+//! Clause 11: a broken lease stays broken, and no other lease is broken.
 
 use crate::conformance::prelude::*;
 
@@ -119,7 +119,7 @@ pub(crate) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-/// Breaks `lock`, which must be held by a lease.
+/// Breaks `lock`, which a lease must hold. Answers the lease.
 async fn broken(fixture: &dyn Fixture, fence: Option<FencingToken>) -> HeldLease {
     let meant = fence.map(BreakTarget::Lease);
     match fixture.last().must_break(&name("lock"), meant).await {

@@ -1,4 +1,4 @@
-//! Clause 1: between a grant and its end no other token is granted the name.
+//! Clause 1: between a grant and its end, no other token is granted the lock.
 
 use crate::conformance::prelude::*;
 
@@ -27,7 +27,7 @@ pub(crate) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture
         panic!("not held by a lease: {told:?}");
     };
     assert_eq!((holder.fence, holder.ttl), (held.fence, held.ttl));
-    // Each is told less what its own answer took, so the later one may be the larger by that.
+    // Each answer leaves out the time that it took, so a later answer may show slightly more.
     assert!(holder.expires_in <= held.ttl.duration());
 }
 

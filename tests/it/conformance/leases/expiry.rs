@@ -1,4 +1,4 @@
-//! A lease ends with its TTL, and not before.
+//! A lease ends when its TTL is over, and not earlier.
 
 use crate::conformance::prelude::*;
 
@@ -33,7 +33,7 @@ pub(crate) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn
     .await;
     let ttl = Duration::from_millis(SHORT);
     assert!(free - asked >= ttl, "the lease ended early");
-    // A second is what is promised: ten times that, on a machine that does other things as well.
+    // The promise is one second; a busy machine may take ten times that.
     let late = Duration::from_secs(10);
     assert!(free - answered < ttl + late, "the lease outlived its TTL");
 }

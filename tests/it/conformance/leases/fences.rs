@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-/// Grants, ends the lease, and so on; each fence must be greater than the one before.
+/// Grants a lock and ends the lease, several times; each fencing token must be greater than the one before.
 async fn rise_over(
     fixture: &dyn Fixture,
     (turns, ttl_ms): (usize, u64),

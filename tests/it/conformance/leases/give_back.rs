@@ -1,4 +1,4 @@
-//! Clause 8: what nobody waits for any more is not held.
+//! Clause 8: a lease that no caller waits for is released.
 
 use crate::conformance::prelude::*;
 
@@ -8,7 +8,7 @@ pub(crate) async fn ends_a_grant(fixture: &dyn Fixture) {
     assert!(is_free(&store, "lock").await);
     store.must_withdraw(&first).await;
     granted(&store, &attempt("lock", LONG)).await;
-    // Repeated, it ends no other lease.
+    // A repeated release of the undelivered lease ends no other lease.
     store.must_give_back(&first, GiveBack::NothingHeld).await;
     refused(&store, &attempt("lock", LONG)).await;
 }
@@ -86,7 +86,7 @@ pub(crate) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture
     let key = key();
     let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
     give_back_unanswered(&store, &first, &first, GiveBack::GivenBack).await;
-    // The attempt itself is over, and another one under the key is as good as the first.
+    // The first attempt is withdrawn; another attempt with the same idempotency key may still be granted the lock.
     let next = store.must_hold(keyed("lock", LONG, key)).await;
     give_back_unanswered(&store, &first, &first, GiveBack::NothingHeld).await;
     released(&store, &next).await;
@@ -98,14 +98,14 @@ pub(crate) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &d
     let [first, newer, next] = [(); 3].map(|()| keyed("lock", LONG, key));
     granted(&store, &first).await;
     store.must_replay(&newer).await;
-    // Who keeps it may have answered it, or not.
+    // The attempt that keeps the lease may have delivered it.
     give_back_unanswered(&store, &first, &first, GiveBack::Kept).await;
     give_back_unanswered(&store, &first, &newer, GiveBack::GivenBack).await;
     granted(&store, &next).await;
     released(&store, &next).await;
 }
 
-/// Gives back the lease of an attempt, which this one keeps.
+/// Releases the undelivered lease of an attempt, on behalf of `keeper`.
 async fn give_back_unanswered(
     store: &AnyStore,
     attempt: &Attempt,

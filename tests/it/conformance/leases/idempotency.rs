@@ -2,14 +2,14 @@
 
 use crate::conformance::prelude::*;
 
-/// Long for a clock, and short for a test.
+/// Long enough for a clock to show it, and short for a test.
 const A_WHILE: Duration = Duration::from_millis(100);
 
-/// A lease of `LONG` that was granted so long ago was not renewed since. Two answers are not held against
-/// each other: each takes off what it was under way, which is longer where the machine does other things.
+/// Asserts that a lease of `LONG` that was granted `gone` ago was not renewed since. Two answers must not be compared:
+/// each leaves out the time that it took, which is longer on a busy machine.
 fn assert_not_renewed(lease: &HeldLease, gone: Duration) {
     let left = Duration::from_millis(LONG).saturating_sub(gone);
-    // The server counts whole milliseconds, on its own clock.
+    // The server counts whole milliseconds on its own clock.
     let room = A_WHILE / 10;
     assert!(lease.expires_in <= left + room, "{lease:?} after {gone:?}");
 }
@@ -80,7 +80,7 @@ pub(crate) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fi
         store.until_free("lock").await;
         expired(fixture, key).await;
         assert!(is_free(&store, "lock").await);
-        // Also while somebody else holds the lock, and after a restart.
+        // The key also reports the end of its lease while another caller holds the lock, and after a restart.
         let next = store.must_hold(attempt("lock", LONG)).await;
         expired(fixture, key).await;
         released(&store, &next).await;

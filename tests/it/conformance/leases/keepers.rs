@@ -1,4 +1,4 @@
-//! Clause 9: a lease has one keeper, the last one who adopted it.
+//! Clause 9: a lease has one keeper, the last one that adopted it.
 
 use crate::conformance::prelude::*;
 
@@ -83,7 +83,7 @@ pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture
     let key = key();
     let (store, lease) = holding(fixture, keyed("lock", LONG, key)).await;
     let mut before = first(&lease);
-    // Also where it has been answered again before.
+    // The former keeper also loses the lease if it has been answered again before.
     for _ in 0..3 {
         let again = keyed("lock", LONG, key);
         store.must_replay(&again).await;
@@ -141,7 +141,8 @@ pub(crate) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-/// Whatever the older one asks next, from whichever gateway: its answer may have been lost.
+/// Asserts that each further command of the older attempt, at any gateway, is answered as superseded, because an
+/// earlier such answer may have been lost.
 pub(crate) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
     for store in fixture.gateways() {
         store.must_answer(older, Acquisition::Superseded).await;
@@ -155,14 +156,14 @@ async fn held(fixture: &dyn Fixture) -> Attempt {
     holding(fixture, attempt("lock", LONG)).await.1
 }
 
-/// A lease, and who has adopted it.
+/// A lease, and the keeper that has adopted it.
 async fn held_and_adopted(fixture: &dyn Fixture) -> (Attempt, KeeperId) {
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
     (lease, adopter)
 }
 
-/// The keeper that an attempt is.
+/// The keeper of an attempt's own lease.
 fn first(attempt: &Attempt) -> KeeperId {
     KeeperId::of_attempt(&attempt.token)
 }
@@ -174,13 +175,13 @@ async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> KeeperId {
     id
 }
 
-/// It renews as the keeper.
+/// Asserts that this keeper can renew the lease.
 async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
     let (store, renewer) = (fixture.store(), Renewer::Keeper(keeper));
     store.must_renew_as(renewer, lease).await;
 }
 
-/// It neither renews nor releases as the keeper, and the lease lives on.
+/// Asserts that this keeper can neither renew nor release the lease, and that the lease lives on.
 async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
     let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
     assert_eq!(renewal, Renewal::Adopted);

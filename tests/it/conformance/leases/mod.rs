@@ -1,4 +1,4 @@
-//! What a lease is from its grant to its end: the clauses that concern one holder alone.
+//! A lease from its grant to its end: the clauses that concern a single holder.
 
 pub(super) mod breaks;
 pub(super) mod exclusion;

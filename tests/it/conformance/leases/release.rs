@@ -1,4 +1,4 @@
-//! Release: only the holder, and without harm when repeated.
+//! Release: only the holder can release, and a repeated release does no harm.
 
 use crate::conformance::prelude::*;
 
@@ -6,7 +6,7 @@ pub(crate) async fn frees_the_lock_for_the_next(fixture: &dyn Fixture) {
     let (store, first) = holding(fixture, attempt("lock", LONG)).await;
     released(&store, &first).await;
     assert!(is_free(&store, "lock").await);
-    // Repeated, it says that the lease is lost, and ends no other.
+    // A repeated release is answered that the lease is lost, and ends no other lease.
     store.must_not_release(&first, Loss::Free).await;
     granted(&store, &attempt("lock", LONG)).await;
     store.must_not_release(&first, Loss::HeldByAnother).await;

@@ -1,12 +1,12 @@
-//! Renew: keeps a living lease, and nothing else.
+//! Renew: a renewal keeps a living lease, and has no other effect.
 
 use tokio::time::sleep_until;
 
 use crate::conformance::prelude::*;
 
-/// A store counts in milliseconds, by a clock of its own.
+/// A store counts in milliseconds, on its own clock.
 const GRAIN: Duration = Duration::from_millis(20);
-/// A TTL within which a lease can be renewed on any machine.
+/// A TTL that is long enough to renew the lease in time on any machine.
 const FIRST: u64 = 1_500;
 
 pub(crate) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
@@ -43,7 +43,7 @@ pub(crate) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
     let asked = Instant::now();
     let first = limited("lock", 2_000, 2_500);
     let held = granted(&store, &first).await;
-    // Nothing lasts longer, whenever exactly it was granted.
+    // The lease cannot live longer than this, whatever the exact instant of its grant.
     let end = Instant::now() + limit;
     let left = held.hold_expires_in.expect("a hold limit was asked for");
     assert!(left <= limit && left + Duration::from_secs(2) > limit);
@@ -59,7 +59,7 @@ pub(crate) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
                 None
             }
             Ok(Renewal::Lost(loss)) => Some(loss),
-            // Its end came before the answer.
+            // The lease ended before the answer came.
             Err(StoreError::Indeterminate(_)) => None,
             other => panic!("{other:?}"),
         }
@@ -75,7 +75,7 @@ pub(crate) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) 
     for (given, own) in [(Some(30_000), 30_000), (None, 30_000), (Some(LONG), LONG)] {
         let held = renewed(fixture, &first, given).await;
         assert_eq!(held.ttl, ttl(own));
-        // With a shorter TTL the lease keeps its end.
+        // A renewal with a shorter TTL does not shorten the time left.
         assert!(held.expires_in <= ttl(LONG).duration());
         assert!(held.expires_in + Duration::from_secs(9) > ttl(LONG).duration());
     }
@@ -97,7 +97,7 @@ pub(crate) async fn gives_no_more_than_the_longest_ttl_of_its_caller(fixture: &d
             panic!("turn {turn} does not renew the lease");
         };
         assert_eq!(held.ttl, ttl(5_000), "{turn}");
-        // Neither prolonged nor cut.
+        // The time left has neither grown nor shrunk.
         assert!(held.expires_in <= ttl(30_000).duration(), "{held:?}");
         assert!(held.expires_in > ttl(20_000).duration(), "{held:?}");
     }
@@ -108,7 +108,7 @@ pub(crate) async fn keeps_the_fence_and_everything_else(fixture: &dyn Fixture) {
     let asked = Instant::now();
     let before = granted(&fixture.store(), &first).await;
     let after = renewed(fixture, &first, None).await;
-    // What is told counts from when a command was sent, and the lease from when it was carried out.
+    // A command counts its times from when it was sent, the store from when it was carried out.
     let since = asked.elapsed();
     assert_eq!(after.fence, before.fence);
     assert_eq!(after.owner, before.owner);

@@ -1,14 +1,14 @@
-//! Clause 13: a request to release is carried out, whoever renews the lease.
+//! Clause 13: a release request is carried out, however often the lease is renewed.
 
 use latchgate::store::contract::BrokenLease;
 
 use crate::conformance::prelude::*;
 
-/// How long a holder that is asked has, where the end of that is waited for.
+/// The time that a request gives to the holder, if the case waits for its end.
 const SOON: Duration = Duration::from_millis(700);
-/// The same where it is not.
+/// The time that a request gives to the holder, if the case does not wait for its end.
 const LATER: Duration = Duration::from_mins(5);
-/// Within which time something comes about that need not be waited for.
+/// The time within which an effect must come that the case does not want to wait for.
 const PROMPT: Duration = Duration::from_secs(10);
 
 fn request(within: Duration) -> ReleaseRequest {
@@ -19,7 +19,7 @@ fn request(within: Duration) -> ReleaseRequest {
     }
 }
 
-/// Asks for `lock`, which must be held by a lease alone, at the last gateway.
+/// Requests the release of `lock`, which an exclusive lease must hold, at the last gateway. Answers the lease.
 async fn asked(fixture: &dyn Fixture, target: Option<BreakTarget>, within: Duration) -> HeldLease {
     match requested(fixture, target, within).await {
         Requesting::Requested(Holder::Lease(lease)) => lease,
@@ -85,7 +85,7 @@ pub(crate) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixtur
         {
             Ok(Renewal::Renewed(lease, _)) => is_asked_for(&lease, SOON),
             Ok(Renewal::Lost(loss)) => break loss,
-            // Its end came before the answer.
+            // The lease ended before the answer came.
             Err(StoreError::Indeterminate(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -148,7 +148,7 @@ pub(crate) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
     released(&store, &holder).await;
     let next = store.must_hold(attempt("lock", LONG)).await;
     sleep(SOON + ReleaseRequest::BACKSTOP + Duration::from_millis(200)).await;
-    // Nobody has broken it, and who has released it in time must not hear that.
+    // The lease was not broken: a holder that released in time must not be told that it was.
     store.must_lose(&holder, Loss::HeldByAnother).await;
     is_not_asked_for(&store, &next).await;
     let changed = requested(fixture, Some(lease.fence.into()), SOON).await;
@@ -188,11 +188,11 @@ pub(crate) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
         name: name("lock"),
         token: holder.token,
     };
-    // Each request ends sooner, or it would be none.
+    // Each request has an earlier end, otherwise it would not change anything.
     let mut within = LATER;
     for listening in fixture.gateways() {
         let mut listener = listening.breaks().listen();
-        // Until it is heard, since a gateway listens a little after it has started.
+        // Repeated until an event is heard, because a gateway listens only some time after its start.
         let heard = async {
             loop {
                 asked(fixture, None, within).await;

@@ -1,20 +1,20 @@
-//! Clause 11 for locks that are shared: what is broken, and who has to say so.
+//! Clause 11 for shared locks: which leases a break ends, and when the caller must name one.
 
 use latchgate::store::contract::BrokenLease;
 
 use super::super::waiting::broken::listening;
 use crate::conformance::prelude::*;
 
-/// Longer than a word takes, on a machine that does other things as well.
+/// Longer than a message takes, also on a machine that does other work.
 const LATE: Duration = Duration::from_mins(1);
 
-/// Breaks `lock`, at the last gateway.
+/// Breaks `lock` at the last gateway.
 async fn break_lock(fixture: &dyn Fixture, target: Option<BreakTarget>) -> Breaking {
     let breaking = fixture.last().break_lock(&name("lock"), target).await;
     breaking.unwrap()
 }
 
-/// Means what does not hold `lock` any more, which so many share.
+/// Names a lease that does not hold `lock`, which `count` leases share. The break must have no effect.
 async fn is_not_meant(fixture: &dyn Fixture, target: BreakTarget, count: u64) {
     match break_lock(fixture, Some(target)).await {
         Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, count),
@@ -26,7 +26,7 @@ async fn broken(fixture: &dyn Fixture, target: BreakTarget) -> Holder {
     fixture.last().must_break(&name("lock"), Some(target)).await
 }
 
-/// All of them, or the one, that were broken in shared mode.
+/// The fencing tokens of a holder's leases.
 fn fences(holder: &Holder) -> HashSet<FencingToken> {
     holder.leases().iter().map(|lease| lease.fence).collect()
 }
@@ -111,7 +111,7 @@ pub(crate) async fn must_say_which_lease_is_meant(fixture: &dyn Fixture) {
     let sharing = [reader("lock", LONG), one_of(3, "lock", LONG)];
     for (before, one) in sharing.iter().enumerate() {
         granted(&fixture.store(), one).await;
-        // Also while one alone shares it: there might be more by now.
+        // A single shared lease must be named too: another one might have been granted meanwhile.
         match break_lock(fixture, None).await {
             Breaking::Ambiguous(shown) => {
                 assert_eq!(shown.count, before as u64 + 1);
@@ -144,7 +144,7 @@ pub(crate) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fix
     broken(fixture, target).await;
     let next = one_of(2, "lock", LONG);
     let newer = granted(&fixture.store(), &next).await;
-    // The slot is the same, and the lease is another.
+    // The newer lease has the same slot, but it is not the lease that was named.
     assert_eq!(newer.mode, leases[0].mode);
     is_not_meant(fixture, target, 2).await;
     fixture

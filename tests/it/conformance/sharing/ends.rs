@@ -1,30 +1,30 @@
-//! Whatever frees a place of a shared lock, or removes the head of its queue, grants the next.
+//! Each end of a shared lease, and each waiter that leaves the head of the queue, grants the next waiters.
 
 use crate::conformance::prelude::*;
 
-/// How long what holds a lock is looked at before it is said that it stays so.
+/// How long the holders of a lock are watched before the case concludes that they stay.
 const A_WHILE: Duration = Duration::from_millis(200);
-/// Long enough to ask again on a busy machine.
+/// Long enough to repeat a request on a busy machine.
 const GRACE: u64 = 10_000;
 
 fn keyed(request: AcquireRequest, key: &IdempotencyKey) -> AcquireRequest {
     AcquireRequest {
         idempotency_key: Some(key.clone()),
-        // Longer than the grace by far.
+        // Far longer than the grace.
         ttl: ttl(3 * GRACE),
         ..request
     }
 }
 
-/// For how long a lease lasts until others have queued and it is renewed. No machine is so busy that these take as long.
+/// The TTL of a lease until others have entered the queue and it is renewed; longer than this takes on any machine.
 const QUEUED: u64 = 3_000;
 
-/// A request whose lease is over soon after others have queued ([`lasts`]).
+/// A request for a lease that ends soon after others have entered the queue ([`lasts`]).
 fn brief(request: AcquireRequest) -> AcquireRequest {
     with(request, |it| it.ttl = ttl(QUEUED))
 }
 
-/// Lets a lease end so many milliseconds after the instant that is answered.
+/// Renews a lease so that it ends `ms` milliseconds after the answered instant.
 async fn lasts(gateways: &Gateways, lease: &Lease, ms: u64) -> Instant {
     let queued = Instant::now() + Duration::from_millis(QUEUED);
     let token = lease.token.clone();
@@ -92,7 +92,7 @@ pub(crate) async fn a_kept_place_holds_back_the_next_until_its_time_is_over(fixt
 }
 
 pub(crate) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(fixture: &dyn Fixture) {
-    // Longer than the case may take: nobody may have to wait for it.
+    // The grace is longer than the case may take: no waiter may have to wait for its end.
     let gateways = Gateways::with_grace(fixture, LONG);
     let _held = gateways.hold_as(sharing(None, "holds")).await;
     for hangs_up in [true, false] {
@@ -111,7 +111,7 @@ pub(crate) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(fixt
     }
 }
 
-/// Waits for the grant of an attempt that was queued, and takes it.
+/// Waits for the grant of a queued attempt, and confirms it.
 async fn confirmed(store: &AnyStore, attempt: &Attempt, mut place: Parked) -> HeldLease {
     timeout(LATE, place.news()).await.expect("there are news");
     store.must_confirm(attempt).await
@@ -155,7 +155,7 @@ pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixtur
     let unlucky = gateways.queue(sharing(Some(2), "unlucky"), 1).await;
     let next = gateways.queue(sharing(Some(2), "next"), 2).await;
     gateways.release("lock", &gone.token).await;
-    // The answer could not be sent: the delivery is dropped.
+    // The answer cannot be sent: the delivery is dropped.
     drop(unlucky.answer().await.unwrap());
     let lease = next.granted().await;
     assert_eq!(lease.held.mode.slot(), Some(1));
@@ -187,7 +187,7 @@ pub(crate) async fn a_small_limit_waits_for_as_many_expiries_as_it_takes(fixture
     lasts(&gateways, &held[0], LONG).await;
     let short = lasts(&gateways, &held[2], SECOND).await;
     lasts(&gateways, &held[1], SHORT).await;
-    // The end of the first is too early, that of the last too late.
+    // After the first end the limit is still reached, and the third lease ends only after this.
     small.granted().await;
     let waited = short.elapsed();
     assert!(waited >= Duration::from_millis(SECOND), "{waited:?}");
@@ -216,7 +216,7 @@ pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixt
     let gateways = Gateways::start(fixture);
     let held = ["first"; 2].map(|owner| brief(sharing(Some(2), owner)));
     let held = gateways.hold_each(held).await;
-    // Two by two share it, and two are alone.
+    // Pairs of shared leases, and two exclusive leases between them.
     let callers = [true, true, false, false, true, true].map(|shares| {
         let never_releases = if shares {
             sharing(Some(2), "never releases")
@@ -236,7 +236,7 @@ pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixt
         assert!(lease.held.fence > fence);
         fence = lease.held.fence;
     }
-    // The first two, two together, one, one: the last two begin then.
+    // The first two leases, a pair, and two exclusive leases end before the last pair begins.
     assert!(short.elapsed() >= Duration::from_millis(SHORT + 3 * SHORT / 2));
     gateways.idle("lock").await;
 }
@@ -272,7 +272,7 @@ pub(crate) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixt
     broken(fixture, BreakTarget::All).await;
     next().await;
     next().await;
-    // Those who were granted the lock by the break are not what was broken.
+    // The leases that were granted because of the break are not broken by it.
     assert_eq!(gateways.owners().await, ["d", "e"]);
 }
 
@@ -305,7 +305,7 @@ pub(crate) async fn a_kept_place_is_granted_beside_others_and_collected(fixture:
     let behind = gateways.queue(sharing(Some(2), "behind"), 3).await;
     gateways.hang_up(gone, 2).await;
     let second = gateways.pass(&writer, beside).await;
-    // The place has one of the two, and its slot is the first.
+    // The kept position counts as one of the two leases, with the first slot.
     assert_eq!(second.held.mode.slot(), Some(1));
     assert_eq!(gateways.owners().await, ["beside", "comes back"]);
     assert!(behind.is_waiting());
@@ -330,7 +330,7 @@ pub(crate) async fn a_kept_place_that_nobody_collects_passes_on(fixture: &dyn Fi
     gateways.hang_up(gone, 1).await;
     let lease = gateways.pass(&ends, next).await;
     assert_eq!(gateways.owners().await, ["next", "stays"]);
-    // Nobody has heard of that grant, so its key may still be used.
+    // The kept grant was never delivered, so its idempotency key may still be used.
     let back = gateways.queue(again(), 1).await;
     gateways.release("lock", &lease.token).await;
     assert!(back.granted().await.held.fence > lease.held.fence);

@@ -1,4 +1,4 @@
-//! Clause 1 for locks that are shared: who is granted one beside whom.
+//! Clause 1 for shared locks: which leases may hold a lock together.
 
 use std::sync::atomic::AtomicI64;
 
@@ -78,7 +78,7 @@ pub(crate) async fn a_limit_binds_at_its_own_grant_only(fixture: &dyn Fixture) {
         granted(&store, &one_of(limit, "lock", LONG)).await;
     }
     refused(&store, &one_of(3, "lock", LONG)).await;
-    // Who can live with more of them comes in, and so does who has no limit.
+    // Attempts with a larger limit are granted, and so is one without a limit.
     granted(&store, &one_of(5, "lock", LONG)).await;
     granted(&store, &reader("lock", LONG)).await;
     refused(&store, &one_of(5, "lock", LONG)).await;
@@ -116,12 +116,12 @@ pub(crate) async fn of_many_concurrent_attempts_as_many_are_granted_as_the_limit
     assert_eq!(slots, [0, 1, 2, 3, 4, 5, 6]);
 }
 
-/// What those who are inside see of each other, without the store: how many share, or less than none if one is
-/// alone.
+/// The number of leases that share the lock, counted by the holders themselves without the store; negative while an
+/// exclusive lease holds it.
 #[derive(Default)]
 struct Inside(AtomicI64);
 
-/// Far less than as many as may be inside together.
+/// Far less than the number of leases that may hold the lock together.
 const ALONE: i64 = -1_000;
 
 pub(crate) async fn nobody_is_inside_beside_one_who_is_alone(fixture: &dyn Fixture) {
@@ -144,7 +144,7 @@ pub(crate) async fn nobody_is_inside_beside_one_who_is_alone(fixture: &dyn Fixtu
 async fn visit(store: &AnyStore, number: usize, Inside(inside): &Inside) {
     let (wanted, adds, most) = match number % 3 {
         0 => (attempt("critical", LONG), ALONE, 0),
-        // Others may come in between its grant and when it looks.
+        // Others may be granted the lock between the grant of this lease and its count.
         1 => (one_of(2, "critical", LONG), 1, 8),
         _ => (reader("critical", LONG), 1, 8),
     };
@@ -206,7 +206,7 @@ pub(crate) async fn the_expiry_of_all_frees_the_lock(fixture: &dyn Fixture) {
 pub(crate) async fn nothing_of_those_who_shared_it_comes_back(fixture: &dyn Fixture) {
     let store = fixture.store();
     for _ in 0..3 {
-        // By release, by expiry and by a break.
+        // Leases end by a release, by expiry and by a break.
         let released_one = store.must_hold(one_of(5, "lock", LONG)).await;
         granted(&store, &one_of(5, "lock", SHORT / 2)).await;
         released(&store, &released_one).await;

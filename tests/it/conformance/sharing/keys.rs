@@ -1,8 +1,8 @@
-//! Clauses 3, 8 and 9 for locks that are shared: what may be repeated, given back and adopted.
+//! Clauses 3, 8 and 9 for shared locks: repeated requests, undelivered leases, and adoption.
 
 use crate::conformance::{leases::keepers::superseded, prelude::*};
 
-/// Two of those who share the lock, as many as may, of whom the first has a key.
+/// Two leases that share `lock` up to its limit. The first has an idempotency key.
 async fn full(fixture: &dyn Fixture, key: IdempotencyHash) -> [Attempt; 2] {
     let (first, second) = (under(key, one_of(2, "lock", LONG)), one_of(2, "lock", LONG));
     fixture.store().must_grant_each([&first, &second]).await;
@@ -23,7 +23,7 @@ pub(crate) async fn a_lost_reply_is_answered_again_with_the_same_lease_and_slot(
         under(key(), one_of(3, "lock", LONG)),
     ];
     let told = store.must_grant_each(&sharing).await;
-    // The lock is full by then.
+    // No further attempt is granted the lock by then.
     refused(&store, &one_of(3, "lock", LONG)).await;
     for (one, told) in sharing.iter().zip(&told) {
         for store in fixture.gateways() {
@@ -84,7 +84,7 @@ pub(crate) async fn a_key_is_refused_after_the_release_while_others_share_it(
     for restarted in [false, true] {
         fixture.restart_if(restarted).await;
         is_used(fixture, key).await;
-        // The release may be repeated.
+        // A release with an idempotency key may be repeated.
         released(&fixture.store(), &first).await;
     }
     assert_eq!(holders(&fixture.store(), "lock").await, 1);
@@ -145,7 +145,7 @@ pub(crate) async fn a_give_back_ends_the_one_and_no_other(fixture: &dyn Fixture)
     for (one, left) in [(&first, 1), (&second, 0)] {
         store.must_give_back(one, GiveBack::GivenBack).await;
         assert_eq!(holders(&store, "lock").await, left);
-        // A copy of its acquire that arrives late is not granted, although there is room.
+        // A copy of the acquire that arrives late is not granted, although there is room.
         store.must_withdraw(one).await;
         store.must_give_back(one, GiveBack::NothingHeld).await;
     }
@@ -190,7 +190,7 @@ pub(crate) async fn a_lease_that_was_answered_again_is_not_given_back(fixture: &
     fixture.store().must_replay(&again).await;
     let store = fixture.store();
     store.must_give_back(&first, GiveBack::Kept).await;
-    // The other is nobody's but its own.
+    // The lease of the second attempt has no other keeper, so it is released.
     store.must_give_back(&second, GiveBack::GivenBack).await;
     released(&fixture.store(), &first).await;
 }
@@ -200,7 +200,8 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
     let [first, second] = full(fixture, key()).await;
     let [adopter, stranger] = [KeeperId::random(), KeeperId::random()];
     store.must_renew_as(Renewer::Adopter(adopter), &first).await;
-    // Whoever kept the first does nothing to it any more, and who keeps it nothing to the second.
+    // The former keeper of the first lease can no longer end it, and the keeper of the first lease cannot end the
+    // second.
     let kept = KeeperId::of_attempt(&first.token);
     let cases = [
         (&first, kept),

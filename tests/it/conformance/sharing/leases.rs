@@ -1,4 +1,4 @@
-//! Each of the leases that share a lock has a token, a TTL and a hold limit of its own.
+//! Each lease of a shared lock has its own token, TTL and hold limit.
 
 use crate::conformance::prelude::*;
 
@@ -23,7 +23,7 @@ pub(crate) async fn who_does_not_share_it_can_do_nothing_with_it(fixture: &dyn F
     let store = fixture.store();
     granted(&store, &reader("lock", LONG)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
-    // Neither with a token of nobody nor with that of another lock.
+    // Neither an unknown token nor the token of another lock renews or releases a lease.
     let other = store.must_hold(reader("other", LONG)).await;
     for token in [token(), other.token] {
         let stranger = with(attempt("lock", LONG), |it| it.token = token);
@@ -60,7 +60,7 @@ pub(crate) async fn a_renewal_makes_one_last_and_no_other(fixture: &dyn Fixture)
     assert_eq!(after.ttl, ttl(LONG));
     until_holders(&store, 1).await;
     store.must_lose(&left, Loss::HeldByAnother).await;
-    // A renewal with a shorter TTL does not make it end earlier.
+    // A renewal with a shorter TTL does not shorten the time left.
     let after = renewed(&store, &kept, SHORT).await;
     assert_eq!(after.ttl, ttl(SHORT));
     assert!(after.expires_in > Duration::from_millis(LONG / 2));
@@ -128,7 +128,7 @@ pub(crate) async fn they_survive_a_restart_and_still_exclude(fixture: &dyn Fixtu
         let held = renewed(&store, one, LONG).await;
         assert_eq!((held.fence, held.mode), (told.fence, told.mode));
     }
-    // The slot of the one that has gone is free, and no other.
+    // Only the slot of the released lease is free.
     let held = granted(&store, &one_of(3, "lock", LONG)).await;
     assert_eq!(held.mode.slot(), Some(1));
     released(&store, &sharing[0]).await;

@@ -1,4 +1,4 @@
-//! Locks that several hold: who may share one with whom, and that every clause holds for each of their leases.
+//! Shared locks: which leases may share a lock, and that every clause holds for each of them.
 
 pub(super) mod breaks;
 pub(super) mod ends;

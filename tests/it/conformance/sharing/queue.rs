@@ -1,4 +1,4 @@
-//! Clause 6 for locks that are shared: the queue is one, and nobody passes its head.
+//! Clause 6 for shared locks: both modes have one queue, and no attempt passes its head.
 
 use std::sync::atomic::AtomicI64;
 
@@ -8,7 +8,7 @@ fn at_once(request: AcquireRequest) -> AcquireRequest {
     with(request, |it| it.wait = Duration::ZERO)
 }
 
-/// Acquires without waiting, and must be refused.
+/// Acquires without a wait, and must be refused.
 async fn refused(gateways: &Gateways, request: AcquireRequest) {
     gateways.ask(at_once(request)).held().await;
 }
@@ -24,7 +24,7 @@ pub(crate) async fn one_who_reads_does_not_pass_one_who_waits_to_be_alone(fixtur
     let readers = ["r1", "r2"].map(|owner| sharing(None, owner));
     let readers = gateways.hold_each(readers).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
-    // It could share the lock, and somebody was there before it.
+    // These attempts could share the lock, but a waiter was there before them.
     refused(&gateways, sharing(None, "hasty")).await;
     refused(&gateways, sharing(Some(9), "hasty")).await;
     let reader = gateways.queue(sharing(None, "r3"), 2).await;
@@ -55,7 +55,7 @@ pub(crate) async fn one_with_a_larger_limit_does_not_pass_one_with_a_small_one(
     assert!(large.is_waiting());
     release(&gateways, &holders[1..]).await;
     let first = small.granted().await;
-    // The limit of the one binds at its own grant only.
+    // The limit of the first lease counts only at its own grant.
     let second = large.granted().await;
     assert!(second.held.fence > first.held.fence);
     assert_eq!(gateways.owners().await, ["large", "small"]);
@@ -76,7 +76,7 @@ pub(crate) async fn those_who_read_and_stand_together_are_granted_together(fixtu
     assert_eq!(gateways.owners().await, ["r1", "r2", "r3"]);
     assert_eq!(gateways.shown("lock").await.waiters, 2);
     assert!(next.is_waiting());
-    // The last of them to go passes the lock on.
+    // The release of the last shared lease hands the lock on.
     let last = readers.remove(1);
     release(&gateways, &readers).await;
     assert!(next.is_waiting());
@@ -98,7 +98,7 @@ pub(crate) async fn of_those_who_stand_together_as_many_are_granted_as_may(fixtu
     let slots: Vec<_> = held.iter().map(|it| it.held.mode.slot()).collect();
     assert_eq!(slots, [Some(0), Some(1), Some(2)]);
     assert_eq!(gateways.shown("lock").await.waiters, 2);
-    // Each that goes makes room for one, with its slot.
+    // Each release makes room for one waiter, which gets the free slot.
     for (caller, gone) in callers.into_iter().zip([1, 0]) {
         assert!(caller.is_waiting());
         let gone = held.remove(gone);
@@ -124,7 +124,7 @@ pub(crate) async fn one_who_waits_and_may_share_it_has_it_at_once(fixture: &dyn 
 }
 
 pub(crate) async fn a_hundred_who_stand_together_are_granted_together(fixture: &dyn Fixture) {
-    /// More than one script may grant.
+    /// More waiters than one run of the script may grant.
     const CROWD: u64 = 150;
     let (gateways, writer) = Gateways::holding(fixture).await;
     let readers = gateways.crowd(CROWD, &sharing(None, "reads")).await;
@@ -146,7 +146,7 @@ pub(crate) async fn a_crowd_in_both_modes_is_served_and_never_too_many_at_once(
     fixture: &dyn Fixture,
 ) {
     const CALLERS: u64 = 90;
-    /// Far more than as many as may be inside together.
+    /// Far more than the number of leases that may hold the lock together.
     const ALONE: i64 = 1_000;
     let gateways = Arc::new(Gateways::start(fixture));
     let holder = gateways.hold("lock").await;
@@ -158,7 +158,8 @@ pub(crate) async fn a_crowd_in_both_modes_is_served_and_never_too_many_at_once(
         callers.spawn(async move {
             let (request, adds, most) = match number % 4 {
                 0 => (request("lock", "alone"), ALONE, 0),
-                // Who asks for three shares it with nobody who asks for more, or alone.
+                // A lease with the limit 3 is granted beside at most two others; leases without a limit or with a
+                // larger one may follow.
                 _ => (sharing(Some(3), "one of three"), 1, 2),
             };
             let lease = gateways.ask(request).granted().await;
@@ -226,12 +227,12 @@ pub(crate) async fn an_attempt_is_told_how_many_are_before_it_and_who_share_the_
     ];
     for (ahead, wanted) in (0..).zip(wanted.map(patient)) {
         places.push(store.parking().park(wanted.name.clone(), wanted.token));
-        // A copy of the command changes nothing.
+        // A repeated command changes nothing.
         for _ in 0..2 {
             let place = store.must_queue(&wanted).await;
             let (told, contention) = (place.ahead, place.contention);
             assert_eq!((told, contention.waiters), (ahead, ahead + 1));
-            // Which of them share it may be left out.
+            // The store may leave out which leases share the lock.
             match contention.holder {
                 Some(Holder::Shared(holders)) => assert_eq!(holders.count, 2),
                 other => panic!("not shared: {other:?}"),

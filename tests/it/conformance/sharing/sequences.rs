@@ -1,33 +1,34 @@
-//! Random sequences of commands in both modes, each answer, hand-off and look compared with a model of one queue.
+//! Random sequences of commands for shared and exclusive leases. Each answer, hand-off and inspection is compared with
+//! a model of one queue.
 
 use std::collections::VecDeque;
 
 use crate::conformance::prelude::*;
 
-/// How many commands one sequence has.
+/// The number of commands in one sequence.
 const COMMANDS: usize = 400;
-/// How many hold the lock or wait for it at most.
+/// The largest number of holders and waiters.
 const CROWD: usize = 12;
-/// Longer than news take, on a machine that does other things as well.
+/// Longer than a message takes, also on a machine that does other work.
 const LATE: Duration = Duration::from_mins(1);
 
-/// Who holds the lock and who waits for it, as it must be.
+/// The holders and waiters that the lock must have.
 #[derive(Default)]
 struct Model {
     holders: Vec<Member>,
     queue: VecDeque<Member>,
 }
 
-/// An attempt, and what it holds if it does.
+/// An attempt, and its lease if it has one.
 #[derive(Debug, Clone)]
 struct Member {
     attempt: Attempt,
     mode: Mode,
-    /// As the store has said.
+    /// The fencing token, as the store answered it.
     fence: Option<FencingToken>,
 }
 
-/// A store and what it must be like.
+/// A store, and the model that it is compared with.
 struct Game {
     store: AnyStore,
     random: Random,
@@ -82,7 +83,7 @@ impl Model {
         mode
     }
 
-    /// Passes the lock on. Answers how many were granted it, who are the last of those who hold it.
+    /// Hands the lock on. Answers the number of new leases, which are the last ones in `holders`.
     fn hand_off(&mut self) -> usize {
         let mut grants = 0;
         while let Some(head) = self.queue.front()
@@ -218,7 +219,7 @@ impl Game {
         self.check(right, "it holds the lock");
     }
 
-    /// A copy of the acquire of somebody who holds the lock.
+    /// Repeats the acquire of a holder.
     async fn repeat(&mut self) {
         let at = self.a_holder();
         let holder = self.model.holders[at].clone();
@@ -254,7 +255,7 @@ impl Game {
         self.hand_off().await;
     }
 
-    /// One who waits goes, whom the model forgets.
+    /// Removes a random waiter from the model. Answers its attempt.
     fn gone_from_the_queue(&mut self) -> Attempt {
         let at = self.a_waiter();
         let gone = self.model.queue.remove(at).expect("it is within").attempt;
@@ -300,7 +301,7 @@ impl Game {
         self.hand_off().await;
     }
 
-    /// Those hear of their grants who are next, take them, and nobody else.
+    /// Asserts that the next waiters hear of their grants and confirm them, and that no other waiter hears anything.
     async fn hand_off(&mut self) {
         let grants = self.model.hand_off();
         let first = self.model.holders.len() - grants;
@@ -322,14 +323,14 @@ impl Game {
         }
     }
 
-    /// The store shows what the model has.
+    /// Asserts that an inspection shows the holders and waiters of the model.
     async fn look(&mut self) {
         let model = &self.model;
         let mut expected: Vec<_> = model.holders.iter().map(|it| (it.fence, it.mode)).collect();
         expected.sort_by_key(|(fence, _)| *fence);
         let queue: Vec<_> = model.queue.iter().map(|it| it.attempt.sharing).collect();
         let store = &self.store;
-        // Where a queue is long, those who have left are removed a little later.
+        // In a long queue, waiters that have left are removed a little later.
         let shown = eventually("the queue is as it must be", async || {
             let shown = store.inspect(&name("lock")).await.unwrap();
             (shown.waiters == queue.len() as u64).then_some(shown)

@@ -1,4 +1,4 @@
-//! What inspect and list show of a lock that is shared.
+//! What inspections and lists show of a shared lock.
 
 use latchgate::store::contract::SHOWN_HOLDERS;
 
@@ -13,7 +13,7 @@ pub(crate) async fn inspect_shows_first_who_ends_first(fixture: &dyn Fixture) {
         sharing.push(one);
     }
     assert_eq!(owners(fixture).await, ["a", "b", "c", "d"]);
-    // As soon as the order is another.
+    // The order changes with the next renewal.
     renewed(&store, &sharing[1], 5 * LONG).await;
     assert_eq!(owners(fixture).await, ["b", "c", "d", "a"]);
     renewed(&store, &sharing[3], 6 * LONG).await;
@@ -38,7 +38,7 @@ pub(crate) async fn of_very_many_those_are_shown_who_end_first(fixture: &dyn Fix
     const MORE: usize = 20;
     let store = fixture.store();
     let mut fences = Vec::new();
-    // Those who come first end last.
+    // The leases that are granted first end last.
     for number in 0..MANY {
         let wanted = reader("lock", LONG * (MANY - number));
         fences.push(granted(&store, &wanted).await.fence);
@@ -50,7 +50,7 @@ pub(crate) async fn of_very_many_those_are_shown_who_end_first(fixture: &dyn Fix
     fences.reverse();
     assert_eq!(shown, fences[..SHOWN_HOLDERS]);
     assert_eq!(fences.len() - SHOWN_HOLDERS, MORE);
-    // So it is told to those who are refused.
+    // A refused attempt is told the same leases.
     let contention = store.must_refuse(&attempt("lock", LONG)).await;
     let Some(Holder::Shared(told)) = contention.holder else {
         panic!("not shared: {:?}", contention.holder);
@@ -125,7 +125,7 @@ pub(crate) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(fixtur
         let listed = listed(fixture, filter).await;
         let names: Vec<_> = listed.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, expected, "{owner}");
-        // All who hold it are shown.
+        // The list shows the number of all holders.
         for (name, holder) in &listed {
             let all = store.inspect(name).await.unwrap().holder;
             assert_eq!(Some(holder.count()), all.map(|holder| holder.count()));
@@ -147,7 +147,7 @@ pub(crate) async fn a_list_shows_nothing_of_those_who_have_gone(fixture: &dyn Fi
     }
 }
 
-/// All that a walk comes by, by name. Nothing may come twice: nobody takes or releases anything meanwhile.
+/// All locks that a list shows, by name. Each must be shown once, because no lock is acquired or released meanwhile.
 async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Holder)> {
     let mut listed = Vec::new();
     let mut cursor = None;

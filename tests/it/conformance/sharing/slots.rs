@@ -1,8 +1,8 @@
-//! Clause 12: the slots of leases that live together are distinct, and the smallest that are free.
+//! Clause 12: slots of leases that live together are distinct, and each is the smallest that is free.
 
 use crate::conformance::prelude::*;
 
-/// Acquires, and answers the slot of the lease.
+/// Acquires a lock, which must be granted. Answers the slot of the lease.
 async fn slot(fixture: &dyn Fixture, wanted: &Attempt) -> Option<u16> {
     let held = granted(&fixture.store(), wanted).await;
     assert!(held.mode.is_shared(), "{held:?}");
@@ -16,7 +16,7 @@ pub(crate) async fn are_the_smallest_that_are_free(fixture: &dyn Fixture) {
         assert_eq!(slot(fixture, one).await, Some(number));
     }
     refused(&store, &one_of(20, "lock", LONG)).await;
-    // In no order, and across what may be a byte of a bitmap.
+    // Slots in no order, also across the bytes of a bitmap.
     for freed in [16, 3, 7, 8] {
         released(&store, &sharing[freed]).await;
     }
@@ -88,7 +88,7 @@ pub(crate) async fn stay_those_of_the_lease_while_it_lives(fixture: &dyn Fixture
     granted(&store, &first).await;
     assert_eq!(slot(fixture, &second).await, Some(1));
     released(&store, &first).await;
-    // Whatever is asked of it, it keeps the slot that it has, and nobody else is given it.
+    // The lease keeps its slot with every command, and no other lease is given it.
     for turn in 0..3 {
         let store = fixture.store();
         let held = renewed(&store, &second, LONG).await;
@@ -118,7 +118,7 @@ pub(crate) async fn of_many_who_come_and_go_are_never_had_twice(fixture: &dyn Fi
     const LIMIT: u64 = 4;
     const TURNS: usize = 20;
     let mut random = Random::seeded();
-    // Neither belongs to a gateway: they see what those who hold the lock do.
+    // The set belongs to no gateway: it shows what the holders themselves see.
     let taken: Arc<Mutex<HashSet<u16>>> = Arc::default();
     let mut clients = JoinSet::new();
     for store in fixture.gateways().into_iter().cycle().take(10) {

@@ -1,4 +1,4 @@
-//! Breaks of a lock that somebody waits for, or holds by a stream.
+//! Breaks of a lock that has waiters, or that a stream holds.
 
 use latchgate::engine::BreakError;
 
@@ -12,7 +12,7 @@ pub(crate) async fn leases_pass_the_lock_to_the_first_who_waits(fixture: &dyn Fi
         broken(gateways.any(), Some(holder.held.fence)).await;
         let next = caller.granted().await;
         assert!(next.held.fence > holder.held.fence);
-        // Nobody was passed over, and the one who was broken got nothing more.
+        // No waiter was skipped, and the broken holder was not granted the lock again.
         let shown = gateways.shown("lock").await;
         assert!(
             matches!(shown.holder, Some(Holder::Lease(lease)) if lease.fence == next.held.fence)
@@ -27,18 +27,18 @@ pub(crate) async fn leases_end_the_stream_that_holds_them_at_once(fixture: &dyn 
     let [here, there] = [0, 1].map(|turn| Gateway::on(fixture, turn));
     listening(fixture).await;
     for breaker in [&here, &there] {
-        // Its renewals are far apart.
+        // The renewals of the stream are far apart.
         let (mut hold, lease) = here.holds(LONG).await;
         let at = Instant::now();
         broken(&breaker.engine, Some(lease.held.fence)).await;
         let end = end_of(&mut hold).await;
         assert!(matches!(end, HoldEnd::Lost(LossReason::Broken)), "{end:?}");
-        // The word of the break, on a busy machine: the next renewal is two hundred seconds away.
+        // The message of the break arrives, also on a busy machine: the next renewal is two hundred seconds away.
         assert!(at.elapsed() < Duration::from_secs(20), "{:?}", at.elapsed());
     }
 }
 
-/// Waits until a word from each handle to the store reaches each.
+/// Waits until a message from each handle to the store reaches each handle.
 pub(crate) async fn listening(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     for hearer in &stores {

@@ -1,4 +1,4 @@
-//! Many who wait for one lock at once.
+//! Many waiters for one lock.
 
 use latchgate::store::contract::INSPECTED_WAITERS;
 
@@ -8,7 +8,7 @@ pub(crate) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
     const CALLERS: usize = 200;
     let gateways = Arc::new(Gateways::start(fixture));
     let holder = gateways.hold("lock").await;
-    // Neither belongs to a gateway: they see what those who hold the lock do.
+    // These values belong to no gateway: they show what the holders themselves see.
     let inside = Arc::new(AtomicBool::new(false));
     let served: Arc<Mutex<Vec<FencingToken>>> = Arc::default();
     let mut callers = JoinSet::new();

@@ -1,11 +1,11 @@
-//! What the end of a lease does for those who wait.
+//! The end of a TTL hands the lock to the waiters.
 
 use crate::conformance::prelude::*;
 
-/// How soon after the end of a lease the next is granted: fallbacks included, and a busy machine.
+/// How soon after the end of a lease the next waiter is granted the lock, with fallbacks and a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A lease that lasts until others have queued and it is renewed. No machine is so busy that these take as long.
+/// The TTL of a lease until others have entered the queue and it is renewed; longer than this takes on any machine.
 const QUEUED: u64 = 3_000;
 
 fn until_queued() -> AcquireRequest {

@@ -1,30 +1,30 @@
-//! The gateways of a case, and callers that wait at them.
+//! The gateways of a case, and callers that wait there.
 
 use tokio::task::JoinHandle;
 
 use crate::{conformance::prelude::*, redis::prelude::request_by};
 
-/// Longer than anything takes that is to happen at once, on a machine that does other things as well.
+/// Longer than any immediate effect takes, also on a machine that does other work.
 pub(crate) const LATE: Duration = Duration::from_mins(1);
 
-/// An engine over each handle to the store.
+/// An engine for each handle to the store.
 pub(crate) struct Gateways {
     engines: Vec<Engine>,
     stores: Vec<AnyStore>,
     next: AtomicUsize,
-    /// How to repeat what is done at random, if anything is.
+    /// How to repeat the random choices of the case; empty if there are none.
     how_to_repeat: String,
 }
 
 /// A caller that waits for the answer to its acquire.
 pub(crate) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
 
-/// A request of this owner that waits to share the lock, with as many as the limit says.
+/// A request of this owner for a shared lease, with a long wait.
 pub(crate) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
     with(request("lock", owner), |it| it.sharing = Some(share(limit)))
 }
 
-/// A request of this owner that waits for long.
+/// A request of this owner for an exclusive lease, with a long wait.
 pub(crate) fn request(lock: &str, owner: &str) -> AcquireRequest {
     with(request_by(lock, owner), |it| it.ttl = ttl(LONG))
 }
@@ -36,12 +36,12 @@ impl Gateways {
         Self::with(fixture, &LimitsConfig::default())
     }
 
-    /// Gateways, and the lease that holds `lock`.
+    /// Gateways, and an exclusive lease that holds `lock`.
     pub(crate) async fn holding(fixture: &dyn Fixture) -> (Self, Lease) {
         Self::holding_as(fixture, request("lock", "first holder")).await
     }
 
-    /// The same, where this request was granted `lock`.
+    /// Gateways, and the lease of this request.
     pub(crate) async fn holding_as(
         fixture: &dyn Fixture,
         request: AcquireRequest,
@@ -51,7 +51,7 @@ impl Gateways {
         (gateways, lease)
     }
 
-    /// Gateways that keep a place for so long.
+    /// Gateways that keep a position for `ms` milliseconds.
     pub(crate) fn with_grace(fixture: &dyn Fixture, ms: u64) -> Self {
         let limits = with(LimitsConfig::default(), |it| {
             it.reconnect_grace_ms = Millis(ms);
@@ -72,7 +72,7 @@ impl Gateways {
         }
     }
 
-    /// The same for what is done at random: what fails here says how to repeat it.
+    /// The gateways for random choices: their failures say how to repeat the run.
     pub(crate) fn seeded(self, random: &Random) -> Self {
         Self {
             how_to_repeat: random.how_to_repeat(),
@@ -80,18 +80,18 @@ impl Gateways {
         }
     }
 
-    /// One gateway after the other.
+    /// The next gateway in turn.
     pub(crate) fn any(&self) -> &Engine {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.engines[turn % self.engines.len()]
     }
 
-    /// Acquires without waiting, and must be granted the lock.
+    /// Acquires a lock without a wait. The lock must be granted.
     pub(crate) async fn hold(&self, lock: &str) -> Lease {
         self.hold_as(request(lock, "first holder")).await
     }
 
-    /// The same for this request.
+    /// Acquires the lock of a request without a wait. The lock must be granted.
     pub(crate) async fn hold_as(&self, request: AcquireRequest) -> Lease {
         let request = with(request, |it| it.wait = Duration::ZERO);
         let granted = self.any().acquire(request).await.unwrap();
@@ -99,7 +99,7 @@ impl Gateways {
         granted.lease
     }
 
-    /// The same for each of these.
+    /// Acquires the lock of each request without a wait. All must be granted.
     pub(crate) async fn hold_each<const N: usize>(
         &self,
         requests: [AcquireRequest; N],
@@ -111,12 +111,12 @@ impl Gateways {
         held.try_into().expect("a lease of each")
     }
 
-    /// Starts an acquire at one gateway after the other.
+    /// Starts an acquire at the next gateway in turn.
     pub(crate) fn ask(&self, request: AcquireRequest) -> Caller {
         self.ask_telling(request, || {})
     }
 
-    /// The same, and says when it is known to wait.
+    /// Starts an acquire, and calls `queued` when the request is known to wait.
     pub(crate) fn ask_telling(
         &self,
         request: AcquireRequest,
@@ -132,7 +132,7 @@ impl Gateways {
         }))
     }
 
-    /// Starts an acquire and waits until it stands in the queue as the last of so many.
+    /// Starts an acquire and waits until it is in the queue as the last of `waiters`.
     pub(crate) async fn queue(&self, request: AcquireRequest, waiters: u64) -> Caller {
         let lock = request.name.as_str().to_owned();
         let caller = self.ask(request);
@@ -140,7 +140,7 @@ impl Gateways {
         caller
     }
 
-    /// The same for each of these: they stand in the queue in this order, and nobody else.
+    /// Starts these acquires, so that they are the queue, in this order.
     pub(crate) async fn queue_each(
         &self,
         requests: impl IntoIterator<Item = AcquireRequest>,
@@ -152,20 +152,20 @@ impl Gateways {
         callers
     }
 
-    /// Lets so many stand in the queue for `lock`, in any order.
+    /// Starts `callers` acquires of `lock` and waits until all are in the queue, in any order.
     pub(crate) async fn crowd(&self, callers: u64, request: &AcquireRequest) -> Vec<Caller> {
         let crowd = (0..callers).map(|_| self.ask(request.clone())).collect();
         self.queued("lock", callers).await;
         crowd
     }
 
-    /// Waits until so many are queued.
+    /// Waits until the lock has this number of waiters.
     pub(crate) async fn queued(&self, lock: &str, waiters: u64) {
         let what = format!("{waiters} are queued for {lock}");
         until(&what, async || self.shown(lock).await.waiters == waiters).await;
     }
 
-    /// Waits until so many attempts are parked at all gateways together: the others have left.
+    /// Waits until this many attempts are parked at all gateways together: the others have left.
     pub(crate) async fn parked(&self, attempts: usize) {
         eventually(&format!("{attempts} attempts are parked"), async || {
             let parked = self.stores.iter().map(|store| store.parking().len());
@@ -174,18 +174,19 @@ impl Gateways {
         .await;
     }
 
-    /// A caller's connection breaks, and its attempt leaves: so many are parked then.
+    /// Breaks the connection of a caller, and waits until its attempt has left, so that `left` are parked.
     pub(crate) async fn hang_up(&self, caller: Caller, left: usize) {
         caller.hang_up();
         self.parked(left).await;
     }
 
-    /// Waits until nobody holds the lock and nobody is queued for it.
+    /// Waits until the lock has neither holder nor waiters.
     pub(crate) async fn idle(&self, lock: &str) {
         self.idle_after(lock, async |_owner| {}).await;
     }
 
-    /// The same. Until then `see_to` is given the owner of the lease that holds the lock, again and again.
+    /// Waits until the lock has neither holder nor waiters. Until then, `see_to` is called repeatedly with the owner of
+    /// the lease that holds the lock.
     pub(crate) async fn idle_after(&self, lock: &str, see_to: impl AsyncFn(&Owner)) {
         let deadline = Instant::now() + LATE;
         loop {
@@ -211,7 +212,7 @@ impl Gateways {
         self.any().inspect(&name(lock)).await.unwrap()
     }
 
-    /// The owner of the lease that holds the lock.
+    /// The owner of the exclusive lease that holds the lock.
     pub(crate) async fn holder(&self, lock: &str) -> Option<Owner> {
         match self.shown(lock).await.holder {
             Some(Holder::Lease(held)) => held.owner,
@@ -222,7 +223,7 @@ impl Gateways {
         }
     }
 
-    /// The owners of the leases that hold `lock`, in the order of the alphabet.
+    /// The owners of the leases that hold `lock`, in alphabetical order.
     pub(crate) async fn owners(&self) -> Vec<String> {
         let holder = self.shown("lock").await.holder;
         let leases = holder.as_ref().map_or(&[][..], Holder::leases);
@@ -236,20 +237,20 @@ impl Gateways {
         self.any().release(name(lock), token.hash()).await.unwrap();
     }
 
-    /// Releases `lock`, which passes to this caller.
+    /// Releases `lock`, which must be handed to this caller.
     pub(crate) async fn pass(&self, lease: &Lease, to: Caller) -> Lease {
         self.release("lock", &lease.token).await;
         to.granted().await
     }
 
-    /// Releases `lock`, and waits until nobody holds it and nobody is queued for it.
+    /// Releases `lock`, and waits until it has neither holder nor waiters.
     pub(crate) async fn end(&self, lease: &Lease) {
         self.release("lock", &lease.token).await;
         self.idle("lock").await;
     }
 }
 
-/// Waits for the lock for each of them, one after the other, and takes it.
+/// Waits until each of these callers has been granted the lock, one after the other.
 pub(crate) async fn all_granted(callers: impl IntoIterator<Item = Caller>) -> Vec<Lease> {
     let mut held = Vec::new();
     for caller in callers {
@@ -261,7 +262,7 @@ pub(crate) async fn all_granted(callers: impl IntoIterator<Item = Caller>) -> Ve
 // === impl Caller ===
 
 impl Caller {
-    /// Waits for the lock, and takes it.
+    /// Waits for the grant, and delivers it.
     pub(crate) async fn granted(self) -> Lease {
         let granted = self.answer().await.unwrap();
         granted.delivery.delivered();
@@ -273,7 +274,7 @@ impl Caller {
         self.answer().await.unwrap_err()
     }
 
-    /// Waits for the refusal that tells of the holder.
+    /// Waits for a refusal because the lock is held.
     pub(crate) async fn held(self) -> Contention {
         match self.refused().await {
             AcquireError::Held { contention, .. } => contention,
@@ -281,7 +282,7 @@ impl Caller {
         }
     }
 
-    /// Waits for the refusal that tells of a newer request of the key.
+    /// Waits for a refusal because of a newer request with the same key.
     pub(crate) async fn superseded(self) {
         let error = self.refused().await;
         assert!(matches!(error, AcquireError::Superseded), "{error:?}");
@@ -296,7 +297,7 @@ impl Caller {
         !self.0.is_finished()
     }
 
-    /// The connection breaks: nobody waits for the answer any more.
+    /// Breaks the connection: the answer is no longer awaited.
     pub(crate) fn hang_up(self) {
         self.0.abort();
     }

@@ -1,5 +1,5 @@
-//! Clauses 6 to 8: order, nobody waits for the dead, no orphan. The cases go through the engine, as
-//! callers do, and spread over all gateways that the fixture has on its store.
+//! Clauses 6 to 8: order, no wait for dead waiters, no lease without a caller. The cases use the engine, as callers do,
+//! and all gateways that the fixture has on its store.
 
 pub(super) mod broken;
 pub(super) mod crowd;

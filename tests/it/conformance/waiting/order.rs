@@ -1,4 +1,4 @@
-//! Clause 6: attempts are granted a lock in the order in which they were queued.
+//! Clause 6: attempts are granted a lock in the order in which they entered the queue.
 
 use crate::conformance::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Clause 8: what nobody waits for any more is not held, by those who waited neither.
+//! Clause 8 for waiters: a lease that no caller waits for any more is released.
 
 use crate::conformance::prelude::*;
 
@@ -24,7 +24,7 @@ pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixtur
     let unlucky = gateways.queue(request("lock", "unlucky"), 1).await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gateways.release("lock", &lease.token).await;
-    // The answer could not be sent: the delivery is dropped.
+    // The answer cannot be sent: the delivery is dropped.
     drop(unlucky.answer().await.unwrap());
     next.granted().await;
 }
@@ -36,7 +36,7 @@ pub(crate) async fn one_who_is_given_back_while_queued_is_never_granted(fixture:
     store.must_give_back(&queued, GiveBack::NothingHeld).await;
     released(&store, &holder).await;
     assert!(is_free(&store, "lock").await);
-    // Who looks for lost places may have found that it has none.
+    // The sweep for lost positions may have found that the attempt has none.
     let news = place.try_news();
     assert!(matches!(news, None | Some(News::Forgotten)), "{news:?}");
 }
@@ -110,7 +110,7 @@ pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_
     let mut place = there.stand(&older).await;
     released(here, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
-    // It does not look at the news any more, because its wait is over; and the same request comes again.
+    // The older request no longer reads its news, because its wait is over. The same request is sent again.
     let answer = here.acquire(&newer).await.unwrap();
     let lease = match answer {
         Acquisition::Replayed(held, _) | Acquisition::Collected(held, ..) => held,

@@ -1,14 +1,14 @@
-//! Places that are kept for those who ask again under their idempotency key.
+//! Positions that are kept for callers that repeat their request with the same idempotency key.
 
 use tokio::sync::oneshot;
 
 use super::{super::attempts, gateways::Caller};
 use crate::conformance::prelude::*;
 
-/// Long enough to ask again on a busy machine.
+/// Long enough to repeat a request on a busy machine.
 const GRACE: u64 = 10_000;
 
-/// A lock that is held, and one who waits for it under a key at gateways that keep its place for so long.
+/// A held lock, and a waiter with an idempotency key, at gateways that keep its position for `grace` milliseconds.
 async fn placed(
     fixture: &dyn Fixture,
     grace: u64,
@@ -23,7 +23,7 @@ async fn placed(
 pub(crate) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixture) {
     let (gateways, lease, key, first) = placed(fixture, GRACE, "polls").await;
     let second = gateways.queue(request("lock", "second"), 2).await;
-    // The connection breaks, then a wait runs out: neither loses the place.
+    // The connection breaks, and then waits run out: the position is kept each time.
     first.hang_up();
     for _ in 0..3 {
         let short = with(keyed("polls", &key), |it| {
@@ -40,7 +40,7 @@ pub(crate) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixture) {
 
 pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixture) {
     const PIECE: Duration = Duration::from_millis(600);
-    // A place is taken a moment after its request has begun to wait.
+    // An attempt enters the queue a moment after its request has begun to wait, and its wait counts from then.
     const MOMENT: Duration = Duration::from_millis(300);
     let gateways = Gateways::with_grace(fixture, GRACE);
     let lease = gateways.hold("lock").await;
@@ -57,7 +57,7 @@ pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixtur
     }
     let (queued, told) = oneshot::channel();
     let last = gateways.ask_telling(keyed("polls", &key), move || {
-        // An error: nobody waits for it any more.
+        // An error means that the test no longer waits for this.
         let _ = queued.send(());
     });
     let told = timeout(LATE, told).await;
@@ -66,7 +66,7 @@ pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixtur
     let waited = granted.waited;
     assert!(waited + MOMENT >= PIECE * 2, "{waited:?}");
     assert!(waited <= began.elapsed(), "{waited:?}");
-    // Another key begins another wait.
+    // A request with another key begins another wait.
     let began = Instant::now();
     let next = gateways.queue(keyed("polls", &new_key()), 1).await;
     gateways.release("lock", &granted.token).await;
@@ -93,7 +93,7 @@ pub(crate) async fn are_not_taken_over_in_other_words(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture) {
-    // Longer than the case may take: nobody may have to wait for it.
+    // The grace is longer than the case may take: no waiter may have to wait for its end.
     let (gateways, lease, key, gone) = placed(fixture, LONG, "gives up").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gateways.hang_up(gone, 1).await;
@@ -102,7 +102,7 @@ pub(crate) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture
         assert_eq!(told.waiters, 1);
     }
     let lease = gateways.pass(&lease, next).await;
-    // The key is as good as new.
+    // The key may be used again.
     let again = gateways.queue(keyed("gives up", &key), 1).await;
     gateways.release("lock", &lease.token).await;
     gateways.release("lock", &again.granted().await.token).await;
@@ -142,7 +142,7 @@ pub(crate) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fix
     assert!(back.delivery.is_replay());
     let lease = back.lease;
     assert!(lease.held.expires_in > Duration::from_millis(2 * GRACE));
-    // Again and again, by now as any lease.
+    // A later request is answered the same lease again, as for any lease with a key.
     let again = gateways.ask(keyed("comes back", &key)).granted().await;
     assert_eq!(again.held.fence, lease.held.fence);
     assert_eq!(again.token.hash(), lease.token.hash());
@@ -157,7 +157,7 @@ pub(crate) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture) {
     let released = Instant::now();
     let lease = gateways.pass(&lease, next).await;
     assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(30));
-    // Nobody has heard of that grant, so its key may still be used.
+    // The kept grant was never delivered, so its idempotency key may still be used.
     let back = gateways.queue(keyed("gone", &key), 1).await;
     gateways.release("lock", &lease.token).await;
     assert!(back.granted().await.held.fence > lease.held.fence);
@@ -167,7 +167,7 @@ pub(crate) async fn run_out(fixture: &dyn Fixture) {
     let (gateways, lease, _, gone) = placed(fixture, 300, "gone").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gone.hang_up();
-    // Nobody asks for it, and yet it goes away.
+    // The caller does not come back, and the position is removed.
     let is_so = async || gateways.ask(at_once("looks")).held().await.waiters == 1;
     until("it is not kept for ever", is_so).await;
     let shown = gateways.shown("lock").await;
@@ -191,7 +191,8 @@ pub(crate) async fn that_were_granted_answer_the_same_lease(fixture: &dyn Fixtur
     assert!(expected, "{error:?}");
 }
 
-/// Whatever copy arrives late, the kept place is granted the lock, and whoever comes back collects it.
+/// Late copies of earlier commands arrive: the kept position is granted the lock all the same, and the caller that
+/// comes back gets the grant.
 pub(crate) async fn that_are_kept_or_granted_stay_so_when_a_copy_comes_late(fixture: &dyn Fixture) {
     let place = KeptPlace::start(fixture).await;
     place.acquire().await;
@@ -209,8 +210,8 @@ pub(crate) async fn that_are_kept_or_granted_stay_so_when_a_copy_comes_late(fixt
     }
 }
 
-/// A lock that is held, and the place of an attempt that has left. Copies of what that one has asked for may
-/// arrive yet, and nobody hears what they are answered.
+/// A held lock, and the kept position of an attempt that has left. Late copies of this attempt's commands may still
+/// arrive, and their answers are not read.
 struct KeptPlace {
     store: AnyStore,
     holder: Attempt,
@@ -246,13 +247,14 @@ impl KeptPlace {
         self.store.must_not_confirm(&self.left, lost).await;
     }
 
-    /// The lock is released, and passes to the place.
+    /// Releases the lock, which must be granted to the kept position.
     async fn is_granted(&self) {
         released(&self.store, &self.holder).await;
         eventually("the place is granted the lock", async || self.lease().await).await;
     }
 
-    /// The grant lasts no longer than the place was to be kept, and whoever comes back is the first to hear of it.
+    /// Asserts that the grant lives no longer than the grace, and that the caller that comes back is the first to hear
+    /// of it.
     async fn is_collected(&self) {
         let lease = self.lease().await.expect("the place has the lock");
         let grace = Duration::from_millis(GRACE);
@@ -280,7 +282,7 @@ impl KeptPlace {
 fn keyed(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
     AcquireRequest {
         idempotency_key: Some(key.clone()),
-        // Longer than the grace by far.
+        // Far longer than the grace.
         ttl: ttl(30_000),
         ..request("lock", owner)
     }

@@ -1,4 +1,4 @@
-//! What is told of a queue, and how long it may be.
+//! What is shown of a queue, and the limit of its length.
 
 use crate::conformance::prelude::*;
 
@@ -7,7 +7,7 @@ pub(crate) async fn inspect_shows_who_waits_in_order_and_for_how_long(fixture: &
     let mut callers = Vec::new();
     for (waiters, owner) in (1..).zip(["ann", "bob", "cyn"]) {
         callers.push(gateways.queue(request("lock", owner), waiters).await);
-        // So that their waits can be told apart.
+        // A pause, so that the waits have different lengths.
         sleep(Duration::from_millis(20)).await;
     }
     let shown = gateways.shown("lock").await;
@@ -34,7 +34,7 @@ pub(crate) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixtu
     listed(&gateways, &[("lock", 1), ("other", 0)]).await;
 }
 
-/// Waits until a list shows these locks with so many who wait.
+/// Waits until a list shows these locks with these numbers of waiters.
 async fn listed(gateways: &Gateways, expected: &[(&str, u64)]) {
     let query = list_query(1_000, None);
     eventually(&format!("{expected:?} is listed"), async || {
@@ -72,7 +72,7 @@ pub(crate) async fn an_attempt_is_told_how_many_are_before_it(fixture: &dyn Fixt
         assert_eq!(place.ahead, ahead);
         assert_eq!(place.contention.waiters, ahead + 1);
         assert!(place.contention.holder.is_some(), "{holder:?} holds it");
-        // A copy of the command changes nothing.
+        // A repeated command changes nothing.
         assert_eq!(store.must_queue(&attempt).await.ahead, ahead);
     }
 }

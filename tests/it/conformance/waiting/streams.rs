@@ -1,4 +1,4 @@
-//! Streams that hold a lock, at gateways that know nothing of each other.
+//! Streams that hold a lock, at gateways without connection to each other.
 
 use crate::conformance::prelude::*;
 
@@ -33,7 +33,7 @@ pub(crate) async fn hear_with_their_next_renewal_that_another_adopted_the_lease(
     let mut newer = there.adopts(&lease).await;
     let end = end_of(&mut older).await;
     assert!(matches!(end, HoldEnd::Lost(LossReason::Adopted)), "{end:?}");
-    // And the newer one goes on with it.
+    // The newer stream goes on with the lease.
     for _ in 0..2 {
         let event = next(&mut newer).await;
         assert!(matches!(event, HoldEvent::Renewed(_)), "{event:?}");
@@ -66,7 +66,8 @@ pub(crate) async fn that_adopt_a_lease_together_leave_one_of_them(fixture: &dyn 
     let [here, there] = [0, 1].map(|turn| Gateway::on(fixture, turn));
     let (first, lease) = here.holds(3_000).await;
     let adopt = |at: &Gateway| at.asks_to_adopt(&lease);
-    // Two at each gateway: they hear of each other before the store has said who came last.
+    // Two streams at each gateway adopt the lease at once: they hear of each other before the store has said which came
+    // last.
     let (a, b, c, d) = tokio::join!(adopt(&here), adopt(&there), adopt(&here), adopt(&there));
     let mut going_on = Vec::new();
     for mut hold in [first, a, b, c, d] {
@@ -117,7 +118,8 @@ async fn ahead(hold: &mut Hold) -> u64 {
     }
 }
 
-/// How it ended before it was renewed twice, if it did. By the second renewal everybody knows.
+/// How the stream ended if it did so before its second renewal. By the second renewal every stream knows the last
+/// adopter.
 async fn renewed_twice(hold: &mut Hold) -> Option<HoldEnd> {
     let mut renewals = 0;
     while renewals < 2 {
@@ -141,7 +143,7 @@ pub(super) async fn end_of(hold: &mut Hold) -> HoldEnd {
 // === impl Gateway ===
 
 impl Gateway {
-    /// On one of the handles to the store.
+    /// A gateway on one of the handles to the store.
     pub(super) fn on(fixture: &dyn Fixture, turn: usize) -> Self {
         let lifecycle = Lifecycle::new();
         let stores = fixture.gateways();

@@ -1,5 +1,5 @@
-//! I1: fences are unique. No two grants of a lock have the same fencing token; the same idempotency key
-//! is answered the same grant.
+//! I1: fencing tokens are unique. No two grants of a lock have the same fencing token; repeated requests with the same
+//! idempotency key are answered with the same grant.
 
 use std::collections::HashMap;
 

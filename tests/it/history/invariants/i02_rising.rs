@@ -1,5 +1,6 @@
-//! I2: fences strictly rise in real-time order. Whoever asks when a fencing token is known already is granted
-//! a larger one, whether it was known from its grant or because somebody saw it, and whether they share the lock or not.
+//! I2: fencing tokens strictly rise in real-time order. A request that is sent after a fencing token is known is
+//! granted a larger one. A fencing token is known from its grant or from an observation; exclusive and shared leases
+//! count alike.
 
 use super::prelude::*;
 
@@ -25,7 +26,7 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
     }
 }
 
-/// Since when each fencing token is known, in order.
+/// The instants at which fencing tokens became known, in order of time.
 fn known(lock: &Lock) -> Vec<(u64, u64)> {
     let granted = lock
         .leases

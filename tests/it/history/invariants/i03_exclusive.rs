@@ -1,7 +1,8 @@
-//! I3: no more hold a lock together than may, while they rely on it: from when they heard of the
-//! grant until the time is over that they were told, counted from when they asked, or from when they received the
-//! answer, with some time for its way; or until they release. Who wants to be alone is; who shares the lock with a
-//! limit was granted it beside fewer. Where the store may have forgotten a lease, an overlap is counted and not held against it.
+//! I3: leases that exclude each other are never relied on at the same time. A holder relies on a lease from when it
+//! heard of the grant until the TTL ends or the release is sent. The TTL counts from when the holder sent the request,
+//! or from when it received the answer, less a margin for the travel of the answer. An exclusive lease has no other
+//! lease beside it; a shared lease with a limit was granted beside fewer leases than its limit. Where the store may
+//! have forgotten a lease, an overlap is counted and is no violation.
 
 use super::prelude::*;
 
@@ -15,11 +16,11 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
     }
 }
 
-/// Looks for leases that overlap with one that is alone.
+/// Reports leases that overlap with an exclusive lease.
 fn alone(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     let mut leases: Vec<_> = lock.leases.values().collect();
     leases.sort_by_key(|lease| lease.granted);
-    // Of those before, the one that is relied on for longest: of those that are alone, and of those that share.
+    // Among the earlier leases, the exclusive one and the shared one that are relied on for the longest time.
     let mut longest: [Option<&Lease>; 2] = [None, None];
     for lease in leases {
         let shares = lease.mode.shares();
@@ -33,12 +34,12 @@ fn alone(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     }
 }
 
-/// Looks for grants beside as many as their limit says. Who has a smaller fencing token was granted the lock before,
-/// and lived at this grant if it was relied on until after this one was heard of.
+/// Reports grants beside as many leases as their limit. A lease with a smaller fencing token was granted earlier, and
+/// it lived at this grant if its holder relied on it until after the grant was heard of.
 fn limits(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     let (mut living, mut asked) = (Vec::<&Lease>::new(), 0);
     for lease in lock.leases.values().filter(|lease| lease.mode.shares()) {
-        // Every grant from here on is after this one.
+        // Later leases in this loop were granted after this one, so an earlier lease that is over now need not be kept.
         asked = lease.asked.max(asked);
         living.retain(|before| asked < before.relied_on());
         if let Some(limit) = lease.mode.limit() {
@@ -67,7 +68,7 @@ fn limits(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     }
 }
 
-/// Looks for holders that were seen together at one instant and may not be: then the store has granted it so.
+/// Reports holders that exclude each other and were seen in one answer: then the store itself granted both.
 fn seen_together(
     history: &History,
     name: &str,

@@ -1,6 +1,7 @@
-//! I4: the fenced resource never goes back and loses nothing that it has acknowledged. Whoever changes it
-//! says what it has read; a change that was taken on top of something else has overwritten it. A fencing token does
-//! not exclude those who share a lock, so each slot has a resource of its own. The unfenced one takes everything, and shows that there was something to lose.
+//! I4: the fenced resource never goes back and loses no write that it acknowledged. Each client writes with the value
+//! that it has read; a write that was taken although the resource had another value has overwritten an update. A
+//! fencing token does not exclude other shared leases, so each slot has a resource of its own. The unfenced resource
+//! takes every write: its lost updates show that there was something to lose.
 
 use std::collections::HashMap;
 

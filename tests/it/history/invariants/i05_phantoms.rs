@@ -1,5 +1,5 @@
-//! I5: there is no phantom fence. Whoever is seen to hold a lock has asked for it, and was not told before
-//! that it does not get it; a fencing token is seen with the one that it was granted to, its mode and its slot.
+//! I5: no phantom holds a lock. Every holder that is seen has asked for the lock, and was not told before that it does
+//! not get it. A fencing token is seen with the owner, the mode and the slot of its grant.
 
 use super::prelude::*;
 
@@ -54,8 +54,8 @@ fn phantom(
     if observation.heard < first {
         return Some(format!("{owner} held it with {fence} before it asked"));
     }
-    // One that was told no may come to hold it later only where its place is kept, or where the store has
-    // forgotten that it has left the queue.
+    // A refused request may hold the lock later only if the store keeps its position, or if the store has forgotten
+    // that it left the queue.
     let until = asking().map(|op| {
         let stands_again = history.faults.forgot(op.asked, observation.asked);
         let again = if stands_again {
@@ -70,7 +70,7 @@ fn phantom(
         .then(|| format!("{owner} holds it with {fence} after it was told that it does not"))
 }
 
-/// Until when an attempt may hold the lock without its client hearing of it.
+/// The time until which a request may hold the lock although its client was not told so.
 fn may_be_granted_until(
     history: &History,
     op: &Op,
@@ -87,16 +87,18 @@ fn may_be_granted_until(
         return NEVER;
     }
     if op.is_part() {
-        // What a group held before it had all is given back at once, or if that fails ends with its TTL.
+        // A group that does not get all locks releases the others at once; if a release fails, the lease ends with its
+        // TTL.
         let felt = history.faults.felt(op.asked, observation.heard);
         let ttl = if felt { ttl } else { 0 };
         return op.returned().saturating_add(ttl + terms.second());
     }
-    // Its own lease is another one. It may have been handed the lock before, and been too late.
+    // The attempt was granted a lease, but with another fencing token. An earlier hand-off to it may have come too
+    // late.
     op.returned()
 }
 
-/// Until when a place in the queue may be handed the lock whose end the store has forgotten.
+/// The time until which the lock may be handed to a waiter whose leaving the store has forgotten.
 fn may_stand_until(op: &Op, terms: &Terms) -> u64 {
     match op.wants() {
         Some((ttl, wait)) if wait > 0 => op.asked.saturating_add(wait + ttl + terms.second()),

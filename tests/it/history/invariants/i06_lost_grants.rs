@@ -1,5 +1,5 @@
-//! I6: no grant is lost. As long as its holder may rely on a lease, and nobody has asked for its end, its
-//! token renews and releases it, and whoever looks sees it.
+//! I6: no grant is lost. While a holder may rely on its lease, and nobody has requested its end, the token renews and
+//! releases the lease, and every observation of the lock shows it.
 
 use super::prelude::*;
 
@@ -11,7 +11,7 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
             if op.answer() != Some(&RecordedAnswer::Lost) || matches!(op.ask, Ask::Break { .. }) {
                 continue;
             }
-            // A release is what may end it, so one that was asked before it counts, and not itself.
+            // A release ends the lease itself, so only requests other than this one count as the cause of the end.
             let ended = ended_before(history, lock, lease, op.asked, op.returned());
             if op.returned() < lease.lasts && !ended {
                 let what = format!("{:?} of {} found it lost", op.ask, lease.errand);
@@ -22,7 +22,7 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
     }
 }
 
-/// Whether somebody may have ended a lease before it was asked about.
+/// Whether another request, a fault or the end of a stream may have ended the lease before an answer was heard.
 fn ended_before(history: &History, lock: &Lock, lease: &Lease, asked: u64, heard: u64) -> bool {
     let mut others = history.of_lock(lock);
     let ended = others.any(|other| {
@@ -39,14 +39,14 @@ fn stream_is_over(history: &History, lock: &Lock, lease: &Lease, heard: u64) -> 
     streams.any(|op| op.granted() == Some(lease.fence) && op.over.is_some_and(|over| over < heard))
 }
 
-/// Looks for those who did not see a lease that there was.
+/// Reports observations that do not show a lease although its holder relied on it.
 fn unseen(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     let mut leases: Vec<&Lease> = lock.leases.values().collect();
     leases.sort_by_key(|lease| lease.granted);
     let mut leases = leases.into_iter().peekable();
     let mut observations: Vec<_> = lock.observations.iter().collect();
     observations.sort_by_key(|observation| observation.asked);
-    // Those that were known when somebody looked, and may still have been there.
+    // The leases that were known when the observation was requested, and that their holders still relied on.
     let mut known = Vec::<&Lease>::new();
     for observation in observations {
         while let Some(lease) = leases.next_if(|lease| lease.granted <= observation.asked) {

@@ -1,24 +1,24 @@
-//! I7: hand-offs are bounded. While somebody waits for a lock it is not left lying free: 99 of 100
-//! hand-offs take no more than 50 ms while nothing is broken, and each no more than one period and a
-//! second (of a holder that has died, its TTL and a second). Where something was broken, service is back
-//! within ten seconds that are free of faults, at every gateway.
+//! I7: hand-offs are bounded. While a request waits, the lock is not left free for long. Without a fault, 99 of 100
+//! hand-offs take at most 50 ms, and each takes at most one period and a second (if the holder has died, its TTL and a
+//! second). After a fault, each gateway grants locks again within ten seconds that are free of faults.
 //!
-//! The same holds for a place of a lock that is shared: while all who wait may share it with as many as hold it
-//! already, be it after a release, an expiry, or because one has left who wanted to be alone (`room_beside`).
+//! The same holds for a shared lock with room for all waiters beside its holders, whether the room comes from a
+//! release, an expiry, or a waiter for an exclusive lease that left the queue (`room_beside`).
 //!
-//! Who wants several locks waits for one of them at a time, and nobody sees for which: I14 says how long that may take.
+//! Group requests do not count here: a group waits for one lock at a time, and no answer shows for which. I14 bounds
+//! their waits.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::prelude::*;
 
-/// Of fewer nobody can say what 99 of 100 took.
+/// With fewer hand-offs than this, a 99th percentile says nothing.
 const ENOUGH: usize = 100;
-/// The same of places that became free because a head has left, which are fewer: one of them may be slow.
+/// The same for hand-offs after the head of the queue left. They are fewer: at least two must be slow for a violation.
 const ENOUGH_LEFT: usize = 50;
 
 pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
-    // After a release, and after one has left who wanted to be alone.
+    // Durations of hand-offs after a release, and of those after a waiter for an exclusive lease left the queue.
     let (mut healthy, mut after_leave) = (Vec::new(), Vec::new());
     for (name, lock) in &history.locks {
         let waits = history
@@ -60,13 +60,13 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     recoveries(history, report);
 }
 
-/// When somebody waits, as far as the history goes.
+/// The span of time in which a request waits for the lock, cut at the end of the history.
 fn wait(op: &Op, ends: u64) -> Option<Span> {
     let (_, wait) = op.wants().filter(|(_, wait)| *wait > 0 && !op.is_part())?;
     Some((op.asked, op.given_up().min(op.asked + wait).min(ends)))
 }
 
-/// When the lock is taken, or may be by somebody who does not know of it.
+/// The spans in which the lock is held, or may be held by a request that does not know it.
 fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     let seen = seen(lock);
     let leases = lock.leases.values();
@@ -78,17 +78,16 @@ fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     leases.chain(unheard).collect()
 }
 
-/// Who was seen to hold a lock.
+/// The owners that were seen to hold the lock.
 fn seen(lock: &Lock) -> HashSet<&str> {
     let observations = lock.observations.iter();
     let holders = observations.flat_map(|observation| &observation.holders);
     holders.map(|holder| holder.owner.as_str()).collect()
 }
 
-/// Until when a request of which nobody heard that it was granted may stand in the way of others; nothing if it does
-/// not, or if its answer was another.
+/// The time until which a request without a known grant may hold the lock; none if it cannot hold it.
 fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Terms) -> Option<u64> {
-    // A part of a group may hold the lock while the others are taken.
+    // A part of a group may hold its lock while the group waits for other locks.
     let is_part = op.is_part();
     let (ttl, _) = op.wants().filter(|_| op.granted().is_none() || is_part)?;
     let over = op.given_up();
@@ -101,8 +100,8 @@ fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Term
         Some(_) if refused && !is_part => over,
         None if over == NEVER && !is_part => return None,
         None if early && !felt => over,
-        // It may have been granted the lock, and be answered just when its client hung up, or its gateway be
-        // unable to give it back.
+        // The request may have been granted the lock while its client hung up, or while its gateway could not release
+        // the undelivered lease.
         _ => over
             .max(history.faults.last_before(over))
             .saturating_add(ttl),
@@ -110,26 +109,27 @@ fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Term
     Some(until.saturating_add(grace + terms.second()))
 }
 
-/// When one who wanted to be alone was told that its wait is over.
+/// When a waiter for an exclusive lease was told that its wait is over, without a grant.
 fn left_alone(op: &Op) -> Option<u64> {
     let locked = matches!(op.answer(), Some(RecordedAnswer::Locked { .. }));
     let waited = op.wants().is_some_and(|(_, wait)| wait > 0) && !op.is_part();
     (locked && waited && !op.is_keyed() && !op.mode().shares()).then(|| op.returned())
 }
 
-/// What changes who may share a lock.
+/// The reasons for or against room on a shared lock, each with its own span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// Somebody holds it alone, or wants to.
+    /// A request holds the lock exclusively, or wants to.
     Alone,
-    /// Somebody shares it, or may do so without knowing.
+    /// A request shares the lock, or may share it without knowing it.
     Shares,
-    /// Somebody wants to share it with fewer than so many.
+    /// A request wants to share the lock with this limit.
     Wants(u64),
 }
 
-/// The longest that each one waited without a break while nobody wanted or had the lock alone, somebody shared it, and
-/// fewer did than any who waited could live with. Then whoever is the head is granted the lock, and so is the next.
+/// For each waiter, its longest span of time with room beside the holders of a shared lock: no exclusive lease was held
+/// or wanted, and the number of holders was below the limits of all waiters. In such a span the head of the queue must
+/// be granted the lock, and then the next waiter.
 fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     let seen = seen(lock);
     let mut parts: Vec<(Span, Part)> = Vec::new();
@@ -144,7 +144,7 @@ fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     }
     for op in history.of_lock(lock).filter(|op| op.wants().is_some()) {
         let unheard = may_hold_until(history, op, &seen, terms);
-        // One without an answer may stand there yet.
+        // A request without an answer may still wait in the queue or hold the lock.
         let until = unheard.unwrap_or(op.given_up());
         if op.mode().shares() {
             let limit = op.mode().limit().unwrap_or(u64::MAX);
@@ -172,7 +172,7 @@ fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     longest
 }
 
-/// When somebody shares the lock and all who wait may, too.
+/// The spans in which the lock is shared and has room for every waiter.
 fn room(parts: Vec<(Span, Part)>) -> Vec<Span> {
     let mut changes = Vec::with_capacity(2 * parts.len());
     for ((from, until), part) in parts {
@@ -211,7 +211,8 @@ fn room(parts: Vec<(Span, Part)>) -> Vec<Span> {
     room
 }
 
-/// What 99 of 100 took, and how many there were, if there were enough.
+/// The 99th percentile of hand-offs and their number, if there were enough. A percentile above the bound is a
+/// violation.
 fn judge(
     (mut healthy, enough): (Vec<u64>, usize),
     terms: &Terms,
@@ -230,7 +231,7 @@ fn judge(
     Some((*p99, healthy.len()))
 }
 
-/// How long each gateway took after each fault to grant a lock.
+/// Reports gateways that granted no lock for too long after a fault, and records the slowest recovery.
 fn recoveries(history: &History, report: &mut Report) {
     let gateways = history.ops.iter().map(|op| op.to).max();
     for fault in history
@@ -241,7 +242,7 @@ fn recoveries(history: &History, report: &mut Report) {
     {
         let after = history.ops.partition_point(|op| op.asked < fault.heals);
         for gateway in 0..=gateways.unwrap_or_default() {
-            // Who waits for a lock that others hold does not wait for a gateway.
+            // Only requests without a wait count: a waiter may wait for the holder, not for the gateway.
             let prompt = |op: &&Op| op.to == gateway && op.wants().is_some_and(|it| it.1 == 0);
             let through = || history.ops[after..].iter().filter(prompt);
             let back = through()

@@ -1,16 +1,16 @@
-//! I8: no orphan stays. A grant that its client never heard of ends with its TTL, and a second (under an
-//! idempotency key: and the grace). A lease that was released is gone, and one that was not renewed ends with
-//! its TTL. Whoever waited at a gateway that was killed may be granted the lock for as long as that counts as alive.
+//! I8: no lease stays without a client. A grant that its client never heard of ends with its TTL and a second; with an
+//! idempotency key, the grace is added. A released lease is gone, and a lease that is not renewed ends with its TTL.
+//! Waiters of a killed gateway may be granted the lock for as long as the gateway counts as alive.
 //!
-//! What was handed to a client that hung up in the queue is given back at once, but for one whose answer was
-//! written in that very instant, which nobody can tell from one that was read. So a few of them may stay until
-//! their TTL is over, and no more.
+//! A grant to a client that hung up in the queue is released at once, unless its answer was written in the same
+//! instant: the gateway cannot tell such an answer from one that was read. So only a few of these leases may stay until
+//! their TTL ends.
 
 use std::collections::{HashMap, HashSet};
 
 use super::prelude::*;
 
-/// So many, and one of so many, are more than a few.
+/// Both this number of late leases and one in `ONE_OF` are more than a few.
 const FEW: usize = 4;
 const ONE_OF: usize = 25;
 
@@ -34,7 +34,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     }
 }
 
-/// By when what somebody saw must be gone, and why.
+/// The time by which an observed holder must be gone, and the reason for the message.
 fn due(
     history: &History,
     lock: &Lock,
@@ -91,7 +91,8 @@ fn due(
     (due, "its client has gone, and its TTL is over")
 }
 
-/// Looks for more of those than can have been answered in the very instant in which they hung up.
+/// Reports a violation if more clients that hung up in the queue hold locks later than answers of the same instant can
+/// explain.
 fn kept_for_nobody(history: &History, terms: &Terms, report: &mut Report) {
     let early = history.ops.iter().filter(|op| op.early && !op.is_keyed());
     let calm = early.filter(|op| {

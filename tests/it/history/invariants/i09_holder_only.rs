@@ -1,6 +1,6 @@
-//! I9: only the holder renews and releases. A token that nobody was given does nothing; a lease that has
-//! ended, or after which another was granted that it may not be beside, is neither renewed nor released, unless
-//! the store may have forgotten that end or that grant since.
+//! I9: only the holder renews and releases its lease. A token that was never granted has no effect. A lease is neither
+//! renewed nor released after its end, or after a grant that excludes it, unless the store may have forgotten this end
+//! or this grant since.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,8 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
                 report.violated(Invariant::I9, name, op.returned(), what);
             }
         }
-        // Once for all leases: a lock that is taken in turns for ten minutes has a hundred thousand.
+        // Grouped once for all leases: a lock that is contended for ten minutes has a hundred thousand leases, and one
+        // pass for each lease would take too long.
         let (mut grants, mut uses) = (OpsOfLeases::new(), OpsOfLeases::new());
         for op in history.of_lock(lock) {
             if let Some(fence) = op.granted() {
@@ -34,7 +35,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
                 uses.entry(fence).or_default().push(op);
             }
         }
-        // When a lease was granted after this one: any at all, and one that is alone.
+        // The earliest later grant of any lease, and the earliest later grant of an exclusive lease.
         let (mut followed, mut followed_alone) = (NEVER, NEVER);
         for lease in lock.leases.values().rev() {
             let grants = grants.get(&lease.fence).into_iter().flatten();
@@ -54,8 +55,8 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
 /// The operations of one lock, by the fencing token of the lease that they are about.
 type OpsOfLeases<'a> = HashMap<u64, Vec<&'a Op>>;
 
-/// Looks for what was done with a lease after its end. `followed` is when a lease was granted after it that it
-/// may not be beside.
+/// Reports renewals and releases of a lease after its end. `followed`: when a later lease was granted that excludes
+/// this one.
 fn outlived<'a>(
     history: &History,
     lease: &Lease,
@@ -102,7 +103,7 @@ fn outlived<'a>(
     }
 }
 
-/// How long a grant lasts at most.
+/// The latest time at which the TTL of a grant ends if the lease is not renewed.
 fn upper(op: &Op) -> u64 {
     match op.wants() {
         Some((ttl, _)) if !op.is_hold() => op.returned().saturating_add(ttl),

@@ -1,5 +1,5 @@
-//! I10: there is one fence for an idempotency key, for ever. However often it is asked again, through
-//! whichever gateway, nobody hears of a second grant.
+//! I10: an idempotency key has only one fencing token, for ever. Requests that repeat the key, through any gateway,
+//! never get a second grant.
 
 use super::prelude::*;
 

@@ -1,15 +1,16 @@
-//! I11: waiters are served in the order in which they asked. Whoever was seen in the queue before another
-//! asked is granted the lock before it, whichever gateways they asked (where the store promises no more: if
-//! they asked the same one); where nothing was broken that may have cost it its place: no fault, and no lease
-//! that it had been handed and had not heard of yet (a group that loses one lock begins again with all). Nobody passes another, whether they share the lock or not.
+//! I11: waiters are served in the order in which they entered the queue. A waiter that was seen in the queue before
+//! another request was sent is granted the lock before this request, whichever gateways they asked; where the store
+//! promises less, only if they asked the same gateway. Exempt are waiters that may have lost their position: by a
+//! fault, or because a lease that they were handed was broken before they heard of it (a group that loses one lock
+//! starts again with all locks). No waiter passes another, neither for a shared nor for an exclusive lease.
 
 use super::prelude::*;
 
 pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     let within = terms.order_within_gateways;
     for (name, lock) in &history.locks {
-        // Of each gateway, or of all together. Who asked at several stood in the line of each, and was granted
-        // the lock by any.
+        // One list for each gateway, or one for all. An errand that asked several gateways has a position at each and
+        // may be granted the lock by any, so it is in no gateway's list.
         let last = lock.leases.values().filter_map(|lease| lease.to).max();
         let groups = 0..=if within { last.unwrap_or_default() } else { 0 };
         let groups = groups.map(|group| later(lock, |lease| !within || lease.to == Some(group)));
@@ -52,14 +53,16 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     }
 }
 
-/// Whether this takes away what the waiter was handed before it could be told, which then asks anew.
+/// Whether a break may have taken a lease that was handed to the waiter before the waiter was told. The waiter then
+/// enters the queue again.
 fn breaks(ask: &Op, waiter: &Op) -> bool {
     let broken = matches!(ask.ask, Ask::Break { .. });
     let refused = matches!(ask.answer(), Some(RecordedAnswer::Refused { .. }));
     broken && !refused && ask.about() != waiter.granted() && ask.asked < waiter.returned()
 }
 
-/// For each lease, by when it was asked for: the smallest fencing token from there on, and whose it is.
+/// For each lease, in order of its first request: the smallest fencing token of this and all later leases, and its
+/// errand.
 fn later(lock: &Lock, of: impl Fn(&Lease) -> bool) -> Vec<(u64, u64, &str)> {
     let leases = lock.leases.values().filter(|lease| of(lease));
     let mut later: Vec<_> = leases

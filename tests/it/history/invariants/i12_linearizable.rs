@@ -1,8 +1,8 @@
-//! I12: the lock is linearizable in small windows. In every stretch without faults and without requests
-//! whose outcome nobody knows there is one order of all operations, each between its request and its
-//! answer, in which a lock is granted to nobody who may not hold it beside those who do, and everybody sees what is there.
+//! I12: the lock is linearizable in small windows. For every stretch of time without faults and without requests of
+//! unknown outcome there is an order of all operations, each between its request and its answer, in which every grant
+//! is compatible with the holders of that moment and every observation shows the holders.
 //!
-//! What is searched is the set of all states in which the lock may be, one answer after the other.
+//! The search goes through the answers by time and keeps the set of all states in which the lock may be.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -11,45 +11,46 @@ use std::{
 
 use super::prelude::*;
 
-/// What an operation does, or has seen.
+/// The effect of an operation on the holders, or what its answer shows about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Grant(u64),
     End(u64),
-    /// These hold the lock, and nobody else.
+    /// The lock has exactly these holders.
     Sees(Holders),
-    /// This one holds it.
+    /// This lease holds the lock, perhaps beside others.
     SeesOne(u64),
     SeesNot(u64),
 }
 
-/// Those who hold the lock by their fencing tokens, in order.
+/// The fencing tokens of the holders, in ascending order.
 type Holders = Rc<[u64]>;
 
-/// A state in which the lock may be: its holders, and which of those that are under way have been carried out.
+/// A possible state of the lock: its holders, and a bit set of the open operations that have been carried out.
 type State = (Holders, u64);
 
-/// How somebody holds the lock.
+/// Mode and slot of a lease.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     mode: Mode,
     slot: Option<u64>,
 }
 
-/// Those who are named in a stretch, by their fencing tokens.
+/// The leases that the operations of a stretch name, by their fencing tokens.
 struct Named<'a> {
     lock: &'a Lock,
     places: BTreeMap<u64, Place>,
-    /// A grant on its way through another gateway may be broken, or end, before anybody hears of it.
+    /// Leases without a known grant. A provisional grant for another gateway may be broken, or end, before its client
+    /// hears of it.
     unheard: Vec<u64>,
 }
 
-/// Of a stretch in which more are under way at once nobody can say anything in reasonable time.
+/// With more open operations than this at once, a stretch is skipped: the search would take too long.
 const MOST_AT_ONCE: usize = 24;
 const MOST_STATES: usize = 20_000;
-/// Of so many nobody knows whether they hold the lock when a stretch begins.
+/// With more shared leases than this that may or may not live at its beginning, a stretch is skipped.
 const MOST_IN_DOUBT: usize = 10;
-/// A stretch with fewer operations says nothing.
+/// With fewer operations than this, a stretch is skipped: it proves nothing.
 const FEWEST: usize = 3;
 
 pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
@@ -88,7 +89,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     }
 }
 
-/// The stretches without faults in which the outcome of everything is known.
+/// The spans of time without faults and without requests of unknown outcome.
 fn stretches(history: &History, lock: &Lock, terms: &Terms) -> Vec<(u64, u64)> {
     let faults = history.faults.all.values().map(|it| (it.begins, it.heals));
     let open = history.of_lock(lock).filter_map(|op| {
@@ -118,7 +119,7 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
         ) => Some(Step::Grant(*fence)),
         (_, RecordedAnswer::Renewed { fence, .. })
         | (Ask::Break { fence, .. }, RecordedAnswer::Requested) => Some(Step::SeesOne(*fence)),
-        // The end of a lease with a key is answered again.
+        // The release of a lease with an idempotency key may be answered twice with success, so it is no step.
         (Ask::Release { fence }, RecordedAnswer::Released) if !keyed(*fence) => {
             Some(Step::End(*fence))
         }
@@ -126,7 +127,7 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
             Some(Step::SeesNot(*fence))
         }
         (Ask::Break { fence, .. }, RecordedAnswer::Broken) => Some(Step::End(*fence)),
-        // One who is told no may be told so while the lock passes to another.
+        // A refusal without holders is no step: the lock may be passing to another waiter.
         (_, RecordedAnswer::Locked { holders }) if holders.is_empty() => None,
         (_, RecordedAnswer::Shown { holders, .. } | RecordedAnswer::Locked { holders }) => {
             let mut fences: Vec<u64> = holders.iter().map(|seen| seen.fence).collect();
@@ -137,8 +138,9 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
     }
 }
 
-/// Looks for an order; answers the operation that has no place in any, or nothing if there are too many.
-/// What reaches beyond the stretch may have been carried out outside of it.
+/// Searches an order of the operations. Answers the first operation that fits into no order, or nothing if there are
+/// too many states. An operation that began before the stretch, or ends after it, may have been carried out outside of
+/// it.
 fn linearize<'a>(
     named: &Named<'_>,
     mut states: HashSet<State>,
@@ -183,7 +185,8 @@ fn linearize<'a>(
     Some(Ok(()))
 }
 
-/// All states that can be reached by carrying out what is under way, or by the end of a lease.
+/// All states that open operations, ends of leases and grants without a known answer can reach from `states`; nothing
+/// if there are too many.
 fn expand(
     named: &Named<'_>,
     mut states: HashSet<State>,
@@ -218,7 +221,7 @@ fn expand(
 
 /// Whether a lease may have ended by an instant without being released.
 fn may_end(lease: &Lease, at: u64) -> bool {
-    // How these ended is no step of an order.
+    // Ends of leases with a stream or an idempotency key are no steps, so they may happen at any time from `ending` on.
     let aside = lease.streamed || lease.keyed;
     lease.lasts.min(lease.asked_for) <= at || (aside && lease.ending <= at)
 }
@@ -279,7 +282,7 @@ impl<'a> Named<'a> {
         named
     }
 
-    /// Those who hold the lock when another does, too; nothing if that cannot be.
+    /// The holders after a lease is added; nothing if the lease excludes a holder.
     fn with(&self, holders: &Holders, fence: u64) -> Option<Holders> {
         let place = self.places.get(&fence)?;
         let others = || holders.iter().map(|other| self.places[other]);
@@ -299,7 +302,7 @@ impl<'a> Named<'a> {
         Some(fences.into())
     }
 
-    /// The states in which the lock may be when a stretch begins; nothing if there are too many.
+    /// The states in which the lock may be at the beginning of a stretch; nothing if there are too many.
     fn in_the_beginning(&self, history: &History, from: u64) -> Option<HashSet<State>> {
         let lease = |fence: &u64| self.lock.leases.get(fence);
         let possible = self.places.keys().copied().filter(|fence| {
@@ -340,7 +343,7 @@ impl<'a> Named<'a> {
 // === impl Step ===
 
 impl Step {
-    /// The holders after it; nothing if it cannot be.
+    /// The holders after this step; nothing if the step is not possible.
     fn after(&self, named: &Named<'_>, holders: &Holders) -> Option<Holders> {
         match self {
             Self::Grant(fence) => named.with(holders, *fence),

@@ -1,6 +1,6 @@
 //! I13: slots are distinct. No two leases of a lock that are relied on together, or seen together, have the same slot.
-//! Who set a limit has a slot below it, the same for as long as the lease lives, and nobody else has one. Where the
-//! store may have forgotten a lease, its slot may be had twice, which is counted as an overlap.
+//! A lease with a limit has a slot below the limit, and keeps it for its life; a lease without a limit has no slot.
+//! Where the store may have forgotten a lease, two leases with its slot are counted as an overlap.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
     }
 }
 
-/// What is wrong with the slot that was answered.
+/// The reason why the slot of an answer is wrong; nothing if the slot is right.
 fn wrong(lock: &Lock, op: &Op) -> Option<String> {
     let (fence, slot) = match op.answer()? {
         RecordedAnswer::Granted { fence, slot, .. }
@@ -50,7 +50,7 @@ fn wrong(lock: &Lock, op: &Op) -> Option<String> {
     (!fits).then(|| format!("{fence} ({errand}) has the limit {limit:?} and the slot {slot:?}"))
 }
 
-/// Looks for two leases that had a slot together.
+/// Reports two leases that had the same slot at the same time.
 fn had_together(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     let mut leases: Vec<_> = lock.leases.values().collect();
     leases.sort_by_key(|lease| lease.granted);

@@ -1,6 +1,6 @@
-//! I14: who asks for several locks as one gets all of them or none, and is served: nobody waits for more than ten
-//! seconds that are free of faults, because groups never wait for each other in a circle and nobody keeps a lock for
-//! long. That the parts of one who got none are free again is a matter of I5, for they are seen with one who was told no.
+//! I14: a group request gets all of its locks or none, and is served. No group waits for more than ten seconds that are
+//! free of faults, because groups never wait for each other in a circle and clients keep locks only for a short time.
+//! I5 checks that a refused group releases its locks again: their owner would be seen after its refusal.
 
 use super::prelude::*;
 

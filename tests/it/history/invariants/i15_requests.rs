@@ -1,20 +1,20 @@
-//! I15: who is asked to release a lease is told so by each renewal from then on, and has it no longer than until the
-//! time for that is over: the gateway that has asked breaks it, and if that has stopped, the store ends it a second later,
-//! whatever its holder renews. Where the store may have forgotten the request, nothing is known. That a lease with
-//! another fencing token goes on is a matter of I6.
+//! I15: the holder of a lease with a release request is told so by each later renewal, and loses the lease when the
+//! time of the request is over. The gateway that got the request breaks the lease; if this gateway has stopped, the
+//! store ends the lease a second later, whatever its holder renews. Where the store may have forgotten the request,
+//! nothing is checked. I6 checks that leases with other fencing tokens go on.
 
 use std::collections::HashMap;
 
 use super::prelude::*;
 
-/// What is known of the requests to release one lease.
+/// The release requests for one lease, merged.
 #[derive(Clone, Copy)]
 struct Requested {
-    /// When the first one was sent.
+    /// When the first request was sent.
     sent: u64,
-    /// When the first one had certainly been made.
+    /// When the first request was certainly recorded: its answer had arrived.
     made: u64,
-    /// When the lease has ended because of one.
+    /// When the lease must have ended because of a request.
     carried_out: u64,
 }
 
@@ -59,7 +59,7 @@ pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Rep
     }
 }
 
-/// Those who were asked, by their fencing tokens.
+/// The leases with a release request, by their fencing tokens.
 fn requested(history: &History, lock: &Lock) -> HashMap<u64, Requested> {
     let mut requested = HashMap::new();
     for op in history.of_lock(lock) {
@@ -77,7 +77,7 @@ fn requested(history: &History, lock: &Lock) -> HashMap<u64, Requested> {
     requested
 }
 
-/// What shows that a request came to nothing.
+/// The reason why an answer shows that a release request was ignored; nothing if it does not.
 fn ignored(history: &History, op: &Op, request: &Requested, terms: &Terms) -> Option<String> {
     let renews = matches!(op.ask, Ask::Renew { .. });
     let asked_for = match op.answer()? {

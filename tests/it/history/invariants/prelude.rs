@@ -1,4 +1,4 @@
-//! What nearly every invariant names.
+//! Imports that nearly every invariant needs.
 
 pub(super) use super::super::{
     History, Report, Terms,

@@ -1,4 +1,4 @@
-//! One server of a cluster is away and nobody takes its place: the others serve on.
+//! A server of a cluster is away without a replacement: the other servers go on serving.
 
 use std::pin::pin;
 
@@ -7,11 +7,11 @@ use tokio::time::sleep_until;
 
 use crate::redis::prelude::*;
 
-/// More than may wait for a server that is away, and more than the room for those who ask.
+/// More callers than may wait for a server that is away, and more than the gateway has room for in all.
 const CROWD: usize = 1_500;
-/// How many may wait for a server that is away.
+/// How many commands may wait for a server that is away.
 const WAITING: usize = 256;
-/// How many locks of a server that is away are waited for: several times as many as are passed on at once.
+/// How many locks of a server that is away have waiters: several times as many as the store hands on at once.
 const STUCK: usize = 400;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,7 +52,7 @@ async fn a_server_that_is_away_takes_no_room_from_the_others() {
             || matches!(why, Unavailability::Overloaded);
         assert!(expected, "{why:?}");
     }
-    // Readiness says which one.
+    // Readiness names the server.
     let Some(Health::Outage(why)) = health(&store, "connection").await else {
         panic!("one of them is away");
     };
@@ -86,7 +86,7 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
         }
     }
     assert_eq!(waiting.len(), WAITING, "the others were told so at once");
-    // Whoever holds a lease there has room of its own to wait in.
+    // Renewals and releases have room of their own in which they wait for the server.
     let holder = &asked[0];
     let renewal = pin!(store.renew(&holder.name, &holder.token, None));
     assert!(renewal.now_or_never().is_none());
@@ -105,7 +105,7 @@ async fn grants_are_kept_back_until_a_replica_of_their_own_master_has_them() {
             granted(store.acquire(&attempt(&name)).await);
         }
     }
-    // The replica of the first is cut off.
+    // The replica of the first server is cut off.
     cluster.servers[3].freeze();
     until("the replica is gone", async || {
         let kill = ["CLIENT", "KILL", "TYPE", "replica"];
@@ -140,7 +140,7 @@ async fn a_server_that_is_paused_delays_no_hand_off_of_the_others() {
     cluster.servers[0].freeze();
     sleep_until(over + Duration::from_millis(100)).await;
 
-    // Many leases of that server are over and cannot be handed over.
+    // Many leases of that server have ended and cannot be handed over.
     let mut asked = Vec::new();
     for lock in &cluster.names_on(1, 5) {
         gate.take_for(lock, 1_000).await;

@@ -1,4 +1,4 @@
-//! A master of a cluster is replaced by its replica, while gateways are asked for locks all the time.
+//! A replica of a cluster takes over from its master, while gateways get requests without a pause.
 
 use super::{
     super::sentinel::observer::{Observer, until_heard},
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::redis::prelude::*;
 
-/// Two gateways on a cluster, and callers that ask for locks of the first master and of the others.
+/// Two gateways on a cluster, with callers for locks of the first master and for locks of the others.
 struct BusyCallers {
     cluster: Cluster,
     stores: Vec<Arc<RedisStore>>,
-    /// Those of the first master.
+    /// What callers for locks of the first master have seen.
     struck: Arc<Observer>,
     spared: Arc<Observer>,
     callers: JoinSet<()>,
@@ -48,7 +48,7 @@ impl BusyCallers {
         busy
     }
 
-    /// Waits until this server is a master that takes writes.
+    /// Waits until this server is a master that accepts writes.
     async fn takes_over(&self, server: usize) -> Instant {
         let start = Instant::now();
         while !self.is_master(server).await {
@@ -58,7 +58,7 @@ impl BusyCallers {
         Instant::now()
     }
 
-    /// Has this replica take over. Where the machine is busy the servers give up, and are asked again.
+    /// Makes this replica take over. On a busy machine the servers may give up, and the failover is requested again.
     async fn hand_over_to(&self, server: usize) -> Instant {
         let start = Instant::now();
         let asked_again = Duration::from_secs(6);
@@ -90,7 +90,7 @@ impl BusyCallers {
         for observer in [&self.struck, &self.spared] {
             observer.stop();
         }
-        // No caller was answered wrongly.
+        // No caller got a wrong answer.
         self.callers.join_all().await;
         let worst = back.iter().max().copied().unwrap_or_default();
         let (struck, spared) = (self.struck.seen(), self.spared.seen());
@@ -105,7 +105,7 @@ async fn failovers_that_are_planned_are_followed_and_the_others_serve_on() {
     let busy = BusyCallers::start().await;
     let mut back = Vec::new();
     for turn in 0..if full() { 20 } else { 1 } {
-        // The replica, and then the one that was the master.
+        // The replica takes over, and then the former master again.
         let next = if turn % 2 == 0 { 3 } else { 0 };
         let writable = busy.hand_over_to(next).await;
         busy.struck.served(writable, BACK_WITHIN).await;
@@ -113,7 +113,7 @@ async fn failovers_that_are_planned_are_followed_and_the_others_serve_on() {
         busy.cluster.is_whole().await;
     }
     let spared = busy.spared.seen();
-    // The others are not concerned.
+    // The locks of the other masters are not affected.
     assert_eq!(spared.forgotten, 0, "{spared:?}");
     busy.end("planned failovers", &back).await;
 }

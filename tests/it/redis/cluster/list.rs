@@ -1,4 +1,4 @@
-//! A list of the locks of a cluster is scanned server by server.
+//! Lists on a cluster, which the store scans server by server.
 
 use crate::redis::prelude::*;
 

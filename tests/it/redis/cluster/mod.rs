@@ -1,4 +1,4 @@
-//! A cluster of real servers: whom a gateway asks, and what becomes of locks whose slot moves.
+//! A cluster of real servers: which server a gateway asks, and locks whose slot moves.
 
 mod down;
 mod failover;

@@ -1,8 +1,8 @@
-//! What works for locks whose slot is on its way from one server to another, and what waits.
+//! Which commands work while the slot of a lock moves between two servers, and which wait.
 
 use crate::redis::prelude::*;
 
-/// What has gone ahead of the keys of a lease.
+/// The keys of a lease that have moved ahead, in each step.
 const STEPS: [&[&str]; 2] = [&[], &["lock"]];
 
 fn keys(name: &str, kinds: &[&str]) -> Vec<String> {
@@ -31,7 +31,7 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
         let keeper = Renewer::Keeper(KeeperId::of_attempt(&asked.token));
         store.must_renew_as(keeper, &asked).await;
         store.must_release(&asked).await;
-        // Free, and nobody may have it before the slot has come to rest.
+        // The lock is free, but no attempt may get it before the move of the slot has ended.
         assert_unavailable(store.acquire(&attempt(name)).await);
         cluster.end_move(slot_of(name), 0, 1).await;
         let next = attempt(name);
@@ -52,15 +52,15 @@ async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
         store.must_renew(&asked, None).await;
         store.must_release(&asked).await;
         cluster.end_move(slot_of(name), 0, 1).await;
-        // What remembers it may be in the other place.
+        // The tombstone may be at the other server.
         store.must_not_release(&asked, Loss::Free).await;
-        // That its key was used is known from before.
+        // The use of the key was known before the move.
         store.must_expire(&keyed(name, "key")).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
 
-/// A grant that is not confirmed lasts three seconds. How many times it is tried to be sooner on a busy machine.
+/// A provisional grant lives three seconds. On a busy machine the test tries several times to confirm it sooner.
 const PROVISIONAL: Duration = Duration::from_millis(2_500);
 const TRIES: usize = 5;
 
@@ -79,7 +79,7 @@ async fn a_grant_is_confirmed_wherever_its_lock_is_and_nothing_else_is_touched()
     }
 }
 
-/// Whether a grant was confirmed in time. It is made before the slot begins to move.
+/// Whether a grant was confirmed in time. The grant is made before the move of the slot begins.
 async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], name: &str, gone: &[&str]) -> bool {
     let lease = gates[0].take(name).await;
     let asked = waiting(keyed(name, "key"));
@@ -112,7 +112,7 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], name: &str, gone:
     in_time
 }
 
-/// What the server that gives the slot away has under the other keys of a lock: the ticket, and the idempotency key.
+/// The other keys of a lock at the old server: its ticket and its idempotency key.
 async fn others_of(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
     let server = &cluster.servers[0];
     let mut others = Vec::new();
@@ -143,7 +143,7 @@ async fn what_a_token_without_a_lease_is_told_waits_until_the_slot_has_come_to_r
     cluster.move_slot(slot_of(name), 1, 0).await;
 }
 
-/// Serves those who wait, in the order in which they asked.
+/// Grants the lock to each of these waiters, and asserts that the order is that of the queue.
 async fn served_in_order(
     gates: &[TestGateway; 2],
     queue: Vec<PendingAcquire>,
@@ -169,8 +169,7 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
     cluster.begin_move(slot_of(name), 0, 1).await;
     ahead(&cluster, name, &["lock", "wait"]).await;
     gates[0].release(&first).await;
-    // Longer than a gateway counts as alive of which nothing is heard; without the time for that, longer
-    // than its round.
+    // Longer than a silent gateway counts as alive; in the short run, longer than its round.
     sleep(Duration::from_secs(if full() { 7 } else { 3 })).await;
     cluster.end_move(slot_of(name), 0, 1).await;
     served_in_order(&gates, queue, first.held.fence).await;
@@ -187,7 +186,7 @@ async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     for turn in 0..4 {
         queue.push(gates[1 - turn % 2].queue(request(name)).await);
     }
-    // Every key of the lock is where it was, and those that say which gateways are alive are not.
+    // Every key of the lock has stayed; only the keys that mark gateways as alive have moved.
     cluster.begin_move(slot_of(name), 0, 1).await;
     let here = cluster.servers[0].keys().await;
     let gone: Vec<_> = here.iter().filter(|key| key.contains("}:gw:")).collect();

@@ -1,4 +1,4 @@
-//! Clusters that many tests use one after the other: to start one takes seconds.
+//! A pool of clusters that tests use one after the other, because the start of a cluster takes seconds.
 
 use std::{
     ops::Deref,
@@ -8,14 +8,14 @@ use std::{
 use crate::redis::prelude::*;
 use crate::support::spawn;
 
-/// A cluster with nothing in it, for as long as this lives.
+/// An empty cluster from the pool, for as long as this lives.
 pub(crate) struct Pooled {
     kept: Option<Kept>,
 }
 
 struct Kept {
     cluster: Cluster,
-    /// Ends its servers when the tests have ended: nothing that is static is dropped.
+    /// A process that ends the servers after the tests, because static values are not dropped.
     _warden: Child,
 }
 
@@ -55,7 +55,7 @@ impl Pooled {
         (cluster, gates)
     }
 
-    /// Nobody else uses it any more: its servers end.
+    /// Ends the servers of this cluster, which does not go back to the pool.
     pub(crate) fn spend(mut self) {
         self.kept = None;
     }
@@ -72,7 +72,7 @@ impl Deref for Pooled {
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        // After a failed test nobody knows what is left of it.
+        // After a failed test the state of the cluster is unknown.
         if let Some(kept) = self.kept.take().filter(|_| !std::thread::panicking()) {
             FREE.lock().unwrap().push(kept);
         }
@@ -86,7 +86,7 @@ impl Kept {
         let cluster = Cluster::start(3, false, NEVER).await;
         let pids = cluster.servers.iter().map(|it| it.pid().to_string());
         let pids = pids.collect::<Vec<_>>().join(" ");
-        // Its standard input ends when this process does, however that comes about.
+        // The standard input of the process ends when this process ends, in whatever way.
         let warden = spawn::command("sh")
             .args(["-c", &format!("cat > /dev/null; kill -9 {pids}")])
             .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Where a gateway goes when a server points elsewhere, and what it does about scripts.
+//! Redirects to other servers, and scripts that a server does not know.
 
 use crate::redis::prelude::*;
 use crate::redis::server::examination::COMMANDS;
@@ -41,7 +41,7 @@ async fn a_slot_that_has_moved_is_followed_at_once() {
     let before = granted(store.acquire(&first).await);
     let slot = slot_of(name);
     cluster.move_slot(slot, 0, 2).await;
-    // The gateway still believes in the first.
+    // The gateway still believes that the slot is at the first server.
     store.must_release(&first).await;
     let second = attempt(name);
     let after = granted(store.acquire(&second).await);
@@ -83,7 +83,7 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     for name in &names {
         cluster.move_slot(slot_of(name), 0, 2).await;
     }
-    // It has what it is sent, and answers nobody until it is heard no more.
+    // The frozen server has received the command, and answers only after the gateway has found it to be away.
     cluster.servers[2].freeze();
     let heard_no_more = async {
         until_away(&store, &there).await;
@@ -163,7 +163,7 @@ async fn a_closed_store_comes_to_rest() {
     let store = open(&pooled.url());
     granted(store.acquire(&attempt("closed")).await);
     store.close().await;
-    // One thread serves everything here: what went on without end would let nothing else come by.
+    // One thread runs everything here: a loop without an end would leave no time for other tasks.
     timeout(TIMEOUT, async {
         for _ in 0..100 {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Slots that move while gateways are asked for locks all the time.
+//! Slots that move while gateways get requests without a pause.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use super::{super::sentinel::observer::Observer, servers::BACK_WITHIN};
 use crate::redis::prelude::*;
 use crate::support::spawn;
 
-/// Two gateways, callers that keep them busy, and leases that are held all the while.
+/// Two gateways, callers that keep them busy, and leases that are held all the time.
 struct BusyCallers {
     stores: Vec<Arc<RedisStore>>,
     observer: Arc<Observer>,
@@ -47,7 +47,7 @@ impl BusyCallers {
         busy
     }
 
-    /// Every lease that is held can be renewed, whatever moves.
+    /// Renews every lease. All must live, whatever moves.
     async fn renew_all(&self) {
         for (n, asked) in self.held.iter().enumerate() {
             self.stores[n % 2].must_renew(asked, None).await;
@@ -58,7 +58,7 @@ impl BusyCallers {
     async fn end(mut self, what: &str) {
         self.observer.served(Instant::now(), BACK_WITHIN).await;
         self.observer.stop();
-        // No caller was answered wrongly.
+        // No caller got a wrong answer.
         std::mem::take(&mut self.callers).join_all().await;
         let seen = self.observer.seen();
         println!("{what}: {seen:?}");
@@ -88,7 +88,7 @@ async fn slots_that_move_under_load_lose_no_lease_and_no_fence() {
         let from = cluster.owner(name);
         let to = (from + 1) % 3;
         cluster.begin_move(slot_of(name), from, to).await;
-        // Some go ahead, and everybody goes on meanwhile.
+        // Some keys move ahead, and the callers go on meanwhile.
         let fence = format!("lg:{{{name}}}:lock");
         cluster.move_keys(&[&fence], from, to).await;
         cluster.end_move(slot_of(name), from, to).await;
@@ -108,12 +108,12 @@ async fn the_usual_tool_moves_slots_under_load() {
     let slots = if full() { 2_000 } else { 150 };
     let turns = [(0, 1), (1, 2), (2, 0)];
     for (from, to) in turns {
-        // What it has taken from the first comes back to it in the end.
+        // The slots that the first server lost come back to it in the end.
         reshard(&cluster, slots, from, to).await;
         busy.renew_all().await;
     }
     busy.end("slots moved by redis-cli").await;
-    // Others have these slots now than other tests expect.
+    // Slots are now at other servers than other tests expect.
     cluster.spend();
 }
 

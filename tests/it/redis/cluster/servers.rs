@@ -1,28 +1,28 @@
-//! The servers of a cluster of a test's own.
+//! The servers of a cluster for one test.
 
 use crate::redis::prelude::*;
 
 /// The servers of a cluster.
 pub(crate) struct Cluster {
-    /// The masters in the beginning, and behind them a replica of each.
+    /// The first masters, and then a replica of each.
     pub(crate) servers: Vec<RedisServer>,
     masters: usize,
 }
 
-/// For how long a server may be silent until the others take it for dead: a second where a test waits
-/// for that, and long where a busy machine must not be taken for a dead server.
+/// How long a server may be silent before the other servers take it for dead: a second if the test waits for a
+/// failover, and long if a busy machine must not cause one.
 pub(crate) const SOON: &str = "1000";
 pub(crate) const NEVER: &str = "60000";
-/// Service must be back so soon after another server has taken over: ten times what is stated.
+/// Service must be back this soon after another server has taken over: ten times the documented time.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts so many masters that share all slots, each with a replica or without.
+    /// Starts this many masters that share all slots, each with a replica or without.
     pub(crate) async fn start(masters: usize, with_replicas: bool, timeout: &str) -> Self {
         let count = if with_replicas { 2 * masters } else { masters };
-        // A replica takes over although it has not heard of its master for a while.
+        // A replica may take over even if it has not heard of its master for a while.
         let options = format!(
             "--cluster-enabled yes --cluster-port {} --cluster-node-timeout {timeout} \
              --cluster-replica-validity-factor 0 --cluster-allow-replica-migration no \
@@ -38,7 +38,7 @@ impl Cluster {
     async fn form(&self) {
         let of_each = Slot::COUNT.div_ceil(self.masters);
         for (n, server) in self.servers.iter().enumerate() {
-            // No two configurations are of one epoch.
+            // Each server needs its own configuration epoch.
             let epoch = ["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()];
             server.run(&epoch).await;
             if n < self.masters {
@@ -72,7 +72,7 @@ impl Cluster {
         self.is_whole().await;
     }
 
-    /// Waits until every server sees every slot served, and every replica has come.
+    /// Waits until every server sees all slots served, and every replica is connected.
     pub(crate) async fn is_whole(&self) {
         for (n, server) in self.servers.iter().enumerate() {
             let state = async || self.info(server, "cluster_state").await;
@@ -85,7 +85,7 @@ impl Cluster {
                     };
                     match role.get(2) {
                         Some(Value::Array(online)) => (!online.is_empty()).then_some(()),
-                        // It is the replica now.
+                        // The server is a replica now.
                         _ => Some(()),
                     }
                 })
@@ -108,12 +108,12 @@ impl Cluster {
         self.servers[server].text(&["CLUSTER", "MYID"]).await
     }
 
-    /// The server that has the slot of a lock, as long as nothing has moved.
+    /// The server that has the slot of a lock before any move.
     pub(crate) fn owner(&self, lock: &str) -> usize {
         Slot::of_tag(lock.as_bytes()).index() / Slot::COUNT.div_ceil(self.masters)
     }
 
-    /// So many names of locks, all on this server in the beginning.
+    /// Names of `count` locks whose slots are on this server before any move.
     pub(crate) fn names_on(&self, server: usize, count: usize) -> Vec<String> {
         let names = (0..).map(|n| format!("lock-{n}"));
         names
@@ -122,7 +122,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The slot goes on its way from one server to another.
+    /// Begins the move of a slot from one server to another.
     pub(crate) async fn begin_move(&self, slot: Slot, from: usize, to: usize) {
         let number = slot.index().to_string();
         let (giver, taker) = (self.id(from).await, self.id(to).await);
@@ -133,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// Some of its keys go ahead.
+    /// Moves some keys of the slot ahead.
     pub(crate) async fn move_keys(&self, keys: &[&str], from: usize, to: usize) {
         let port = self.servers[to].port().to_string();
         for key in keys {
@@ -145,7 +145,7 @@ impl Cluster {
         }
     }
 
-    /// All keys that are left go, and the slot with them.
+    /// Moves all other keys of the slot, and ends the move.
     pub(crate) async fn end_move(&self, slot: Slot, from: usize, to: usize) {
         let number = slot.index().to_string();
         loop {
@@ -159,7 +159,7 @@ impl Cluster {
             self.move_keys(&left, from, to).await;
         }
         let taker = self.id(to).await;
-        // The taker first: if the giver were first and died, nobody would have the slot.
+        // The new server must get the slot first: if the old server came first and died, the slot would have no server.
         let mut others: Vec<usize> = (0..self.masters).filter(|&it| it != to).collect();
         others.insert(0, to);
         for server in others {
@@ -169,8 +169,8 @@ impl Cluster {
         self.have_heard().await;
     }
 
-    /// Waits until all masters have heard of the last move. One that has not could take the next slot
-    /// under an epoch that is too low, and lose it again to what it hears then.
+    /// Waits until all masters have heard of the last move. A master that has not could take the next slot with an
+    /// epoch that is too low, and lose it again.
     async fn have_heard(&self) {
         until("all masters are at the same epoch", async || {
             let mut epochs = Vec::new();
@@ -182,13 +182,13 @@ impl Cluster {
         .await;
     }
 
-    /// All of it.
+    /// Moves a slot with all its keys.
     pub(crate) async fn move_slot(&self, slot: Slot, from: usize, to: usize) {
         self.begin_move(slot, from, to).await;
         self.end_move(slot, from, to).await;
     }
 
-    /// What a server says of the cluster.
+    /// A field of the server's view of the cluster.
     pub(crate) async fn info(&self, server: &RedisServer, field: &str) -> String {
         let Some(info) = server.try_run(&["CLUSTER", "INFO"]).await else {
             return String::new();

@@ -1,8 +1,8 @@
-//! Locks that are shared while their slot is on its way from one server to another.
+//! Shared locks while their slot moves between two servers.
 
 use crate::redis::prelude::*;
 
-/// How many of the keys have gone ahead, in this order: lock, and those of the leases that share it.
+/// Moves the first `count` keys of a shared lock ahead: the key of the lock, and then those of its leases.
 async fn ahead(cluster: &Cluster, lock: &str, count: usize) {
     let keys = shared_keys(lock);
     let keys: Vec<&str> = keys.iter().take(count).map(String::as_str).collect();
@@ -27,7 +27,7 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
             let lease = store.must_renew(asked, Some(ttl(60_000))).await;
             assert_eq!(lease.mode.slot(), slot, "{gone}");
         }
-        // A place that becomes free is nobody's before the slot has come to rest.
+        // Room that becomes free is granted to no attempt before the move of the slot has ended.
         store.must_release(&sharing[1]).await;
         assert_unavailable(store.acquire(&reader(name)).await);
         assert_unavailable(store.acquire(&attempt(name)).await);
@@ -89,7 +89,7 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
     }
 }
 
-/// A grant that is not confirmed lasts three seconds. How many times it is tried to be sooner on a busy machine.
+/// A provisional grant lives three seconds. On a busy machine the test tries several times to confirm it sooner.
 const PROVISIONAL: Duration = Duration::from_millis(2_500);
 const TRIES: usize = 5;
 
@@ -108,14 +108,14 @@ async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
     }
 }
 
-/// Whether a grant was confirmed in time. It is made before the slot begins to move.
+/// Whether a grant was confirmed in time. The grant is made before the move of the slot begins.
 async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone: usize) -> bool {
     let (store, other) = (&gates[0].store, &gates[1].store);
     let stays = store.must_hold(reader(lock)).await;
     let alone = gates[0].queue(request(lock)).await;
     let asked = waiting(one_of(3, lock));
     let place = other.stand(&asked).await;
-    // The head leaves, and the next is granted the lock beside the first.
+    // The head of the queue leaves, and the next waiter is granted the lock beside the first lease.
     let start = Instant::now();
     drop(alone);
     eventually("it is granted", async || {

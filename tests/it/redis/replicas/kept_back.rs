@@ -1,13 +1,13 @@
-//! Grants that are kept back until replicas have them: what a caller is told of time, memory, and servers that
-//! are others than they seem.
+//! Grants that are held until replicas have acknowledged them: the time left that callers are told, servers without
+//! free memory, and addresses that lead to another server.
 
 use super::replicated::{Pair, assert_not_replicated, too_few, waits};
 use crate::redis::prelude::*;
 
-/// How much longer than its deadline a request may take on a machine that is busy.
+/// How much longer than its deadline a request may take on a busy machine.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// What is left of a lock, in ms.
+/// The TTL that a lock has left, in ms.
 async fn left(pair: &Pair, lock: &str) -> i64 {
     let key = format!("lg:{{{lock}}}:lock");
     pair.master.integer(&["PTTL", &key]).await
@@ -48,7 +48,7 @@ async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
             })
             .await;
         }
-        // Of what is left it is counted from when the gateway has heard of the grant.
+        // The time left of the lease counts from when the gateway heard of the grant.
         sleep(Duration::from_secs(1)).await;
         pair.replica.thaw();
     });
@@ -85,7 +85,7 @@ async fn where_the_name_of_the_server_leads_to_another_one_its_replicas_stand_fo
     let [one, other] = [Pair::start().await, Pair::start().await];
     let (proxy, store) = behind_proxy(&one.master, &waits()).await;
     granted(store.acquire(&attempt("first")).await);
-    // From now on nothing that the first server grants is on its replica.
+    // From here on, the replica gets nothing that the first server grants.
     one.replica.freeze();
     proxy.lead_to(other.master.port());
     one.hang_up_on_markers().await;
@@ -107,10 +107,11 @@ async fn where_the_name_of_the_server_leads_to_another_one_its_replicas_stand_fo
     one.replica.thaw();
 }
 
-/// As many as ask together while nobody can open a connection: each tries in vain for as long as connecting may take.
+/// How many attempts ask at once while no connection can be opened: each tries for as long as connecting may take,
+/// without success.
 const CONVOY: usize = 20;
 
-/// What all of them are told, each by its deadline.
+/// The answers to all attempts, each of which must come by its deadline.
 async fn convoy(store: &RedisStore) -> Vec<Result<Acquisition, StoreError>> {
     let asked: Vec<_> = (0..CONVOY).map(|n| attempt(&format!("lock-{n}"))).collect();
     let start = Instant::now();
@@ -141,7 +142,7 @@ async fn all_who_wait_for_an_answer_that_does_not_come_are_told_so_by_their_dead
         assert_eq!(too_few(acquired.err()), None);
     }
     proxy.let_go();
-    // The connection is given up once it has been silent for longer than it may be.
+    // The gateway gives up a connection that has been silent for too long.
     until_answered(&store, "a").await;
 }
 
@@ -157,7 +158,7 @@ async fn all_that_is_done_for_a_request_has_one_deadline() {
     let start = Instant::now();
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         until("it is granted", async || left(&pair, "a").await > 0).await;
-        // It is not confirmed, nor is it answered whether it was taken back.
+        // The grant is not confirmed, and the reply to its release is not received either.
         pair.master.freeze();
     });
     assert!(

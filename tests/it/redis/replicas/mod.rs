@@ -1,4 +1,4 @@
-//! Replicas: what they may not say, and grants that are answered only when they have them.
+//! Replicas: commands that they must not answer, and grants that are answered only after replicas have them.
 
 mod kept_back;
 mod replica;

@@ -1,10 +1,10 @@
-//! A replica does not know who holds a lock now, and must not say it.
+//! A replica does not know the current holder of a lock, and must not answer as if it did.
 
 use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::redis::prelude::*;
 
-/// Why something is not answered.
+/// The error of a command, if it failed.
 fn error<'a, T: 'a>(
     answer: impl Future<Output = Result<T, StoreError>> + Send + 'a,
 ) -> BoxFuture<'a, Option<StoreError>> {

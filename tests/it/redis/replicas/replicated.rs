@@ -1,4 +1,4 @@
-//! Grants that are answered only when replicas have them.
+//! Grants that are answered only after replicas have them.
 
 use crate::redis::prelude::*;
 
@@ -23,7 +23,7 @@ impl Pair {
         pair
     }
 
-    /// The same, and a store that has granted a lock already.
+    /// A master and its replica, and a store that has already granted a lock.
     pub(crate) async fn with_store() -> (Self, RedisStore) {
         let pair = Self::start().await;
         let store = open_with(&pair.master.url(), &waits());
@@ -31,18 +31,18 @@ impl Pair {
         (pair, store)
     }
 
-    /// Lets the replica go on, and waits until it has all that the master has.
+    /// Lets a frozen replica run again, and waits until it has all data of the master.
     pub(crate) async fn thaw(&self) {
         self.replica.thaw();
         self.together().await;
     }
 
-    /// Waits until the replica has all that the master has.
+    /// Waits until the replica has all data of the master.
     pub(crate) async fn together(&self) {
         until_integer(&self.master, &["WAIT", "1", "500"], 1).await;
     }
 
-    /// Ends the connection on which markers are written, and no other.
+    /// Closes only the connection on which the store writes its markers.
     pub(crate) async fn hang_up_on_markers(&self) {
         let clients = self.master.text(&["CLIENT", "LIST"]).await;
         let mut lines = clients.lines().filter(|line| line.contains(" cmd=wait "));
@@ -59,7 +59,7 @@ impl Pair {
     }
 }
 
-/// One replica must have what is granted, within a time that a busy machine does not need by itself.
+/// One replica must have each grant, within a time that even a busy machine does not need.
 pub(crate) fn waits() -> RedisConfig {
     RedisConfig {
         wait_replicas: 1,
@@ -70,7 +70,7 @@ pub(crate) fn waits() -> RedisConfig {
     }
 }
 
-/// It may have happened, and a replica may not have it.
+/// Asserts that the outcome is unknown because the replica may not have the grant.
 #[track_caller]
 pub(super) fn assert_not_replicated(answer: Result<Acquisition, StoreError>) {
     match answer {
@@ -79,8 +79,8 @@ pub(super) fn assert_not_replicated(answer: Result<Acquisition, StoreError>) {
     }
 }
 
-/// How many replicas have confirmed that one who waited has left the queue, of which one must. A replica that has not
-/// has its place in the queue, and may become the master.
+/// The number of replicas, if fewer than the required one confirmed that a waiter has left the queue. The other
+/// replicas still have the waiter in their queue, and may become the master.
 pub(crate) async fn left_queued(waiter: PendingAcquire) -> Option<u32> {
     match waiter.refusal().await {
         AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
@@ -115,7 +115,7 @@ async fn what_is_answered_is_on_the_replica() {
 #[tokio::test]
 async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_used_again() {
     let (pair, store) = Pair::with_store().await;
-    // It is there, and says nothing.
+    // The replica is connected, but does not answer.
     pair.replica.freeze();
     let asked = keyed("a", "k");
     assert_eq!(too_few(store.acquire(&asked).await.err()), Some(0));
@@ -131,7 +131,7 @@ async fn a_lock_that_is_handed_on_is_answered_when_the_replica_has_it() {
     let pair = Pair::start().await;
     let gates = [0, 1].map(|_| TestGateway::with(&pair.master.url(), &waits()));
     let mut lease = gates[0].take("a").await;
-    // By the reply of the release, and by a message.
+    // The grant is learned from the reply to the release, and from a message.
     for gate in [&gates[0], &gates[1]] {
         let next = gate.queue(request("a")).await;
         gates[0].release(&lease).await;
@@ -160,7 +160,7 @@ async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_no
     let (pair, store) = Pair::with_store().await;
     let asked = store.must_hold(attempt("a")).await;
     pair.replica.freeze();
-    // As they are told who are granted a lock that they have waited for.
+    // A waiter that was granted the lock is told the same error.
     let left = store.leave(&asked.name, &asked.token, None).await.err();
     assert_eq!(too_few(left), Some(0));
     store.must_not_confirm(&asked, Confirmation::Lost).await;
@@ -202,7 +202,7 @@ async fn a_grant_that_was_lost_before_it_was_marked_is_not_answered() {
     let asked = attempt("a");
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         proxy.struck(1).await;
-        // A server without persistence forgets the grant, and its replica with it.
+        // A server without persistence loses the grant, and its replica loses it too.
         pair.master.kill();
         pair.master.start_again().await;
         pair.together().await;
@@ -218,7 +218,7 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
     let pair = Pair::start().await;
     let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
     let first = store.must_hold(attempt("first")).await;
-    // The script is known from here on, so that a late copy is carried out.
+    // The server knows the script by now, so that it carries out a late copy.
     store.give_back(&first.name, &first.token).await.unwrap();
     pair.replica.freeze();
     proxy.strike("marker", Fault::HoldReply);
@@ -231,7 +231,7 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
     assert_not_replicated(acquired);
     pair.master.thaw();
     pair.replica.thaw();
-    // What was sent to take it back is carried out late.
+    // The late release of the undelivered lease is carried out.
     eventually("nobody holds it", async || {
         let inspection = store.inspect(&name("a")).await.ok()?;
         (inspection == free()).then_some(())

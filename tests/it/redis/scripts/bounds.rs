@@ -1,10 +1,10 @@
-//! What an operation costs the server does not depend on what is stored.
+//! The cost of each operation at the server, which does not depend on the amount of stored data.
 
 use std::collections::VecDeque;
 
 use crate::redis::prelude::*;
 
-/// How often each command was called since the last time.
+/// How often each command was called since the last call of this function.
 pub(crate) async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     let stats = server.text(&["INFO", "commandstats"]).await;
     server.run(&["CONFIG", "RESETSTAT"]).await;
@@ -18,7 +18,7 @@ pub(crate) async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     stats.lines().filter_map(call).filter(ours).collect()
 }
 
-/// Commands as a text has them, each with how often it is called.
+/// Parses a list of commands with the number of their calls.
 fn expected(calls: &str) -> BTreeMap<String, u64> {
     let call = |call: &str| {
         let (command, count) = call.split_once(' ').unwrap();
@@ -32,7 +32,7 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
     let rig = Rig::start().await;
     rig.warm_up().await;
     let asked = attempt("cost");
-    // The examination after a new connection has come and gone.
+    // The examination after a new connection must have ended, because it sends commands as well.
     until("nobody else asks", async || {
         calls(&rig.server).await;
         rig.inspect(&asked.name).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
     };
     queue.push_back(stand().await);
     queue.push_back(stand().await);
-    // A round or an examination that falls into it makes it more.
+    // A round or an examination in between adds calls, so the smallest number counts.
     let mut least = u64::MAX;
     for _ in 0..200 {
         calls(&rig.server).await;
@@ -93,7 +93,7 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
     assert_eq!(least, 12);
 }
 
-/// A lock that one shares for longer than the test lasts, once the examination after a new connection has come and gone.
+/// A lock with a shared lease that outlives the test, after the examination of a new connection has ended.
 async fn shared_and_quiet() -> (Rig, Attempt) {
     let rig = Rig::start().await;
     let stays = rig.must_hold(one_of(9, "cost")).await;
@@ -147,7 +147,7 @@ async fn what_an_operation_costs_does_not_depend_on_how_many_share_the_lock() {
         for _ in 0..others {
             rig.grant(&reader(&lock)).await;
         }
-        // What an examination or a round asks in between makes it more.
+        // A round or an examination in between adds calls, so the smallest numbers count.
         let mut least = [u64::MAX; 3];
         for _ in 0..20 {
             let asked = one_of(900, &lock);

@@ -1,10 +1,10 @@
-//! Breaks of what is not ours, out of memory, and over connections that fail.
+//! Breaks of foreign locks, breaks at a server without free memory, and breaks over failing connections.
 
 use crate::redis::prelude::*;
 
-/// SHA-1 of `mine`.
+/// SHA-1 of the value `mine`.
 const MINE: &str = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
-/// SHA-1 of `other`.
+/// SHA-1 of the value `other`.
 const OTHER: &str = "d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2";
 
 async fn foreign(rig: &Rig, lock: &str, value: &str) {
@@ -22,7 +22,7 @@ async fn a_foreign_client_is_broken_only_without_a_fence() {
     let kept = rig.break_lock(&lock, meant).await.unwrap();
     let holder = foreign_holder(MINE);
     assert_eq!(kept, Breaking::HolderChanged(holder.clone()));
-    // Somebody waits for it already.
+    // An attempt already waits for the lock.
     let next = waiting(attempt("lock"));
     let mut parked = rig.stand(&next).await;
     let broken = rig.break_lock(&lock, None).await.unwrap();
@@ -40,11 +40,11 @@ async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
         breaking.unwrap()
     };
     assert_eq!(break_lock(mine).await, Breaking::NotHeld);
-    // What is shown is what is meant.
+    // The mark that an inspection shows is the one that a break must name.
     foreign(&rig, "lock", "mine").await;
     let shown = rig.inspect(&lock).await.unwrap();
     assert_eq!(shown, held_by(foreign_holder(MINE)));
-    // Another one has come since.
+    // Another foreign lock has replaced the first.
     foreign(&rig, "lock", "other").await;
     let changed = Breaking::HolderChanged(foreign_holder(OTHER));
     assert_eq!(break_lock(mine).await, changed);
@@ -52,7 +52,7 @@ async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
     let broken = Breaking::Broken(foreign_holder(OTHER));
     assert_eq!(break_lock(other).await, broken);
     assert_eq!(break_lock(other).await, Breaking::NotHeld);
-    // Or one of ours.
+    // A lease of this product has replaced the foreign lock.
     let asked = attempt("lock");
     let lease = rig.grant(&asked).await;
     let kept = break_lock(other).await;
@@ -112,7 +112,7 @@ async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
         let held = rig.grant(&holder).await;
         let next = waiting(attempt(&lock));
         let mut parked = rig.stand(&next).await;
-        // The fence of the lease is an argument of the break alone.
+        // Only the break has the fencing token of the lease as an argument.
         proxy.strike(&format!("{}\r\n", held.fence.get()), Fault::CutReply);
         let meant = with_fence.then_some(held.fence.into());
         let broken = rig.break_lock(&holder.name, meant).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
             Breaking::Broken(Holder::Lease(lease)) => assert_eq!(lease.fence, held.fence),
             other => panic!("{other:?}"),
         }
-        // The reply with the grant was lost; it is found within a period.
+        // The reply with the grant was lost; the gateway finds the grant within a period.
         timeout(TIMEOUT, parked.news()).await.unwrap();
         rig.must_renew(&next, None).await;
     }
@@ -152,9 +152,9 @@ async fn a_release_that_was_asked_for_and_whose_reply_was_lost_is_unknown() {
 async fn a_late_copy_breaks_nothing_that_came_after_it() {
     let (rig, proxy) = Rig::with_proxy().await;
     let lock = name("late");
-    // A foreign client that always writes the same, which is all there is to know it by.
+    // The foreign client writes the same value again, and its mark is all that identifies it.
     foreign(&rig, "late", "same").await;
-    // Behind the mark of what is broken: nothing but a break has that.
+    // The bytes after the mark of the broken lock, which only a break sends.
     let mark = "ff3390557335ba88d37755e41514beb03bc499ec";
     proxy.strike(mark, Fault::HoldRequest);
     rig.must_break(&lock, None).await;
@@ -184,7 +184,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
     let Some(HoldEvent::Granted(lease)) = hold.next().await else {
         panic!("not granted");
     };
-    // Nobody may publish: a break is no less a break.
+    // The user may not publish: the break must succeed all the same.
     rig.server.set_user("default resetchannels").await;
     store
         .must_break(&name("lock"), Some(lease.held.fence.into()))

@@ -1,4 +1,4 @@
-//! Fencing tokens rise, whatever becomes of the counter.
+//! Fencing tokens rise, even if their counter is lost or wrong.
 
 use crate::redis::prelude::*;
 
@@ -23,10 +23,10 @@ async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
     let key = fence_key(&name("ahead"));
     rig.run(&["SET", &key, &ahead.to_string()]).await;
     assert_eq!(turn(&rig.store, "ahead").await, ahead + 1);
-    // Lost, while the clock is behind it: the gateway has seen it.
+    // The counter is lost, and the clock is behind it: the gateway remembers the fencing token.
     rig.run(&["DEL", &key]).await;
     assert_eq!(turn(&rig.store, "ahead").await, ahead + 2);
-    // A floor holds in its slot alone.
+    // The remembered floor counts only for its slot.
     assert!(turn(&rig.store, "another-slot").await < ahead);
 }
 
@@ -37,7 +37,7 @@ async fn a_fence_that_was_shown_is_never_fallen_below() {
     let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("shown"));
     for (ahead_by, seen_by) in (0..).zip(["acquire", "inspect", "renew"]) {
-        // Each turn begins with a counter that only the other gateway has met.
+        // Only the other gateway has seen the counter of this turn.
         let ahead = ahead + 1_000_000 * ahead_by;
         rig.run(&["SET", &key, &ahead.to_string()]).await;
         let held = attempt("shown");
@@ -60,7 +60,7 @@ async fn a_counter_that_was_lost_issues_no_old_number() {
     rig.run(&["FLUSHALL"]).await;
     let after = turn(&rig.store, "lost").await;
     assert!(after > before);
-    // And through a gateway that has seen nothing.
+    // The fencing tokens also rise at a gateway that has seen none.
     let rig = Rig::on(rig.server);
     rig.run(&["FLUSHALL"]).await;
     assert!(turn(&rig.store, "lost").await > after);
@@ -100,9 +100,9 @@ async fn after_the_last_fence_there_is_none() {
 async fn no_fence_is_made_from_an_impossible_time() {
     let rig = Rig::start().await;
     let script = composed("acquire");
-    // 1970, 2001, the last second of 2024, and 2200.
+    // Times in 1970, in 2001, in the last second of 2024, and in 2200.
     for seconds in ["25", "1000000000", "1735689599", "7258118400"] {
-        // The script as it is, on a server whose clock shows this.
+        // The unchanged script on a server whose clock shows this time.
         let script = script.replace("redis.call('TIME')", &format!("{{ '{seconds}', '0' }}"));
         let (key, counter) = ("lg:{l}:lock", "lg:{f}:fence");
         let gateway = format!("{:016}{}", 0, "0123456789abcdef");

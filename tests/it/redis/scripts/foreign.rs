@@ -1,4 +1,4 @@
-//! What others have put under our keys: never overwritten, always named.
+//! Foreign values at our keys: they are never overwritten, and errors name them.
 
 use crate::redis::prelude::*;
 
@@ -82,7 +82,7 @@ async fn a_queue_or_counter_of_another_type_keeps_a_lease_from_ending_half_way()
     assert_foreign(rig.give_back(&asked.name, &asked.token).await, key);
     assert_eq!(rig.digest().await, before);
     rig.run(&["DEL", key]).await;
-    // Nor does a ticket get lost that was taken out for a grant.
+    // A ticket that was taken out of the queue for a grant is not lost either.
     let waits = waiting(attempt("half-way"));
     let _place = rig.stand(&waits).await;
     let counter = fence_key(&asked.name);
@@ -141,7 +141,7 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
         other => panic!("{other:?}"),
     }
     rig.run(&["PERSIST", key]).await;
-    // SHA-1 of `theirs`.
+    // SHA-1 of the value `theirs`.
     let holder = foreign_holder("d16d74303205ee1884bba2395511c1f66af12d14");
     let held = rig.acquire(&asked).await.unwrap();
     assert_eq!(held, Acquisition::Held(contention(holder.clone())));

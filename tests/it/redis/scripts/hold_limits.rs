@@ -1,14 +1,15 @@
-//! Leases whose hold limit is over while Redis has them yet: it keeps a key for as long as its last millisecond lasts.
+//! Leases with a hold limit that is over although Redis still has their keys: it keeps a key until its last millisecond
+//! has ended.
 
 use crate::redis::prelude::*;
 
-/// A lease of half a minute, as it is in the store, with a hold limit of a millisecond that was over long ago.
+/// The stored text of a lease of half a minute with a hold limit of one millisecond that ended long ago.
 fn over(lease: &str) -> String {
     let (head, since, limit) = (&lease[..86], "1735689600000000", "000000001");
     format!("{head}{since}{}{limit}{}", &lease[102..126], &lease[135..])
 }
 
-/// Makes the hold limit of an attempt's lease be over.
+/// Changes an attempt's stored lease, so that its hold limit is over.
 async fn reach_limit(rig: &Rig, asked: &Attempt) {
     let (lock, id) = (key_of(asked, "lock"), format!("2{}", asked.token));
     if asked.sharing.is_some() {

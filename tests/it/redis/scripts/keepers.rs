@@ -1,4 +1,4 @@
-//! Who keeps a lease, where replies are lost and copies arrive late.
+//! The keeper of a lease, with lost replies and late copies.
 
 use crate::redis::prelude::*;
 
@@ -32,7 +32,7 @@ async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     proxy.let_go();
     until("the late copy arrives", async || scripts().await > before).await;
     rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
-    // Nor does it when it is sent again.
+    // A repeated adoption by the older keeper is refused as well.
     assert_eq!(renew(Renewer::Adopter(older)).await, Ok(Renewal::Adopted));
 }
 
@@ -45,7 +45,7 @@ async fn an_attempt_that_was_answered_again_does_not_take_the_lease_back_later()
     rig.must_replay(&again).await;
     let newer = KeeperId::random();
     renew(Renewer::Adopter(newer)).await.unwrap();
-    // Its answer may have been lost, and then it is sent again.
+    // The attempt repeats its acquire, because its answer may have been lost.
     rig.must_answer(&again, Acquisition::Superseded).await;
     rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
 }

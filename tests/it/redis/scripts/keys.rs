@@ -1,4 +1,4 @@
-//! Which keys there are, and that they do not stay.
+//! The keys that the store writes, and that all of them expire.
 
 use futures_util::{StreamExt, stream};
 
@@ -33,7 +33,7 @@ async fn every_key_but_the_fences_expires_and_only_fences_stay() {
     let rig = Rig::start().await;
     let mut fences = Vec::new();
     for n in 0..30 {
-        // Some run out, some are released, some given back; some under a key.
+        // Some leases expire, some are released, some are undelivered; some have an idempotency key.
         let lock = format!("key-{n}");
         let plain = [attempt(&lock), keyed(&lock, "a")][n % 2].clone();
         let asked = with(plain, |it| it.ttl = ttl(400));
@@ -61,7 +61,7 @@ async fn every_key_but_the_fences_expires_and_only_fences_stay() {
         keys.iter().find(of_leases).is_none()
     })
     .await;
-    // The minute of the memories is not waited for.
+    // The test does not wait for the minute after which tombstones expire.
     for key in rig.keys().await {
         if is_memory(&key) {
             rig.run(&["PEXPIRE", &key, "1"]).await;

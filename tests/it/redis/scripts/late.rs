@@ -1,9 +1,9 @@
-//! Commands that are carried out after their caller has given up.
+//! Commands that the server carries out after their caller has given up.
 
 use crate::redis::prelude::*;
 
-/// Lets go of the copy that the proxy holds, and waits until the server has run it. What was sent behind
-/// it on the same connection, and given up as well, comes after it.
+/// Releases the copy that the proxy holds, and waits until the server has run it. Commands that were sent behind it on
+/// the same connection, and were given up as well, arrive after it.
 pub(super) async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
     write_down_everything(&rig.server).await;
     assert_eq!(runs(&rig.server, &asked.token).await, 0);
@@ -49,7 +49,7 @@ async fn a_refusal_is_unknown_while_a_late_copy_cannot_be_withdrawn() {
         &format!("{}\r\n$5\r\n30000\r\n", asked.token),
         Fault::HoldRequest,
     );
-    // What is followed by a floor and a gateway is the give-back.
+    // Only a release of an undelivered lease has these bytes after the token: a floor and a gateway.
     let give_back = format!("{}\r\n$32\r\n", asked.token);
     for _ in 0..1_000 {
         proxy.strike(&give_back, Fault::CutRequest);
@@ -63,7 +63,7 @@ async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_doe
     let (rig, proxy) = Rig::with_proxy().await;
     let asked = attempt("gone");
     proxy.strike("{gone}", Fault::HoldRequest);
-    // Its caller hangs up.
+    // The caller of the acquire hangs up.
     tokio::select! {
         answered = rig.acquire(&asked) => panic!("{answered:?}"),
         () = proxy.struck(1) => {}
@@ -80,10 +80,10 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
     let asked = attempt("frozen");
     rig.server.freeze();
     assert_unknown(rig.acquire(&asked).await);
-    // No connection can be made any more, so this is known not to have been sent.
+    // No connection can be made any more, so the command is known not to have been sent.
     assert_unavailable(rig.give_back(&asked.name, &asked.token).await);
     rig.server.thaw();
-    // Every copy of the acquire is carried out now, before or after what comes next.
+    // All copies of the acquire are carried out now, before or after the next command.
     let give_back = timeout(TIMEOUT, rig.give_back(&asked.name, &asked.token));
     give_back.await.expect("the server answers again").unwrap();
     rig.must_withdraw(&asked).await;

@@ -1,4 +1,4 @@
-//! Lists on servers with all sorts of keys, and on servers that change.
+//! Lists on servers with other keys beside ours, and on servers that are replaced.
 
 use std::cell::Cell;
 
@@ -54,7 +54,7 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
 
 #[tokio::test]
 async fn a_server_that_was_started_anew_is_walked_through_anew() {
-    // Else what is written while the log is synchronised may not be in it yet.
+    // With `appendfsync always`, all grants are in the log when the server is killed.
     let mut rig = Rig::on(RedisServer::start_logged().await);
     for number in 0..200 {
         rig.grant(&attempt(&format!("lock:{number}"))).await;
@@ -63,7 +63,7 @@ async fn a_server_that_was_started_anew_is_walked_through_anew() {
     assert!(first.next.is_some());
     rig.server.kill();
     rig.server.start_again().await;
-    // What another run has answered would lead somewhere into the middle.
+    // A cursor of another run of the server would point to an arbitrary position.
     let walked = eventually("the server is back", async || {
         rig.list(&list_query(1, None)).await.ok()?;
         Some(walk(&rig, first.next).await)
@@ -148,7 +148,7 @@ async fn leases_are_shown_without_a_script_for_each() {
     rig.run(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(walk(&rig, None).await.len(), 301);
     assert!(rig.server.calls("getrange").await >= 301);
-    // The foreign lock, and the probe.
+    // Scripts run only for the foreign lock and for the probe.
     let scripts = rig.server.calls("evalsha").await + rig.server.calls("eval").await;
     assert!(scripts < 20, "{scripts}");
 }

@@ -1,4 +1,4 @@
-//! What the scripts do with leases, keys and copies of commands, on one server.
+//! The scripts on one server: leases, keys and late copies of commands.
 
 pub(crate) mod bounds;
 mod breaks;

@@ -1,4 +1,4 @@
-//! Locks that are shared, on one server: foreign clients, keys of others, what is left behind, late copies.
+//! Shared locks on one server: foreign locks, foreign values at our keys, leftovers, late copies.
 
 use super::late::let_late_copy_arrive;
 use crate::redis::prelude::*;
@@ -8,7 +8,7 @@ async fn is_foreign(rig: &Rig, asked: &Attempt) {
     assert!(matches!(holder, Some(Holder::Foreign { .. })), "{holder:?}");
 }
 
-/// How many of the keys of the lock there are.
+/// How many keys of a shared lock exist.
 async fn keys_left(server: &RedisServer, lock: &str) -> i64 {
     let keys = shared_keys(lock);
     let mut exists = vec!["EXISTS"];
@@ -138,7 +138,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
         assert_foreign(rig.release(name, token).await, &key);
         assert_eq!(rig.digest().await, before, "release");
         if kind != "slots" {
-            // The slot of a lease stays as it is, whatever its end.
+            // A renewal keeps the slot, so it does not read the bitmap and would succeed with a foreign one.
             assert_foreign(rig.renew(name, token, None).await, &key);
             assert_eq!(rig.digest().await, before, "renew");
         }
@@ -147,7 +147,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
         let broken = rig.break_lock(name, Some(fence.into())).await;
         assert!(broken.is_err(), "{broken:?}");
         assert_eq!(rig.digest().await, before, "break");
-        // Mended, all is as it was.
+        // When the keys are restored, the leases are as before.
         rig.run(&["DEL", &key]).await;
         rig.run(&["RENAME", &aside, &key]).await;
         assert_eq!(rig.must_be_shared(&held.name).await.count, 2);
@@ -197,7 +197,7 @@ async fn all_that_a_lock_leaves_goes_by_itself() {
         let ends = left(key).await;
         assert!((1..=91_000).contains(&ends), "{key}: {ends}");
     }
-    // What it has left behind is of nobody who comes then.
+    // Leftovers of an expired lease have no effect on the next lease.
     assert_eq!(rig.grant(&one_of(1, "expires")).await.mode.slot(), Some(0));
 }
 
@@ -215,7 +215,7 @@ async fn a_late_copy_of_an_acquire_takes_no_place_after_the_release() {
         let_late_copy_arrive(&rig, &proxy, &asked).await;
         let holder = rig.inspect(&asked.name).await.unwrap().holder;
         assert_eq!(holder.map_or(0, |it| it.count()), others);
-        // Nor its slot.
+        // The late copy has taken no slot either.
         let next = rig.grant(&one_of(3, "late")).await;
         assert_eq!(next.mode.slot().map(u64::from), Some(others));
     }
@@ -263,7 +263,7 @@ async fn a_lease_that_ended_is_forgotten_by_whoever_looks_next() {
     let entries = async || rig.integer(&["HLEN", "lg:{pruned}:leases"]).await;
     let is_so = async || rig.must_be_shared(&stays.name).await.count == 1;
     until("it has ended", is_so).await;
-    // Only who grants or ends something writes.
+    // Only grants and ends of leases write to this key.
     assert_eq!(entries().await, 2);
     let next = rig.grant(&one_of(2, "pruned")).await;
     assert_eq!(next.mode.slot(), Some(1));

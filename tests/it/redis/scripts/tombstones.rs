@@ -1,4 +1,4 @@
-//! What is remembered of attempts that have ended, and for how long.
+//! Tombstones: what the store remembers of attempts that have ended, and for how long.
 
 use crate::redis::prelude::*;
 
@@ -20,12 +20,12 @@ async fn each_lasts_a_minute_and_there_are_two_of_a_lease_with_a_key() {
     }
 }
 
-/// The key under which it is remembered what became of an attempt.
+/// The key that remembers the outcome of an attempt.
 fn memory_of(attempt: &Attempt) -> String {
     format!("lg:{{{}}}:of:2{}", attempt.name, attempt.token)
 }
 
-/// Lets something have become of an attempt.
+/// Writes an outcome for an attempt, as a script would.
 async fn remember(server: &RedisServer, attempt: &Attempt, letter: &str) {
     let key = memory_of(attempt);
     let set = ["SET", &key, letter, "PX", "60000"];
@@ -51,7 +51,7 @@ async fn every_end_of_an_attempt_refuses_its_acquire() {
     for (letter, _, attempt) in asked {
         remember(&rig.server, attempt, letter).await;
     }
-    // A replica may not know of it any more that it does not count.
+    // A replica may not know that the key has expired.
     rig.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
     let refused = asked.iter().map(|(_, _, attempt)| rig.acquire(attempt));
     for refused in join_all(refused).await {
@@ -73,7 +73,7 @@ async fn every_end_of_an_attempt_refuses_its_acquire() {
         let lock = format!("lg:{{{}}}:lock", attempt.name);
         assert_eq!(rig.integer(&["EXISTS", &lock]).await, 0, "{letter}");
     }
-    // A ticket without a place in the queue is no end.
+    // A ticket without a position in the queue is no outcome.
     let lost = attempt("lost");
     remember(&rig.server, &lost, "q").await;
     granted(rig.acquire(&lost).await);

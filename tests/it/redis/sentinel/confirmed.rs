@@ -1,22 +1,22 @@
-//! A failover in which nothing is forgotten that was answered, because every replica had it by then.
+//! A failover that loses no answered grant, because every replica had the grant before the answer.
 
 use super::{named::Named, watched::OPTIONS};
 use crate::redis::prelude::*;
 
-/// Longer than a failover takes on a machine that is busy.
+/// Longer than a failover takes on a busy machine.
 const LONG_MS: u64 = 300_000;
-/// For how long a lock is held at most that several want.
+/// The longest time for which a lock with several callers is held.
 const SHARED_MS: u64 = 10_000;
-/// So many locks are wanted by all who want the same.
+/// The number of locks that all callers contend for.
 const SHARED: usize = 3;
 
-/// Those who go on asking, and what they were answered.
+/// Callers that ask without a pause, and the answers that they got.
 #[derive(Default)]
 struct Callers {
     over: AtomicBool,
-    /// Locks of their own, which they keep.
+    /// Leases of locks with a single caller, which are kept.
     kept: Mutex<Vec<Lease>>,
-    /// Locks that several want, while somebody has them.
+    /// Locks with several callers that one of them holds at the moment.
     inside: Mutex<HashSet<String>>,
     handed_on: AtomicUsize,
     refused: AtomicUsize,
@@ -25,7 +25,7 @@ struct Callers {
 // === impl Callers ===
 
 impl Callers {
-    /// Takes one lock after the other, and keeps them.
+    /// Acquires one lock after the other, and keeps all leases.
     async fn keep(&self, gate: &TestGateway, caller: usize) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
@@ -39,7 +39,7 @@ impl Callers {
         }
     }
 
-    /// Takes and leaves locks that the others want too.
+    /// Acquires and releases the locks that all callers contend for.
     async fn share(&self, gate: &TestGateway) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
@@ -76,14 +76,14 @@ impl Callers {
         None
     }
 
-    /// Waits until so many more of a kind have been counted.
+    /// Waits until a count has risen by `more`.
     async fn more(&self, what: &str, more: usize, count: impl Fn(&Self) -> usize) {
         let before = count(self);
         eventually(what, async || (count(self) >= before + more).then_some(())).await;
     }
 }
 
-/// Both replicas must have what is granted: whichever becomes the master then has it.
+/// Both replicas must have each grant, so that either has it if it becomes the master.
 fn waits_for_both() -> RedisConfig {
     waits_for(2, 1_000)
 }
@@ -93,7 +93,7 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
     let config = with(waits_for(1, 5_000), |it| it.deadline_ms = Millis(10_000));
     let named = Named::start_with(1, &config).await;
     let store = &named.store;
-    // It has no replica; once that is known, nobody else asks.
+    // The server has no replica. The test waits until the store knows this, so that no other command disturbs it.
     until_too_few(store).await;
     let asked = attempt("a");
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
@@ -106,7 +106,7 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
         confirmed: None,
     });
     assert_eq!(acquired.err(), Some(unknown));
-    // However late a copy of it comes to the new master.
+    // The attempt is withdrawn, however late a copy of its acquire reaches the new master.
     store.must_withdraw(&asked).await;
 }
 
@@ -142,7 +142,7 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     let kept = |it: &Callers| it.kept.lock().unwrap().len();
     callers.more("locks are kept", 50, kept).await;
 
-    // From here on no replica hears of anything, and the master goes on for a while.
+    // From here on no replica gets any data, and the master runs for a while.
     watched.cut_off_replicas(0).await;
     let refused = |it: &Callers| it.refused.load(Ordering::SeqCst);
     callers.more("they are refused", 4, refused).await;
@@ -160,7 +160,7 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     let again = "locks are handed on again";
     callers.more(again, 20, handed_on).await;
     callers.over.store(true, Ordering::SeqCst);
-    // No lock was granted to two.
+    // No lock was granted to two callers.
     asking.join_all().await;
 
     let kept = std::mem::take(&mut *callers.kept.lock().unwrap());

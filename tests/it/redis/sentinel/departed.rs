@@ -1,4 +1,4 @@
-//! Requests that were refused, and a server that has not heard of it when it takes over.
+//! Requests that were refused, when a server takes over that does not know it.
 
 use super::{named::Named, watched::PATIENT_MS};
 use crate::redis::prelude::*;
@@ -8,12 +8,12 @@ use crate::redis::{
     waiting::gate::keyed_request as keyed,
 };
 
-/// Longer than a failover takes on a machine that is busy.
+/// Longer than a failover takes on a busy machine.
 const LONG_MS: u64 = 300_000;
-/// Long enough to be queued on every server.
+/// Long enough to enter the queue on every server.
 const BRIEF: Duration = Duration::from_secs(5);
 
-/// One that waits for much longer than the test.
+/// A request that waits much longer than the test takes.
 fn patient(lock: &str) -> AcquireRequest {
     with(request(lock), |it| it.wait = Duration::from_millis(LONG_MS))
 }
@@ -39,7 +39,7 @@ async fn until_empty(server: &RedisServer, lock: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     let mut watched = Watched::start().await;
-    // The master is not to be replaced before it is killed, also on a machine that is busy.
+    // The master must not be replaced before it is killed, also on a busy machine.
     watched.notices_after(PATIENT_MS).await;
     let gates = [0, 1].map(|_| TestGateway::with(&watched.url(), &waits_for_one()));
     let first = take(&gates[0], "handed-on").await;
@@ -51,7 +51,7 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
         brief.push(gates[1].queue(with(asked, |it| it.wait = BRIEF)).await);
     }
     until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
-    // The replicas miss what happens for some seconds.
+    // The replicas get no data for some seconds.
     watched.cut_off_replicas(0).await;
 
     gates[0].release(&first).await;
@@ -67,7 +67,7 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
         queued(replica, "held").await,
     ];
     assert_eq!(missed, [1, 3], "the fault happens: it has not heard of it");
-    // They may become the master although they were cut off for so long.
+    // The replicas may become the master although they were cut off for so long.
     watched.notices_after("3000").await;
     let master = watched.lose_master().await;
 
@@ -75,7 +75,7 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     for lock in ["handed-on", "held"] {
         until_empty(next, lock).await;
     }
-    // The release was forgotten as well. When the lock is free, it is for whoever comes next.
+    // The release was lost as well. When the lock is free, the next request gets it.
     gates[0].release(&first).await;
     let stranger = gates[0].acquire(&attempt("handed-on")).await;
     let held = matches!(stranger, Ok(Acquisition::Held(_)));
@@ -96,7 +96,7 @@ async fn a_grant_that_was_taken_back_ends_on_the_next_master_too() {
         })
     );
     assert_eq!(refused.err(), Some(too_few));
-    // The replica had the grant a moment too late, and what came after it not at all.
+    // The replica got the grant a moment too late, and nothing after it.
     second.run(&["SET", key, &copy, "PX", "300000"]).await;
     named.hand_on();
     until_integer(second, &["EXISTS", key], 0).await;
@@ -122,7 +122,7 @@ async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
     let (name, token) = (&unanswered.name, &unanswered.token);
     let given_back = store.give_back_unanswered(name, token, keeper).await;
     assert_eq!(given_back, Ok(GiveBack::GivenBack));
-    // The replica had the grants, and has not heard what came after them.
+    // The replica has the grants, and nothing after them.
     for (key, copy) in keys.iter().zip(&copies) {
         second.run(&["SET", key, copy, "PX", "300000"]).await;
     }
@@ -130,7 +130,7 @@ async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
     until_integer(second, &["EXISTS", keys[0], keys[1]], 0).await;
 }
 
-/// The key of the only ticket of a lock, and the ticket.
+/// The key and the text of the only ticket of a lock.
 async fn ticket(server: &RedisServer, lock: &str) -> (String, String) {
     let mut keys = server.keys().await;
     keys.retain(|key| key.starts_with(&format!("lg:{{{lock}}}:of:")));
@@ -152,14 +152,14 @@ async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_ma
         asked.push(gate.queue(keyed(lock, "key")).await);
         tickets.push(ticket(first, lock).await);
     }
-    // The place of the first is kept, taken again, and lapses before the place of the second does.
+    // The position of the first attempt is kept, taken over again, and lapses before that of the second does.
     drop(asked.remove(0));
     let is_so = async || ticket(first, locks[0]).await != tickets[0];
     until("the place is kept", is_so).await;
     let _returned = gate.queue(keyed(locks[0], "key")).await;
     drop(asked);
     until_empty(first, locks[1]).await;
-    // The replica has not heard of any of this.
+    // The replica has none of these changes.
     for (lock, (key, ticket)) in locks.iter().zip(&tickets) {
         let lease = first.text(&["GET", &format!("lg:{{{lock}}}:lock")]).await;
         let (wait, id) = (format!("lg:{{{lock}}}:wait"), &key[key.len() - 65..]);
@@ -185,7 +185,7 @@ async fn those_who_have_left_do_so_again_when_the_server_is_back_with_older_data
     let before = length(&server);
     drop(gone);
     gate.until_queued("lock", 1).await;
-    // From here on the server has two who wait, until the gateway is back.
+    // From here on the queue of the server has two waiters, until the gateway is connected again.
     lose_the_end(&mut server, before).await;
     gate.until_queued("lock", 1).await;
     gate.pass(&lease, stays).await;

@@ -1,5 +1,5 @@
-//! Failovers of real servers by real sentinels: while gateways are asked for locks all the time, to a replica whose clock is
-//! wrong, and while many wait for a lock of which the replica has missed the last.
+//! Failovers of real servers by real sentinels: while gateways get requests without a pause, to a replica with a wrong
+//! clock, and with a long queue whose last changes the replica has missed.
 
 use tokio::sync::Mutex;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::redis::prelude::*;
 
-/// Two gateways on a watched Redis, and callers that keep them busy.
+/// Two gateways on a master with sentinels, and callers that keep them busy.
 struct BusyCallers {
     watched: Watched,
     stores: Vec<Arc<RedisStore>>,
@@ -42,8 +42,8 @@ impl BusyCallers {
         busy
     }
 
-    /// Waits until everybody is served again after another server has become the master. How long
-    /// that took counts from when that one says that it is the master, which the sentinels learn later.
+    /// Waits until all callers are served again after another server has become the master. The time counts from when
+    /// this server says that it is the master, which the sentinels learn later.
     async fn recovers(&self, before: usize) -> (usize, Duration) {
         let writable = self.watched.writable(before).await;
         let master = self.watched.replaced(before).await;
@@ -56,7 +56,7 @@ impl BusyCallers {
             .await;
         });
         join_all(followed).await;
-        // Whoever asks now asks the new one.
+        // Requests go to the new master from now on.
         self.observer.served(Instant::now(), BACK_WITHIN).await;
         (master, writable.elapsed())
     }
@@ -72,7 +72,7 @@ impl BusyCallers {
         )
         .await;
         self.observer.stop();
-        // No caller was answered wrongly.
+        // No caller got a wrong answer.
         self.callers.join_all().await;
         let worst = back.iter().max().copied().unwrap_or_default();
         let seen = self.observer.seen();
@@ -112,8 +112,8 @@ async fn a_master_that_froze_is_replaced_and_writes_nothing_when_it_is_back() {
     let frozen = &busy.watched.servers[0];
     frozen.freeze();
     let (master, back) = busy.recovers(0).await;
-    // It comes back, and until it is told otherwise it believes that it is the master. What was sent to
-    // it before may be carried out there, what is asked from now on is not.
+    // The old master comes back, and believes that it is the master until the sentinels tell it. It may carry out
+    // commands that were sent before, but no command that is sent from now on.
     frozen.thaw();
     let (start, mut looks) = (Instant::now(), 0);
     while is_master(frozen).await {
@@ -140,7 +140,7 @@ async fn without_any_sentinel_the_master_serves_on() {
         sentinel.kill();
     }
     let before = busy.observer.seen();
-    // New connections, too.
+    // The new connections are closed too.
     for kind in ["normal", "pubsub"] {
         let kill = ["CLIENT", "KILL", "TYPE", kind];
         busy.watched.servers[0].run(&kill).await;
@@ -161,16 +161,16 @@ async fn without_any_sentinel_the_master_serves_on() {
     busy.end("no sentinel", &[back]).await;
 }
 
-/// By how many seconds.
+/// How many seconds the clock is wrong.
 const WRONG: i64 = 60;
 
-/// Acquires and releases, whoever is the master, and answers the fence.
+/// Acquires and releases a lock at the current master. Answers the fencing token.
 async fn turn(store: &RedisStore) -> u64 {
     eventually("it is granted", async || {
         let asked = attempt("turn");
         let granted = store.acquire(&asked).await.ok()?;
         let Acquisition::Granted(lease) = granted else {
-            // Of an attempt before this one nobody knows whether it was released.
+            // Whether the attempt before this one was released is unknown.
             drop(store.break_lock(&asked.name, None).await);
             return None;
         };
@@ -189,12 +189,12 @@ async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
             .must_grant(&with(attempt("held"), |it| it.ttl = ttl(600_000)))
             .await;
         turn(&store).await;
-        // `WAIT` would speak of what its own connection has written.
+        // `WAIT` counts only the writes of its own connection.
         for replica in &watched.servers[1..] {
             until_integer(replica, &["EXISTS", "lg:{held}:lock"], 1).await;
         }
         watched.cut_off_replicas(0).await;
-        // Of this no replica hears.
+        // No replica gets this grant.
         let forgotten = attempt("forgotten");
         let missed = granted(store.acquire(&forgotten).await).fence.get();
         let last = turn(&store).await;
@@ -216,10 +216,10 @@ async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
 }
 
 const WAITERS: usize = 8;
-/// What a holder is granted whose release is forgotten: the next waits for as long.
+/// The TTL of a lease whose release is lost in the failover: the next waiter waits for its end.
 const FORGOTTEN_MS: u64 = 3_000;
 
-/// Uses a lock and leaves it, whatever becomes of the master meanwhile.
+/// Uses a lock and releases it, whatever happens to the master meanwhile.
 async fn use_and_leave(gate: &TestGateway, lease: &Lease, fences: &Mutex<Vec<u64>>) {
     fences.lock().await.push(lease.held.fence.get());
     eventually("it is left", async || {
@@ -240,7 +240,7 @@ async fn wait_and_use(gate: &TestGateway, asked: PendingAcquire, fences: &Mutex<
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_forgotten() {
     let mut watched = Watched::start().await;
-    // Whoever is asking when the master is killed goes on asking until there is another one.
+    // With this deadline, requests of the time of the failure last until there is a new master.
     let config = with(quick(), |it| it.deadline_ms = Millis(60_000));
     let gates = [0, 1].map(|_| TestGateway::with(&watched.url(), &config));
     let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
@@ -252,7 +252,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
     watched.cut_off_replicas(0).await;
 
-    // Some are served, of which no replica hears.
+    // Some waiters are served, and no replica gets this.
     let fences = Mutex::new(Vec::new());
     let mut queue = queue.into_iter().enumerate();
     use_and_leave(&gates[0], &first, &fences).await;

@@ -1,4 +1,4 @@
-//! Something that speaks like a sentinel and says what a test wants.
+//! A fake sentinel whose answers the test chooses.
 
 use latchgate::config::RedisNode;
 use tokio::{
@@ -9,26 +9,26 @@ use tokio::{
 
 use crate::{redis::prelude::*, support};
 
-/// A sentinel that is none; it works as long as its lifecycle.
+/// A fake sentinel. It works for as long as its lifecycle lasts.
 pub(crate) struct FakeSentinel {
     port: u16,
     says: Arc<Mutex<SentinelReply>>,
-    /// For how long it thinks before it answers.
+    /// How long it waits before each answer.
     thinks: Arc<Mutex<Duration>>,
-    /// Counts what is told to those who listen.
+    /// Counts the messages to subscribers.
     told: watch::Sender<u64>,
-    /// How often it was asked.
+    /// How many questions it got.
     asked: Arc<AtomicUsize>,
 }
 
-/// What it says.
+/// The answer of a fake sentinel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentinelReply {
-    /// This server is the master, by a word of this epoch.
+    /// The server at this port is the master, since this epoch.
     Master(u16, u64),
-    /// It knows no such service.
+    /// The sentinel knows no such service.
     NoSuchService,
-    /// Nothing: it takes connections and hangs up when it is asked.
+    /// No answer: the sentinel accepts connections and closes them at the first question.
     Nothing,
 }
 
@@ -62,22 +62,22 @@ impl FakeSentinel {
         RedisNode::new("127.0.0.1", self.port)
     }
 
-    /// How often it was asked something.
+    /// How many questions the sentinel got.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// What it says from now on.
+    /// Sets the answer from now on.
     pub(crate) fn say(&self, says: SentinelReply) {
         *self.says.lock().unwrap() = says;
     }
 
-    /// For how long it thinks from now on before it answers.
+    /// Sets the time before each answer from now on.
     pub(crate) fn think(&self, time: Duration) {
         *self.thinks.lock().unwrap() = time;
     }
 
-    /// Tells those who listen that the master has changed.
+    /// Tells the subscribers that the master has changed.
     pub(crate) fn hint(&self) {
         self.told.send_modify(|count| *count += 1);
     }
@@ -110,7 +110,7 @@ async fn serve(
         let count = head.trim_start_matches('*').parse().unwrap_or(0);
         let mut words = Vec::new();
         for _ in 0..count {
-            // Its length, which lines tell as well.
+            // The length of the word, which the line ending shows as well.
             lines.next_line().await?;
             words.push(lines.next_line().await?.unwrap_or_default());
         }
@@ -154,7 +154,7 @@ fn answer(words: &[String], says: SentinelReply, listens: &mut bool) -> Option<S
     })
 }
 
-/// A list of texts.
+/// A reply that is a list of texts.
 fn texts(texts: &[&str]) -> String {
     let text = |text: &&str| format!("${}\r\n{text}\r\n", text.len());
     let list: String = texts.iter().map(text).collect();

@@ -1,9 +1,9 @@
-//! Passwords, permissions and certificates: of Redis, and of the sentinels, who are told nothing of the others.
+//! Passwords, permissions and certificates for Redis, and separate ones for the sentinels.
 
 use crate::redis::server::examination::COMMANDS;
 use crate::{redis::prelude::*, support::Authority};
 
-/// What a sentinel must let the gateway do, as the documentation has it.
+/// The permissions that a sentinel must give to the gateway, as the documentation lists them.
 const WATCHER: &str = "user watcher on >watchword resetchannels &+switch-master \
     -@all +sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping";
 
@@ -88,7 +88,7 @@ async fn both_are_encrypted_and_believed_by_their_certificates() {
     let options = ["--tls-auth-clients", "no"];
     let (_server, watches) = RedisServer::start_tls(&files, &ca, &options).await;
     let (watches, port) = (watches.parse().unwrap(), free_port());
-    // It speaks TLS to those it watches.
+    // The sentinel uses TLS for the servers that it watches.
     let lines = format!(
         "tls-port {port}
 tls-cert-file {certificate}

@@ -1,4 +1,4 @@
-//! The master that sentinels name: whom a gateway follows, and what becomes of what it was asked.
+//! The master that sentinels name: how a gateway follows it, and the outcome of its commands.
 
 mod confirmed;
 mod departed;

@@ -1,20 +1,20 @@
-//! Whom a gateway believes, and which server it then connects to.
+//! Which sentinels a gateway believes, and which server it connects to.
 
 use latchgate::config::ServersUrl;
 
 use super::watched::url;
 use crate::redis::prelude::*;
 
-/// Two servers that do not know of each other, sentinels that say what they are told to, and a store.
+/// Two independent servers, fake sentinels, and a store.
 pub(super) struct Named {
     pub(super) servers: [RedisServer; 2],
     sentinels: Vec<FakeSentinel>,
     pub(super) store: RedisStore,
 }
 
-/// Says that the first server is the master.
+/// The answer that the first server is the master.
 const FIRST: fn(&Named) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[0].port(), 1);
-/// Says that the second one is, since then.
+/// The answer that the second server is the master, with a later epoch.
 const SECOND: fn(&Named) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[1].port(), 2);
 
 // === impl Named ===
@@ -24,7 +24,7 @@ impl Named {
         Self::start_with(sentinels, &config()).await
     }
 
-    /// The same, where the first server has granted a lock already.
+    /// A store that the first server has already granted a lock.
     async fn serving(sentinels: usize) -> Self {
         let named = Self::start(sentinels).await;
         named.acquires_on(0, "first").await;
@@ -46,12 +46,12 @@ impl Named {
         }
     }
 
-    /// Where the sentinels are.
+    /// The URL with the addresses of the sentinels.
     pub(super) fn url(&self) -> ServersUrl {
         url(self.sentinels.iter().map(FakeSentinel::node))
     }
 
-    /// The second server is the master from now on, and whoever listens is told so.
+    /// Makes all sentinels name the second server, and tells their subscribers.
     pub(super) fn hand_on(&self) {
         self.all_say(SECOND(self));
         for sentinel in &self.sentinels {
@@ -65,14 +65,14 @@ impl Named {
         }
     }
 
-    /// Takes a lock on this server, and leaves it.
+    /// Acquires a lock, which must be granted at this server, and releases it.
     async fn acquires_on(&self, server: usize, lock: &str) {
         let asked = self.store.must_hold(attempt(lock)).await;
         assert_holds(&self.servers[server], lock, &asked.token, "").await;
         self.store.must_release(&asked).await;
     }
 
-    /// Waits until locks are taken on this server.
+    /// Waits until locks are granted at this server.
     async fn follows(&self, server: usize) {
         until("the other server is followed", async || {
             let acquired = self.store.acquire(&attempt("which")).await;
@@ -83,16 +83,16 @@ impl Named {
         .await;
     }
 
-    /// Waits until all sentinels were asked anew: what was heard before is not trusted for long.
+    /// Waits until all sentinels were asked again: an older answer does not count for long.
     async fn all_were_asked(&self) {
         for sentinel in &self.sentinels {
-            // One that is connected to is asked twice and said hello to.
+            // A new connection to a sentinel begins with two questions and a greeting.
             let enough = sentinel.asked() + 4;
             until("they are asked", async || sentinel.asked() >= enough).await;
         }
     }
 
-    /// Ends all connections of clients to a server.
+    /// Closes all client connections of a server.
     async fn hang_up(&self, server: usize) {
         for kind in ["normal", "pubsub"] {
             let kill = ["CLIENT", "KILL", "TYPE", kind];
@@ -114,7 +114,7 @@ async fn the_master_that_is_named_has_the_locks() {
     let master = checks.iter().find(|found| found.name == "master");
     let master = master.unwrap().note.clone().unwrap();
     assert!(master.starts_with("the same since "), "{master}");
-    // Everybody may ask.
+    // Every caller may ask for this text, so it contains no address.
     assert!(!master.contains("127.0.0.1"), "{master}");
     until_passing(&rig.store, "sentinels").await;
     let figures = rig.store.figures();
@@ -133,7 +133,7 @@ async fn a_master_that_was_demoted_is_left_although_its_connections_live() {
     let port = second.port().to_string();
     first.run(&["REPLICAOF", "127.0.0.1", &port]).await;
     rig.all_say(SECOND(&rig));
-    // Refused by a replica nothing has happened, so a caller is told that at worst.
+    // A replica refuses a command without an effect, so this error is the worst that a caller is told.
     eventually("it is served", async || {
         match rig.store.acquire(&attempt("next")).await {
             Err(StoreError::Unavailable(_)) => None,
@@ -152,7 +152,7 @@ async fn a_sentinel_that_names_a_replica_leads_nobody_there() {
     let port = first.port().to_string();
     rig.acquires_on(0, "a").await;
     second.run(&["REPLICAOF", "127.0.0.1", &port]).await;
-    // It claims to know better than the others, and later.
+    // One sentinel claims to know a later epoch than the others.
     rig.sentinels[0].say(SentinelReply::Master(second.port(), 99));
     rig.all_were_asked().await;
     for lock in ["b", "c", "d"] {
@@ -167,7 +167,7 @@ async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
     let rig = Named::serving(3).await;
     rig.all_say(SECOND(&rig));
     rig.follows(1).await;
-    // The others are gone, and the deposed master still believes in itself.
+    // The other sentinels are gone, and the deposed master still believes that it is the master.
     rig.sentinels[0].say(FIRST(&rig));
     rig.sentinels[1].say(SentinelReply::Nothing);
     rig.sentinels[2].say(SentinelReply::Nothing);
@@ -176,8 +176,8 @@ async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
         rig.hang_up(1).await;
         rig.acquires_on(1, lock).await;
     }
-    // More than half of them are believed if they insist: their state may have been made anew. In the first
-    // seconds it may be a failover of which they have not heard yet.
+    // An older epoch is believed if more than half of the sentinels repeat it: their state may have been created again.
+    // In the first seconds it may just be a failover of which they have not heard.
     rig.sentinels[1].say(FIRST(&rig));
     rig.hang_up(1).await;
     rig.acquires_on(1, "e").await;
@@ -187,14 +187,15 @@ async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
 #[tokio::test]
 async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
     let rig = Named::serving(3).await;
-    // Most name a server that is not there, and one has missed it.
+    // Most sentinels name a server that does not exist, and one has missed the change.
     let nobody = free_port();
     rig.sentinels[0].say(SentinelReply::Master(nobody, 2));
     rig.sentinels[1].say(SentinelReply::Master(nobody, 2));
     until("it is left", async || rig.store.figures().master.is_none()).await;
     let changes = rig.store.figures().master_changes;
     rig.all_were_asked().await;
-    // Neither while they say so nor when only the one that has missed it is left.
+    // The old server is not followed while the others say so, nor when only the sentinel is left that has missed the
+    // change.
     rig.sentinels[0].say(SentinelReply::Nothing);
     rig.sentinels[1].say(SentinelReply::Nothing);
     rig.all_were_asked().await;
@@ -208,7 +209,7 @@ async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
     rig.sentinels[2].say(SECOND(&rig));
     rig.follows(1).await;
     rig.acquires_on(1, "b").await;
-    // Its messages come from there, although the first server has not hung up.
+    // The store subscribes to the other server, although the first server has closed no connection.
     eventually("it listens to the other server", async || {
         let at = [&rig.servers[0], &rig.servers[1]].map(subscribers);
         let [before, now] = join_all(at).await[..] else {
@@ -224,12 +225,12 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
     let rig = Named::serving(3).await;
     let nobody = free_port();
     rig.all_say(SentinelReply::Master(nobody, 2));
-    // Of what was under way to the deposed master the outcome is not known.
+    // The outcome of commands that were on their way to the deposed master is unknown.
     eventually("it is refused", async || {
         rig.store.acquire(&attempt("b")).await.err()
     })
     .await;
-    // A connection that was closed is noticed before it is known that there is no master.
+    // The store may notice a closed connection before it knows that there is no master.
     until_health(&rig.store, "master", Health::Outage, "").await;
     assert_unavailable(rig.store.acquire(&attempt("c")).await);
     let wrote = rig.servers[0].text(&["GET", "lg:{c}:lock"]).await;
@@ -252,10 +253,10 @@ async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
         }
     })
     .await;
-    // Connected anew, to the same run.
+    // The store connects again, to the same run of the server.
     rig.hang_up(0).await;
     rig.acquires_on(0, "b").await;
-    // Started anew it may have been replaced meanwhile, for all that is known here.
+    // After a restart, the server may have been replaced meanwhile without the gateway's knowledge.
     rig.servers[0].kill();
     rig.servers[0].start_again().await;
     match rig.store.acquire(&attempt("c")).await {
@@ -275,7 +276,7 @@ async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
     let store = open_with(&rig.url(), &config());
     let refused = store.acquire(&attempt("a")).await;
     assert_misconfigured(refused, "knows no service \"locks\"");
-    // One that knows it is enough.
+    // One sentinel that knows the service is enough.
     rig.sentinels[1].say(FIRST(&rig));
     until_answered(&store, "b").await;
 }
@@ -284,7 +285,7 @@ async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
 async fn a_hint_is_followed_without_waiting_for_the_next_question() {
     let rig = Named::serving(1).await;
     until_passing(&rig.store, "sentinels").await;
-    // Each is said when the one before has just been followed: the next regular question is a second away.
+    // Each change is announced just after the previous one was followed: the next regular question is a second away.
     let [mut hinted, mut unhinted] = [Duration::ZERO; 2];
     for epoch in 2..14 {
         let next = usize::from(epoch % 2 == 0);
@@ -318,7 +319,8 @@ async fn what_is_held_goes_on_over_a_new_connection_to_the_same_master() {
     rig.store.must_release(&held).await;
 }
 
-/// Much longer than the others are waited for when most have answered, much less than one may take.
+/// Much longer than the gateway waits for the other sentinels when most have answered, and much shorter than one answer
+/// may take.
 const SLOW: Duration = Duration::from_millis(400);
 
 async fn answering(store: &RedisStore, wanted: [bool; 3]) {
@@ -343,9 +345,9 @@ async fn one_that_is_back_and_slow_is_not_said_to_be_away() {
     sentinels[2].think(SLOW);
     sentinels[2].say(says);
     answering(store, [true; 3]).await;
-    // As it was told: what is asked for is a second old at most.
+    // The state is reported with a delay of at most a second.
     until_passing(store, "sentinels").await;
-    // It goes away again, and takes its time for that.
+    // The sentinel goes away again, and is slow to close the connection.
     sentinels[2].say(SentinelReply::Nothing);
     answering(store, [true, true, false]).await;
 }

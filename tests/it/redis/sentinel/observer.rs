@@ -1,38 +1,37 @@
-//! Callers that take and leave locks all the time, and what they see: that nothing is answered wrongly,
-//! and for how long nothing is answered at all.
+//! Callers that acquire and release locks without a pause. They check that no answer is wrong, and record how long no
+//! answer comes.
 
 use crate::redis::prelude::*;
 
-/// For how long a lock is held that several want, if it is not released: what an attempt has left behind
-/// that was not answered.
+/// The TTL of locks with several callers: it ends what an unanswered attempt has left behind.
 const SHARED_MS: u64 = 10_000;
 
 /// What the callers have seen.
 #[derive(Default)]
 pub(crate) struct Observer {
     over: AtomicBool,
-    /// The largest fence of each lock that was answered.
+    /// The largest fencing token of each lock that was answered.
     fences: Mutex<BTreeMap<String, u64>>,
     seen: Mutex<Seen>,
-    /// Each grant, since the beginning.
+    /// The times of all grants.
     grants: Mutex<Vec<Instant>>,
 }
 
-/// What was seen in all.
+/// The sums of what the callers have seen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
     pub(crate) granted: usize,
-    /// Somebody else had it.
+    /// Answers that another caller held the lock.
     pub(crate) held: usize,
-    /// Nothing happened.
+    /// Requests that had no effect.
     unavailable: usize,
-    /// It may have happened.
+    /// Requests with an unknown outcome.
     unknown: usize,
-    /// Leases that were forgotten, as they may be in a failover.
+    /// Leases that were lost, as they may be in a failover.
     pub(crate) forgotten: usize,
 }
 
-/// Waits until all of these stores hear messages.
+/// Waits until all of these stores receive messages.
 pub(crate) async fn until_heard(stores: &[Arc<RedisStore>]) {
     let hears = |store: &Arc<RedisStore>| store.figures().hears == Some(true);
     until("messages are heard", async || stores.iter().all(hears)).await;
@@ -41,8 +40,8 @@ pub(crate) async fn until_heard(stores: &[Arc<RedisStore>]) {
 // === impl Observer ===
 
 impl Observer {
-    /// Takes and leaves locks until it is over. Each is wanted by two callers, who are at two gateways:
-    /// fences rise, whoever is the master and whoever is granted them.
+    /// Acquires and releases locks until the test is over. Each lock has two callers at two gateways: its fencing
+    /// tokens rise, whichever server is the master.
     pub(crate) async fn call(&self, store: &impl Store, caller: usize) {
         for turn in 0.. {
             if self.over.load(Ordering::SeqCst) {
@@ -51,18 +50,18 @@ impl Observer {
             let lock = format!("pair-{}-{}", caller / 2, turn % 5);
             let asked = with(attempt(&lock), |it| it.ttl = ttl(SHARED_MS));
             self.visit(store, &asked).await;
-            // A caller needs some time for what it does with the lock.
+            // A caller works for some time under the lock.
             sleep(Duration::from_millis(2)).await;
         }
     }
 
-    /// The same with these locks, which nobody else wants.
+    /// Acquires and releases these locks, which have no other caller.
     pub(crate) async fn call_for(&self, store: &impl Store, names: &[String]) {
         while !self.over.load(Ordering::SeqCst) {
             for name in names {
                 let asked = attempt(name);
                 if self.visit(store, &asked).await {
-                    // Of an attempt before this one nobody knows whether it was released.
+                    // Whether the attempt before this one was released is unknown.
                     drop(store.break_lock(&asked.name, None).await);
                 }
             }
@@ -70,7 +69,7 @@ impl Observer {
         }
     }
 
-    /// Whether somebody else holds it.
+    /// Acquires and releases a lock. Answers whether another caller held it.
     async fn visit(&self, store: &impl Store, asked: &Attempt) -> bool {
         let name = asked.name.as_str();
         let before = self.last_fence(name);
@@ -109,7 +108,7 @@ impl Observer {
         false
     }
 
-    /// The largest fence of a lock that was answered to anybody.
+    /// The largest fencing token of a lock that was answered to any caller.
     fn last_fence(&self, name: &str) -> u64 {
         let fences = self.fences.lock().unwrap();
         fences.get(name).copied().unwrap_or_default()
@@ -119,7 +118,7 @@ impl Observer {
         self.over.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until somebody is granted a lock from now on, and says how long that took.
+    /// Waits for the next grant after `since`. Answers how long it took.
     pub(crate) async fn served(&self, since: Instant, within: Duration) -> Duration {
         loop {
             let grants = self.grants.lock().unwrap().clone();

@@ -1,4 +1,4 @@
-//! A `redis-server --sentinel` of a test's own.
+//! A `redis-server --sentinel` process for one test.
 
 use std::process::Child;
 
@@ -9,21 +9,20 @@ use tempfile::TempDir;
 use crate::redis::prelude::*;
 use crate::support::spawn_in;
 
-/// A running sentinel; killed when it is dropped.
+/// A running sentinel, killed when dropped.
 pub(crate) struct SentinelProcess {
     port: u16,
     directory: TempDir,
     process: Child,
 }
 
-/// By what the sentinels of the tests know the master.
+/// The name by which the sentinels of the tests know the master.
 pub(crate) const SERVICE: &str = "locks";
-/// For how long a server does not answer until a sentinel takes it to be down.
+/// After how many milliseconds without an answer a sentinel takes a server to be down.
 pub(crate) const DOWN_AFTER_MS: &str = "500";
-/// Longer than any machine takes to start a sentinel.
+/// More time than any machine needs to start a sentinel.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// Everything a sentinel does once in a while, it does more often: what takes it a quarter of a minute
-/// takes a second.
+/// Settings that make a sentinel do its periodic work more often: a second instead of a quarter of a minute.
 const QUICK: [(&str, &str); 6] = [
     ("info-period", "200"),
     ("ping-period", "100"),
@@ -36,7 +35,7 @@ const QUICK: [(&str, &str); 6] = [
 // === impl SentinelProcess ===
 
 impl SentinelProcess {
-    /// Starts a sentinel that watches a master, with further lines in its file.
+    /// Starts a sentinel for a master, with further lines in its configuration file.
     pub(crate) async fn start(master: u16, quorum: usize, lines: &[&str]) -> Self {
         let start = Instant::now();
         loop {
@@ -64,7 +63,7 @@ impl SentinelProcess {
                 sentinel.hurry().await;
                 return sentinel;
             }
-            // Somebody else got the port first: take another.
+            // Another process may have taken the port first: try another port.
             assert!(start.elapsed() < TIMEOUT, "{}", sentinel.log());
         }
     }
@@ -73,20 +72,20 @@ impl SentinelProcess {
         RedisNode::new("127.0.0.1", self.port)
     }
 
-    /// Kills it as a crash would.
+    /// Kills the sentinel as a crash would.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("the sentinel can be killed");
         self.process.wait().expect("the sentinel can be waited for");
     }
 
-    /// Starts it again, with all that it knew.
+    /// Starts the sentinel again with its former state.
     pub(crate) async fn start_again(&mut self) {
         self.process = launch(&self.directory);
         assert!(self.answers().await, "{}", self.log());
         self.hurry().await;
     }
 
-    /// Runs a command; an error of the connection is a nil.
+    /// Runs a command. A connection error counts as a nil reply.
     pub(crate) async fn run(&self, words: &[&str]) -> Value {
         let run = async {
             let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
@@ -97,7 +96,7 @@ impl SentinelProcess {
         answer.map_or(Value::Nil, |answer| answer.unwrap_or(Value::Nil))
     }
 
-    /// What it knows of the master, by name.
+    /// A field of what the sentinel knows about the master.
     pub(crate) async fn master(&self, field: &str) -> String {
         let Value::Array(fields) = self.run(&["SENTINEL", "MASTER", SERVICE]).await else {
             return String::new();
@@ -137,7 +136,7 @@ impl SentinelProcess {
         }
     }
 
-    /// What it has written of what it did.
+    /// The log of the sentinel.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }

@@ -1,12 +1,12 @@
-//! A master that is cut off from its replica and from the sentinels, and not from one of two gateways.
+//! A master that is cut off from its replica and the sentinels, while one of two gateways still reaches it.
 
 use std::cell::Cell;
 
 use super::watched::{OPTIONS, healthy, is_master, url};
 use crate::redis::{prelude::*, replicas::replicated::left_queued};
 
-/// A master, and a replica and sentinels that reach it by a cable. Beside the master there is a sentinel
-/// that hears of nothing.
+/// A master, and a replica and sentinels that reach it through a cable. Beside the master there is a fake sentinel
+/// without connection to the others.
 struct Split {
     master: RedisServer,
     cable: Cable,
@@ -19,7 +19,7 @@ struct Split {
 // === impl Split ===
 
 impl Split {
-    /// `options`: of both servers.
+    /// Starts the servers with these options.
     async fn start(options: &str) -> Self {
         let lifecycle = Lifecycle::new();
         let options = format!("{OPTIONS} {options}");
@@ -47,19 +47,19 @@ impl Split {
         }
     }
 
-    /// The gateway beside the master.
+    /// The gateway on the side of the master.
     fn beside(&self, config: &RedisConfig) -> RedisStore {
         let url = url([self.beside.node()].into_iter());
         open_in(&url, config, &self.lifecycle)
     }
 
-    /// The gateway that reaches the sentinels, and the master by the cable.
+    /// The gateway on the side of the sentinels, which reaches the master through the cable.
     fn among_the_others(&self, config: &RedisConfig) -> RedisStore {
         let url: ServersUrl = url(self.sentinels.iter().map(SentinelProcess::node));
         open_in(&url, config, &self.lifecycle)
     }
 
-    /// Waits until the replica is the master of those who reach the sentinels.
+    /// Waits until the gateway on the other side follows the replica as its new master.
     async fn is_replaced(&self, others: &RedisStore) {
         eventually("the replica is made the master", async || {
             let node = format!("127.0.0.1:{}", self.replica.port());
@@ -69,7 +69,7 @@ impl Split {
         .await;
     }
 
-    /// Mends the cable, and waits until the master that was cut off is a replica.
+    /// Mends the cable, and waits until the old master is a replica.
     async fn heals(&self) {
         self.cable.mend();
         let is_so = async || !is_master(&self.master).await;
@@ -87,7 +87,7 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
 
     split.cable.cut();
     split.is_replaced(&others).await;
-    // In turns, and each holds it while the other is granted it.
+    // The gateways take turns, and each is granted the lock while the other holds it.
     let mut fences = Vec::new();
     let mut last = None;
     for turn in 0..3 {
@@ -97,16 +97,16 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
             fences.push(granted(store.acquire(&asked).await).fence.get());
             last = Some(asked);
         }
-        // The clock of both is the same here.
+        // The clocks of both servers are the same here.
         assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
     }
 
     split.heals().await;
-    // Still told that it is the master, the gateway beside it is granted nothing there any more.
+    // The gateway beside the old master is still told to use it, but is granted nothing there any more.
     eventually("it is told so", async || {
         match beside.acquire(&attempt("after")).await {
             Err(StoreError::Unavailable(_)) => Some(()),
-            // Its connection was cut when the server became a replica.
+            // The connection was cut when the server became a replica.
             Err(StoreError::Indeterminate(_)) => None,
             granted => panic!("{granted:?}"),
         }
@@ -123,8 +123,7 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
     beside.must_renew(&last, None).await;
 }
 
-/// For how long a master takes writes without having heard of its replica, in whole seconds, and one more
-/// until it has looked.
+/// How long a master accepts writes without its replica, in whole seconds, and one more second until it checks.
 const LAG: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +152,7 @@ async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
     .await;
     let until = granted_until.get();
     println!("a master that was cut off granted locks for {until:?}");
-    // The new one has no replica either, until it is told that it need not.
+    // The new master has no replica either, and must be told that it needs none.
     let alone = ["CONFIG", "SET", "min-replicas-to-write", "0"];
     split.replica.run(&alone).await;
     split.is_replaced(&others).await;
@@ -178,7 +177,7 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
     beside.release(&held).await;
     left_queued(waiter).await;
     split.is_replaced(&others).await;
-    // Here its gateway counts as dead by now, or it is granted the lock for three seconds.
+    // On this side the waiter's gateway counts as dead by now, or the waiter is granted the lock for three seconds.
     until_granted(&others, &attempt("lock")).await;
     split.heals().await;
     let healed = SentinelReply::Master(split.replica.port(), 1);
@@ -195,7 +194,7 @@ async fn a_grant_that_waits_for_a_replica_is_answered_on_one_side_only() {
     beside.must_grant(&attempt("held")).await;
     split.cable.cut();
     split.is_replaced(&others).await;
-    // What was answered is held on the other side, too.
+    // A grant that was answered counts on the other side, too.
     others.must_refuse(&attempt("held")).await;
     granted(others.acquire(&attempt("both")).await);
     for _ in 0..3 {

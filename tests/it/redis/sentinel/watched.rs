@@ -7,28 +7,28 @@ use crate::redis::prelude::*;
 
 /// A master, its replicas, and sentinels that watch them.
 pub(crate) struct Watched {
-    /// The first was the master in the beginning.
+    /// The servers, the first master first.
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) sentinels: Vec<SentinelProcess>,
 }
 
-/// A replica is synchronised at once and not when others may have come too.
+/// A replica synchronises at once instead of waiting for further replicas.
 pub(super) const OPTIONS: &str = "--repl-diskless-sync-delay 0 --repl-ping-replica-period 1";
 
 // === impl Watched ===
 
 impl Watched {
-    /// Two replicas and three sentinels, of which two decide.
+    /// A master with two replicas and three sentinels, two of which decide.
     pub(crate) async fn start() -> Self {
         Self::begin_to_watch(None).await
     }
 
-    /// The same with replicas on a clock of their own.
+    /// A master with sentinels, and replicas that have their own clock.
     pub(super) async fn start_with_replicas_on(clock: &Clock) -> Self {
         Self::begin_to_watch(Some(clock)).await
     }
 
-    /// While all of them are started, a master that does not answer at once is busy and not gone.
+    /// During the start, a master that is slow to answer is busy and must not be replaced.
     async fn begin_to_watch(clock: Option<&Clock>) -> Self {
         let watched = Self::begin(2, 3, clock).await;
         watched.settled(0).await;
@@ -36,8 +36,8 @@ impl Watched {
         watched
     }
 
-    /// Sets after how many milliseconds a master that does not answer is gone. A replica whose link to it was down for
-    /// ten times as long before that may not become the master.
+    /// Sets after how many milliseconds without an answer a master counts as gone. A replica whose link to the master
+    /// was down for ten times as long before that may not take over.
     pub(super) async fn notices_after(&self, ms: &str) {
         for sentinel in &self.sentinels {
             let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", ms];
@@ -45,9 +45,8 @@ impl Watched {
         }
     }
 
-    /// One replica, and a sentinel that names the master and knows nobody else yet. It replaces nobody who
-    /// does not answer for a while because the machine is busy with something else: grants that wait for the
-    /// replica then would be refused.
+    /// A master with one replica, and a sentinel that knows no other sentinels. The sentinel replaces no server that a
+    /// busy machine delays: grants that wait for the replica would be refused then.
     pub(crate) async fn start_small() -> Self {
         let watched = Self::begin(1, 1, None).await;
         watched.has_replicas(0).await;
@@ -76,13 +75,13 @@ impl Watched {
         }
     }
 
-    /// Where the sentinels are.
+    /// The URL with the addresses of the sentinels.
     pub(crate) fn url(&self) -> ServersUrl {
         url(self.sentinels.iter().map(SentinelProcess::node))
     }
 
-    /// Waits until this server is the master, all others are its replicas and have what it has, and
-    /// all sentinels that run know all of that.
+    /// Waits until this server is the master, all others are its replicas with the same data, and all running sentinels
+    /// know this.
     pub(crate) async fn settled(&self, master: usize) {
         self.has_replicas(master).await;
         let replicas = self.servers.len() - 1;
@@ -141,7 +140,7 @@ impl Watched {
             .position(|&votes| votes > self.sentinels.len() / 2)
     }
 
-    /// Waits until another server than this one is the master, and takes writes.
+    /// Waits until another server is the master and accepts writes. Answers this server.
     pub(crate) async fn replaced(&self, before: usize) -> usize {
         let start = Instant::now();
         loop {
@@ -159,7 +158,7 @@ impl Watched {
         }
     }
 
-    /// Waits until another server than this one takes writes, and says since when.
+    /// Waits until another server accepts writes. Answers since when.
     pub(crate) async fn writable(&self, before: usize) -> Instant {
         let start = Instant::now();
         loop {
@@ -174,8 +173,8 @@ impl Watched {
         }
     }
 
-    /// Cuts the replicas' link to their master, so that they miss what comes. (A replica that is only
-    /// stopped misses nothing: it waits in its socket.)
+    /// Cuts the link of the replicas to their master, so that they miss all further writes. (A frozen replica misses
+    /// nothing: the writes wait in its socket.)
     pub(crate) async fn cut_off_replicas(&self, master: usize) {
         for (n, server) in self.servers.iter().enumerate() {
             if n != master {
@@ -191,7 +190,7 @@ impl Watched {
         .await;
     }
 
-    /// Kills the first master, whose replicas were cut off, and lets them find the next, which this answers.
+    /// Kills the first master, whose replicas were cut off, and lets them find the next one. Answers the new master.
     pub(super) async fn lose_master(&mut self) -> usize {
         self.servers[0].kill();
         let master = self.replaced(0).await;
@@ -208,7 +207,7 @@ impl Watched {
         }
     }
 
-    /// Has the sentinels make a replica the master, as an operator would.
+    /// Makes the sentinels replace the master, as an operator would.
     pub(crate) async fn fail_over(&self) {
         eventually("a failover begins", async || {
             for sentinel in &self.sentinels {
@@ -223,7 +222,7 @@ impl Watched {
     }
 }
 
-/// Where these sentinels are.
+/// The URL with the addresses of these sentinels.
 pub(crate) fn url(sentinels: impl Iterator<Item = RedisNode>) -> ServersUrl {
     let sentinels: Vec<_> = sentinels.map(|node| node.to_string()).collect();
     let text = format!("redis+sentinel://{}/{SERVICE}/0", sentinels.join(","));
@@ -233,7 +232,7 @@ pub(crate) fn url(sentinels: impl Iterator<Item = RedisNode>) -> ServersUrl {
     }
 }
 
-/// Whether a server says that it is the master. One that is just made a replica hangs up.
+/// Whether a server says that it is the master. A server that is just made a replica closes the connection.
 pub(crate) async fn is_master(server: &RedisServer) -> bool {
     match server.try_run(&["ROLE"]).await {
         Some(Value::Array(role)) => role.first() == Some(&Value::BulkString("master".into())),
@@ -263,10 +262,10 @@ pub(super) async fn healthy(sentinel: &SentinelProcess) -> usize {
     healthy.count()
 }
 
-/// Longer than any test.
+/// Longer than any test takes.
 pub(super) const PATIENT_MS: &str = "600000";
-/// How long the sentinels may take to elect one of them, and that one to make a replica the master.
+/// How long the sentinels may take to elect a leader, and the leader to make a replica the master.
 const ELECTED_WITHIN: Duration = Duration::from_mins(1);
-/// How long it may take until service is back after a new master takes writes: ten times what is
-/// promised, because the machine may be busy. What it took is printed.
+/// How soon service must be back after a new master accepts writes: ten times the documented time, for a busy machine.
+/// The real time is printed.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);

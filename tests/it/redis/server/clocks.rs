@@ -1,12 +1,12 @@
-//! The clock of the server is set while locks are held and waited for, and that of a gateway is wrong.
+//! The clock of the server is changed while locks are held and waited for, and the clock of a gateway is wrong.
 
 use latchgate::clock::Clock as _;
 
 use crate::redis::prelude::*;
 
-/// By how many seconds it is set: longer than a lease of these tests lasts.
+/// How many seconds the clock is moved: more than a lease of these tests lives.
 const STEP: i64 = 60;
-/// Ten times the few seconds for which a gateway may count as dead and the next period.
+/// Ten times the few seconds for which a gateway may count as dead, and the next period.
 const NOTICED: Duration = Duration::from_mins(1);
 
 async fn rig() -> (Rig, Clock) {
@@ -24,7 +24,7 @@ async fn set_forward_it_ends_leases_early_and_fences_rise() {
     let next = rig.grant(&attempt("held")).await;
     assert!(next.fence > lease.fence);
     rig.must_lose(&held, Loss::HeldByAnother).await;
-    // Set right again: what was counted by the wrong time is gone on from.
+    // The clock is right again: the store goes on from the values of the wrong time.
     clock.set(0);
     assert!(turn(&rig.store, "turn").await > lease.fence.get());
     rig.must_refuse(&attempt("held")).await;
@@ -47,7 +47,7 @@ async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
     while granted_at.elapsed() < Duration::from_secs(1) {
         fresh.must_refuse(&attempt("brief")).await;
     }
-    // Nobody has to wait for as long.
+    // Callers need not wait that long: an operator can break the lease.
     let meant = Some(lease.fence.into());
     fresh.must_break(&brief.name, meant).await;
     let next = granted(fresh.acquire(&attempt("brief")).await);
@@ -60,12 +60,12 @@ async fn a_fence_comes_again_only_if_data_and_time_are_lost_and_the_gateway_was_
     let before = turn(&rig.store, "turn").await;
     rig.run(&["FLUSHALL"]).await;
     clock.set(-STEP);
-    // This one has seen what was granted.
+    // This gateway has seen the earlier grants.
     let after = turn(&rig.store, "turn").await;
     assert!(after > before, "{after} after {before}");
     rig.run(&["FLUSHALL"]).await;
     let fresh = open(&rig.server.url());
-    // The documentation says so (docs/stores/redis.md, "Fencing tokens"): this is the hole that is left.
+    // This gap is documented (docs/stores/redis.md, "Fencing tokens").
     assert!(turn(&fresh, "turn").await < before);
 }
 
@@ -83,7 +83,7 @@ async fn nobody_waits_for_ever_although_it_is_set() {
         if !at_once {
             gates[0].release(&lease).await;
         }
-        // Forward: the lease is over, and so is what said that the gateways are alive.
+        // The clock moves forward: the lease has ended, and the gateways count as dead.
         let (one, other) = tokio::join!(
             async {
                 let lease = first.lease().await;
@@ -114,8 +114,8 @@ async fn that_of_a_gateway_decides_nothing() {
     leases_last(400, &gateways).await;
 }
 
-/// Two gateways take turns, and each is granted the lock when the lease of the other is over, which lasts for
-/// so many milliseconds, and not before.
+/// Two gateways take turns. Each must be granted the lock when the lease of the other, of `ms` milliseconds, has ended,
+/// and not earlier.
 pub(crate) async fn leases_last(ms: u64, gateways: &[impl Store; 2]) {
     let (lasts, mut last) = (Duration::from_millis(ms), 0);
     for turn in 0..4 {
@@ -160,7 +160,7 @@ async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
 async fn of_another_server_makes_no_lease_longer_than_it_lasts() {
     let rig = Rig::start().await;
     let asked = rig.must_hold(attempt("moved")).await;
-    // A server to which its slot was moved has taken over what was left of it, and its clock is behind.
+    // A server to which the slot was moved has taken over the time left, and its clock is behind.
     rig.run(&["PEXPIRE", "lg:{moved}:lock", "5000"]).await;
     let again = granted(rig.acquire(&asked).await);
     assert!(again.expires_in <= Duration::from_secs(5), "{again:?}");

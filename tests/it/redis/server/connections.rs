@@ -1,15 +1,15 @@
-//! Connections that cannot be made, break, or come back.
+//! Connections that cannot be opened, that break, and that come back.
 
 use crate::redis::prelude::*;
 
-/// How soon a store serves again, from when its server answers a test's own PING.
+/// How soon a store must serve again after its server answers a PING of the test.
 const RECOVERY: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
     let mut server = RedisServer::start().await;
     server.kill();
-    // It is not its deadline that ends the question.
+    // With this deadline, the error is not the deadline's.
     let mut rig = Rig::with_config(server, &patient());
     let start = Instant::now();
     let refused = rig.acquire(&attempt("down")).await.unwrap_err();
@@ -22,7 +22,7 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
     assert_health(&rig.store, "connection", Health::Outage, "").await;
 
     rig.server.start_again().await;
-    // Without asking until it works: the first one who asks is served.
+    // The store reconnects without further questions: the first acquire is served.
     let back = Instant::now();
     rig.grant(&attempt("down")).await;
     assert!(back.elapsed() < 10 * RECOVERY, "{:?}", back.elapsed());
@@ -39,7 +39,7 @@ async fn a_restart_is_over_when_the_server_answers() {
         let back = Instant::now();
         let again = rig.must_hold(attempt(&format!("after-{round}"))).await;
         rig.must_release(&again).await;
-        // Hearing messages again takes no longer.
+        // The subscription comes back as soon.
         let is_so = async || subscribers(&rig.server).await > 0;
         until("messages are heard", is_so).await;
         assert!(back.elapsed() < 10 * RECOVERY, "{:?}", back.elapsed());
@@ -63,8 +63,8 @@ async fn a_restart_shorter_than_the_patience_is_not_noticed() {
             })
             .await
         });
-        // On a machine that is busy a server may take longer to start than anybody has patience: that
-        // was no short restart.
+        // On a busy machine a server may take longer to start than any caller waits. Then the restart was not short,
+        // and the test tries again.
         if took < RECOVERY / 2 {
             granted(answered);
             return;
@@ -91,7 +91,7 @@ async fn an_acquire_whose_reply_was_lost_answers_the_lease_that_it_got() {
         proxy.strike("{lost-reply}", fault);
         let lease = rig.grant(&asked).await;
         assert_eq!(proxy.strikes(), 1, "{fault:?}");
-        // There is one grant.
+        // There is only one grant.
         let fence = fence_at(&rig.server, "lost-reply").await;
         assert_eq!(fence, lease.fence.to_string(), "{fault:?}");
         rig.must_release(&asked).await;
@@ -152,7 +152,7 @@ async fn what_stays_unknown_until_the_deadline_is_told_as_unknown() {
     let expected = start.elapsed() <= Duration::from_secs(30);
     assert!(expected, "the deadline is kept");
     assert!(proxy.strikes() > 2, "it was sent again");
-    // It may have happened, and here it has.
+    // The outcome is unknown to the caller; here the acquire was carried out.
     assert_holds(&rig.server, "unknown", &asked.token, "").await;
 }
 
@@ -169,7 +169,7 @@ async fn connections_that_the_server_closes_are_replaced() {
 async fn every_caller_gets_the_answer_to_its_own_question() {
     let rig = Rig::start().await;
     let attempts: Vec<_> = (0..200).map(|n| attempt(&format!("own-{n}"))).collect();
-    // Every other caller gives up at some point of its way.
+    // Every second caller gives up at some point.
     let calls = attempts.iter().enumerate().map(|(n, asked)| {
         let patience = if n % 2 == 0 {
             TIMEOUT
@@ -193,12 +193,12 @@ async fn a_reply_that_comes_after_its_caller_gave_up_reaches_nobody() {
     let (rig, proxy) = Rig::with_proxy().await;
     let slow = attempt("slow");
     proxy.strike("{slow}", Fault::HoldReply);
-    // Given up as soon as it has been sent and the reply is held.
+    // The acquire is given up as soon as it was sent and its reply is held.
     tokio::select! {
         answered = rig.acquire(&slow) => panic!("{answered:?}"),
         () = proxy.struck(1) => {}
     }
-    // On the same connection, behind the reply that is held; then it comes.
+    // Other commands use the same connection, behind the held reply. Then the reply is released.
     let others: Vec<_> = (0..8).map(|n| attempt(&format!("next-{n}"))).collect();
     let calls = join_all(others.iter().map(|asked| rig.grant(asked)));
     let release = async {

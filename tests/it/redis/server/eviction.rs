@@ -1,10 +1,10 @@
-//! A server that evicts keys frees locks that are held.
+//! A server that evicts keys would free locks that are held, so the store refuses it.
 
 use super::examination::store_as_documented;
 use crate::redis::prelude::*;
 
-/// Whether an acquire is refused because keys are evicted by this policy. Until it is, it may be
-/// carried out, or the server be away.
+/// Whether an acquire is refused because the server evicts keys by this policy. Before, the acquire may succeed, or the
+/// server may be away.
 async fn refused_for(store: &RedisStore, policy: &str) -> Option<()> {
     match store.acquire(&attempt("evicted")).await {
         Err(StoreError::Unavailable(Unavailability::Misconfigured(what))) => {
@@ -24,7 +24,7 @@ async fn a_server_that_evicts_grants_nothing_and_keeps_what_is_held() {
     rig.server.set("maxmemory", "100mb").await;
     assert_eq!(rig.health("eviction").await, Some(Health::Passing));
     rig.server.set("maxmemory-policy", "volatile-ttl").await;
-    // A new connection is a reason to look again; so is somebody who asks.
+    // A new connection starts an examination, and so does a question for the checks.
     eventually("the policy is found", async || {
         rig.check().await;
         refused_for(&rig.store, "volatile-ttl").await

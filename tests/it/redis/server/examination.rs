@@ -1,4 +1,4 @@
-//! What a store finds out about its server, and what follows.
+//! The examination of a server by the store, and its consequences.
 
 use std::time::SystemTime;
 
@@ -12,17 +12,17 @@ pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get
     +setbit +bitpos +hset +hget +hmget +hvals +hlen +hdel +zadd +zcard +zcount +zrange +zrem \
     +publish +subscribe +ping";
 
-/// A store that logs in as a user who may do what the documentation says.
+/// A store whose user has the documented permissions.
 pub(super) async fn store_as_documented(server: &RedisServer) -> RedisStore {
     store_without(server, "").await
 }
 
-/// The same with further rules.
+/// A store whose user has the documented permissions and further rules.
 pub(super) async fn store_without(server: &RedisServer, rules: &str) -> RedisStore {
     store_as(server, &format!("~lg:* &lg:* -@all {COMMANDS} {rules}")).await
 }
 
-/// A user with these rules, and a store that logs in as this user.
+/// A store whose user has these rules.
 pub(super) async fn store_as(server: &RedisServer, rules: &str) -> RedisStore {
     server
         .set_user(&format!("gate reset on >s3cret {rules}"))
@@ -98,7 +98,7 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
         let named = lacking.trim_start_matches('-').to_uppercase();
         let helps = what.split_once("; give the user");
         let (why, line) = helps.expect("it says what helps");
-        // A script that is refused before it begins names the command in the words of the server.
+        // The error of a script that is refused before it runs names the command as the server writes it.
         let words = why.to_uppercase();
         let mut words = words.split(|c: char| !c.is_alphanumeric());
         assert!(words.any(|word| word == named), "{named}: {what}");
@@ -145,7 +145,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_shared() {
             store.acquire(&asked()).await.ok()
         })
         .await;
-        // What was granted nothing has not used its key.
+        // The refused acquire has not used its idempotency key.
         assert!(matches!(lease, Acquisition::Granted(_)), "{lease:?}");
     }
 }
@@ -167,7 +167,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
             };
             server.set_user(&format!("gate -{command}")).await;
             end().await.unwrap_err();
-            // "Nothing happened" must be true, and the command can be repeated.
+            // The error says that nothing happened, which must be true, and the command can be repeated.
             assert_holds(&server, held.name.as_str(), &held.token, command).await;
             server.set_user(&format!("gate +{command}")).await;
             end().await.unwrap();
@@ -176,22 +176,22 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     }
 }
 
-/// The commands without which nobody is to lose anything. Without LPUSH and SET nothing can be put back: the id is asked
-/// for again, and stands at the end.
+/// The commands whose absence must lose no waiter. Without LPUSH and SET nothing can be restored: the attempt asks
+/// again, and enters the queue at its end.
 fn taken_away() -> impl Iterator<Item = &'static str> {
     let commands = COMMANDS.split_whitespace().map(|it| &it[1..]);
     let spared = ["evalsha", "eval", "subscribe", "ping", "lpush", "set"];
     commands.filter(move |it| !spared.contains(it))
 }
 
-/// A lock whose lease is ended while the user may not do something.
+/// A lock whose lease is ended by a user without the permission for a command.
 struct Ending<'a> {
     server: &'a RedisServer,
     here: &'a RedisStore,
     there: &'a RedisStore,
     command: &'a str,
     by: &'a str,
-    /// Whether the next waits at the gateway that ends the lease.
+    /// Whether the next waiter is at the gateway that ends the lease.
     waits_here: bool,
     lock: String,
 }
@@ -199,7 +199,7 @@ struct Ending<'a> {
 // === impl Ending ===
 
 impl Ending<'_> {
-    /// Goes through all commands, and of each through the ways to end a lease.
+    /// Runs a check for every command and every way to end a lease.
     async fn each(check: impl AsyncFn(&Ending<'_>)) {
         let server = RedisServer::start().await;
         let here = store_as_documented(&server).await;
@@ -225,7 +225,7 @@ impl Ending<'_> {
         }
     }
 
-    /// The gateway of the next, and the other one.
+    /// The store of the next waiter's gateway, and the other store.
     fn stores(&self) -> [&RedisStore; 2] {
         if self.waits_here {
             [self.here, self.there]
@@ -244,7 +244,8 @@ impl Ending<'_> {
         }
     }
 
-    /// Ends it while the user may not do this. "Nothing happened" must be true then, and it can be repeated.
+    /// Ends the lease without the permission for a command. The error says that nothing happened, which must be true,
+    /// and the command can be repeated.
     async fn end_without(
         &self,
         held: &Attempt,
@@ -265,13 +266,13 @@ impl Ending<'_> {
     }
 }
 
-/// Lets an attempt stand in the queue, and answers its id.
+/// Makes an attempt enter the queue. Answers its parked wait and its id.
 async fn queued(store: &RedisStore, asked: Attempt) -> (Parked, String) {
     let (place, token) = stand(store, asked).await;
     (place, format!("2{token}"))
 }
 
-/// Asserts that these stand in the queue, in this order, with their tickets.
+/// Asserts that the queue consists of these ids in this order, each with its ticket.
 async fn assert_stand(server: &RedisServer, lock: &str, ids: &[&String], why: &str) {
     let queue = format!("lg:{{{lock}}}:wait");
     let queued = list(server, &["LRANGE", &queue, "0", "-1"]).await;
@@ -283,7 +284,7 @@ async fn assert_stand(server: &RedisServer, lock: &str, ids: &[&String], why: &s
     }
 }
 
-/// The ids of those who share a lock, in the order of their slots, which are the first ones.
+/// The ids of the shared leases in the order of their slots, which must be the first slots.
 async fn in_slots(server: &RedisServer, lock: &str, why: &str) -> Vec<String> {
     let leases = list(server, &["HVALS", &format!("lg:{{{lock}}}:leases")]).await;
     let slot_of = |lease: &String| -> usize {
@@ -329,7 +330,7 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_who_is_to_share_th
         let [one, other] = ending.stores();
         let (_first, first) = queued(one, one_of(3, lock)).await;
         let (_second, second) = queued(other, one_of(3, lock)).await;
-        // It is not to share the lock, and its gateway is looked after all the same.
+        // This attempt cannot share the lock, but its gateway is checked all the same.
         let (_last, last) = queued(ending.there, attempt(lock)).await;
         let nothing_happened = async |why: &str| {
             let [key, shared, leases, slots] = &shared_keys(lock);
@@ -341,7 +342,7 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_who_is_to_share_th
             assert_eq!(remains, 0, "{why}");
         };
         ending.end_without(&held, fence, nothing_happened).await;
-        // Who comes looks first whether those before it can be granted the lock.
+        // A new attempt first checks whether the waiters before it can be granted the lock.
         ending.there.must_refuse(&one_of(3, lock)).await;
         let found = in_slots(server, lock, lock).await;
         assert_eq!(found, [first, second], "{lock}");
@@ -440,7 +441,7 @@ async fn nothing_is_granted_and_nothing_lost_and_with_a_new_one_all_goes_on() {
     eventually("it is told as what it is", async || {
         match store.acquire(&attempt("new")).await {
             Err(StoreError::Unavailable(Unavailability::Misconfigured(_))) => Some(()),
-            // What was under way on the connection that was killed.
+            // Commands that were on their way on the closed connection.
             Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => None,
             other => panic!("{other:?}"),
         }
@@ -448,7 +449,7 @@ async fn nothing_is_granted_and_nothing_lost_and_with_a_new_one_all_goes_on() {
     .await;
     assert_eq!(server.text(&["GET", "lg:{new}:lock"]).await, "");
     until_health(&store, "permissions", Health::Misconfigured, "").await;
-    // Whoever has the new one finds what was held.
+    // A store with the new password finds the lease.
     let other = open(&server.url_as("gate", "an0ther"));
     other.must_refuse(&attempt("held")).await;
     server.set_user("gate resetpass >s3cret").await;

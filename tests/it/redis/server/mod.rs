@@ -1,4 +1,4 @@
-//! Servers that go, move, refuse, lose data or are not as they should be, and what a store finds out about them.
+//! Servers that disappear, move, refuse, lose data or are wrongly configured, and how a store notices.
 
 pub(crate) mod clocks;
 mod connections;

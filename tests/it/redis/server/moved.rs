@@ -1,8 +1,8 @@
-//! An address that leads to another server while the first one lives on.
+//! An address that leads to another server while the first one still runs.
 
 use crate::redis::prelude::*;
 
-/// A store behind a proxy that leads to `a`, and may lead to `b`.
+/// A store behind a proxy that leads to server `a`, and may lead to server `b`.
 struct Moving {
     a: RedisServer,
     b: RedisServer,
@@ -28,13 +28,13 @@ impl Moving {
         moving
     }
 
-    /// Waits until the store has left `a`.
+    /// Waits until the store has closed its connections to `a`.
     async fn left(&self) {
         let is_so = async || connections_at(&self.a).await == [0, 0];
         until("no connection leads to the first server", is_so).await;
     }
 
-    /// Asserts that of many names none is granted twice, and each at `b`.
+    /// Asserts that none of many locks is granted twice, and that each is granted at `b`.
     async fn assert_all_granted_once_at_b(&self) {
         for number in 0..216 {
             let lock = format!("name-{number}");
@@ -53,20 +53,20 @@ fn is_granted(answer: &Result<Acquisition, StoreError>) -> bool {
     matches!(answer, Ok(Acquisition::Granted(_)))
 }
 
-/// An attempt for a lock that nobody else asks for.
+/// An attempt for a lock without other callers.
 fn fresh() -> Attempt {
     attempt(&token().to_string())
 }
 
-/// How many connections of a store are open that send commands, and how many that listen.
+/// How many connections of stores a server has for commands, and how many for subscriptions.
 pub(crate) async fn connections_at(server: &RedisServer) -> [usize; 2] {
     let clients = server.text(&["CLIENT", "LIST"]).await;
     let of = |what: &str| clients.lines().filter(|line| line.contains(what)).count();
-    // Without the one that asks.
+    // The connection of this question does not count.
     [of(" sub=0 ") - 1, clients.lines().count() - of(" sub=0 ")]
 }
 
-/// Ends one connection of a store: one that listens, or one that sends commands.
+/// Closes a connection of a store: a subscription, or a connection for commands.
 pub(crate) async fn kill_one(server: &RedisServer, listens: bool) {
     let clients = server.text(&["CLIENT", "LIST"]).await;
     let wanted = |line: &&str| line.contains(" sub=0 ") != listens;
@@ -105,7 +105,7 @@ async fn a_lost_connection_is_a_reason_to_look_at_once() {
     let mut servers = [&moving.a, &moving.b];
     for _ in 0..5 {
         let [from, to] = servers;
-        // The next check that is due anyway is two seconds away.
+        // The next regular check is two seconds away.
         let before = moving.proxy.connections();
         let is_so = async || moving.proxy.connections() > before;
         until("it has just looked", is_so).await;
@@ -128,7 +128,7 @@ async fn a_lost_connection_is_a_reason_to_look_at_once() {
 #[tokio::test]
 async fn an_idle_gateway_notices_that_the_address_has_moved_and_readiness_says_so() {
     let a = RedisServer::start().await;
-    // That it has run for long shows that it is another server, and not the first one after a restart.
+    // The long uptime shows that this is another server, and not the first one after a restart.
     let clock = Clock::ahead(0);
     let b = RedisServer::start_on(clock.clone(), &[]).await;
     clock.set(60);
@@ -199,7 +199,7 @@ async fn an_address_that_leads_to_two_servers_in_turn_is_refused_for_as_long_as_
         kill_one(&moving.a, false).await;
         let says_so = async || {
             let answer = moving.store.acquire(&fresh()).await;
-            // On a busy machine it may just say that connections are not made in time.
+            // On a busy machine the error may be that connections are not opened in time.
             let refused = matches!(answer, Err(StoreError::Unavailable(_)));
             (
                 refused,
@@ -216,7 +216,7 @@ async fn an_address_that_leads_to_two_servers_in_turn_is_refused_for_as_long_as_
         assert!(answers.iter().all(|(refused, _)| *refused), "{answers:?}");
         let reasons = answers.iter().filter(|(_, says_so)| *says_so).count();
         assert!(reasons > answers.len() / 2, "{answers:?}");
-        // Some at once, after pauses that double.
+        // Some connections at once, and then one after each pause, which doubles each time.
         let dialled = moving.proxy.connections() - before;
         assert!(dialled <= 7 * 16, "{dialled} connections");
         assert_health(
@@ -235,7 +235,7 @@ async fn an_address_that_leads_to_two_servers_in_turn_is_refused_for_as_long_as_
     }
 }
 
-/// A server that does not tell its run to the gateway's user.
+/// A server that does not show its run id to the gateway's user.
 async fn mute() -> (RedisServer, RedisStore) {
     let server = RedisServer::start().await;
     server
@@ -268,7 +268,7 @@ async fn at_a_server_that_does_not_say_its_run_nobody_leaves_again_in_each_late_
     for _ in 0..3 {
         let before = rejected().await.unwrap();
         kill_one(&server, true).await;
-        // The new connection asks for the run, and then the round.
+        // The new connection asks for the run id, and then the round does.
         eventually("a round has asked for the run", async || {
             let subscribed = connections_at(&server).await[1] == 1;
             (subscribed && rejected().await? >= before + 3).then_some(())

@@ -1,5 +1,5 @@
-//! What the log says of a store that goes away: one line, and one when it is back. Nobody asks for a lock meanwhile,
-//! except where a test says so.
+//! The log of an outage: one line when a store goes away, and one when it is back. No requests are sent meanwhile,
+//! except where a test does so.
 
 use crate::redis::prelude::*;
 use crate::{api::fixture::Lines, redlock};
@@ -7,14 +7,14 @@ use crate::{api::fixture::Lines, redlock};
 const AWAY: &str = "the store's server is unavailable";
 const BACK: &str = "the store's server is available again";
 
-/// The lines that have these words.
+/// The log lines with all of these words.
 fn logged(lines: &Lines, words: &[&str]) -> Vec<String> {
     let all = lines.read();
     let has = |line: &&str| words.iter().all(|word| line.contains(word));
     all.lines().filter(has).map(str::to_owned).collect()
 }
 
-/// Waits until so many servers were found to be well.
+/// Waits until this number of servers was examined and found to be well.
 async fn found_well(lines: &Lines, servers: usize) {
     until("the servers were examined", async || {
         let well = logged(
@@ -26,7 +26,7 @@ async fn found_well(lines: &Lines, servers: usize) {
     .await;
 }
 
-/// Waits for a line with these words, and asserts that it is the only one.
+/// Waits for a log line with these words, and asserts that it is the only one.
 async fn logs_once(lines: &Lines, words: &[&str]) {
     eventually(words[0], async || {
         (!logged(lines, words).is_empty()).then_some(())
@@ -35,7 +35,7 @@ async fn logs_once(lines: &Lines, words: &[&str]) {
     assert_eq!(logged(lines, words).len(), 1, "{}", lines.read());
 }
 
-/// Kills a server and starts it again: each is one line, which names the server.
+/// Kills a server and starts it again. Each must be one log line, which names the server.
 async fn goes_and_comes_back(lines: &Lines, server: &mut RedisServer) {
     let node = format!("node=\"127.0.0.1:{}\"", server.port());
     server.kill();
@@ -55,7 +55,7 @@ async fn a_redis_that_goes_away_is_one_line_however_many_callers_are_refused() {
     goes_and_comes_back(&lines, &mut server).await;
 
     server.kill();
-    // The refusals last for longer than a gateway waits between two examinations.
+    // The refusals take longer than the pause between two examinations.
     for _ in 0..3 {
         store.acquire(&attempt("refused")).await.unwrap_err();
     }

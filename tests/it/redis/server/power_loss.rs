@@ -1,11 +1,10 @@
-//! The machine of the server loses its power: the end of its log is missing. And an old log is put in
-//! its place.
+//! The machine of the server loses power, so that the end of its log is missing; or an old log is restored.
 
 use std::{fs, path::PathBuf};
 
 use crate::redis::prelude::*;
 
-/// Where the server writes down what it does.
+/// The file of the server's log of commands.
 pub(crate) fn log(server: &RedisServer) -> PathBuf {
     let directory = server.directory().join("appendonlydir");
     directory.join("appendonly.aof.1.incr.aof")
@@ -15,7 +14,7 @@ pub(crate) fn length(server: &RedisServer) -> u64 {
     fs::metadata(log(server)).unwrap().len()
 }
 
-/// Kills the server, cuts its log there, and starts it again.
+/// Kills the server, cuts its log at a position, and starts it again.
 pub(crate) async fn lose_the_end(server: &mut RedisServer, at: u64) {
     server.kill();
     assert!(at < length(server), "the fault happens");
@@ -27,7 +26,7 @@ pub(crate) async fn lose_the_end(server: &mut RedisServer, at: u64) {
 /// Starts the server again and waits until it has read its log.
 pub(crate) async fn read_again(server: &mut RedisServer) {
     server.start_again().await;
-    // It answers while it reads its data.
+    // The server already answers while it reads its data.
     until("it has read what is left", async || {
         let pong = server.try_run(&["GET", "nothing"]).await;
         pong == Some(Value::Nil)
@@ -43,14 +42,14 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
     let before = length(&rig.server);
     let forgotten = rig.grant(&lost).await;
     let after = length(&rig.server);
-    // In the middle of what the grant has written: none of it counts.
+    // The cut is in the middle of what the grant has written, so none of it counts.
     lose_the_end(&mut rig.server, before + (after - before) / 2).await;
     let fresh = open(&rig.server.url());
     fresh.must_refuse(&attempt("kept")).await;
     let renewal = fresh.renew(&kept.name, &kept.token, None).await;
     assert!(matches!(&renewal, Ok(Renewal::Renewed(lease, _)) if lease.fence == first.fence));
     fresh.must_lose(&lost, Loss::Free).await;
-    // Through a gateway that has never heard of it.
+    // The acquire uses a gateway that has never heard of the lost grant.
     let next = granted(fresh.acquire(&attempt("lost")).await);
     assert!(next.fence > forgotten.fence);
     rig.must_not_release(&lost, Loss::HeldByAnother).await;
@@ -65,7 +64,8 @@ async fn a_release_that_is_missing_passes_the_lock_on_when_its_lease_ends() {
     let before = length(&server);
     let forgotten = gate.pass(&lease, asked).await;
     lose_the_end(&mut server, before + 1).await;
-    // Held by the one before, who has released it; the place of the one who was granted it is there again.
+    // The lock was held by the lease before, which was released; the position of the attempt that was granted the lock
+    // is back.
     let next = gate.ask(request("release")).lease().await;
     assert!(next.held.fence > forgotten.held.fence);
     let token = forgotten.token.hash();
@@ -90,7 +90,7 @@ async fn a_backup_that_is_restored_brings_back_old_locks_and_no_old_fence() {
         fresh.inspect(&old.name).await.ok()
     })
     .await;
-    // It is held as it was when the backup was made, and who holds it now is told so.
+    // The lock is held as in the backup, and the current holder is told that its lease is lost.
     fresh.must_lose(&new, Loss::HeldByAnother).await;
     fresh.break_lock(&old.name, None).await.unwrap();
     let next = granted(fresh.acquire(&attempt("lock")).await);

@@ -1,4 +1,4 @@
-//! Servers that are there and refuse, or answer what no Redis with our scripts answers.
+//! Servers that run but refuse commands, or whose answers are not those of a Redis with our scripts.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -7,7 +7,7 @@ use tokio::{
 
 use crate::{redis::prelude::*, support::serve};
 
-/// The code with which an acquire is refused.
+/// The error code with which the server refuses an acquire.
 async fn refusal(rig: &Rig) -> String {
     match rig.acquire(&attempt("refused")).await {
         Err(StoreError::Unavailable(Unavailability::Refused(what))) => {
@@ -63,7 +63,7 @@ async fn a_server_without_memory_grants_nothing_and_keeps_what_is_held() {
     for asked in [&renewed, &kept] {
         rig.must_renew(asked, Some(new)).await;
     }
-    // The living lease is answered again under its key.
+    // The living lease is answered again to its idempotency key.
     rig.acquire(&keyed("kept", "a")).await.unwrap();
     rig.must_release_each([&plain, &renewed, &kept]).await;
     rig.must_give_back(&returned, GiveBack::GivenBack).await;
@@ -79,7 +79,7 @@ async fn a_server_that_is_busy_with_a_script_refuses_until_it_is_killed() {
     rig.grant(&attempt("before")).await;
     let mut busy = rig.server.connection().await;
     rig.lifecycle.spawn(async move {
-        // It never answers: the script is killed.
+        // This script never ends until it is killed.
         let endless = cmd(&["EVAL", "while true do end", "0"]);
         drop(busy.send_packed_command(&endless).await);
     });
@@ -124,7 +124,7 @@ async fn a_server_with_too_many_clients_is_unavailable_until_there_is_room() {
     ] {
         guest.send_packed_command(&cmd(command)).await.unwrap();
     }
-    // The first one may still have gone out on a connection that was about to be closed.
+    // The first acquire may still have used a connection that was about to be closed.
     drop(rig.acquire(&attempt("first")).await);
     for _ in 0..2 {
         assert_unavailable(rig.acquire(&attempt("full")).await);
@@ -144,7 +144,7 @@ async fn a_password_that_is_asked_for_and_not_given_is_a_matter_of_configuration
     assert!(store.describe().contains("***"), "{}", store.describe());
 }
 
-/// A server that gives this answer to each command.
+/// A server that replies to each command with these bytes.
 async fn answering(answer: &'static [u8], lifecycle: &Lifecycle) -> u16 {
     let each = move |mut client: TcpStream| async move {
         let mut request = [0; 4096];
@@ -175,7 +175,7 @@ async fn an_answer_to_somebody_else_is_not_believed() {
         let StoreError::Indeterminate(Uncertainty::UnexpectedReply(_)) = unknown else {
             panic!("{unknown:?}");
         };
-        // Nothing is granted by a server that fails its examination.
+        // A server that fails its examination grants nothing.
         let refused = store.acquire(&attempt("any")).await.unwrap_err();
         let StoreError::Unavailable(Unavailability::Connect(_)) = refused else {
             panic!("{refused:?}");
@@ -188,6 +188,6 @@ async fn what_is_no_redis_at_all_is_never_taken_for_an_answer() {
     let lifecycle = Lifecycle::new();
     let port = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", &lifecycle).await;
     let store = open(&url(&format!("redis://127.0.0.1:{port}")));
-    // Nothing was sent.
+    // No command was sent.
     assert_unavailable(store.release(&name("any"), &token()).await);
 }

@@ -1,10 +1,10 @@
-//! Servers that are silent, slow or crowded.
+//! Servers that are silent, slow or overloaded.
 
 use tokio::task::yield_now;
 
 use crate::redis::prelude::*;
 
-/// Ten times three seconds for a grant that nobody confirms, and a period.
+/// Ten times the three seconds of a provisional grant, and a period.
 const NOTICED: Duration = Duration::from_secs(50);
 
 fn by(cable: &Cable) -> ServersUrl {
@@ -41,7 +41,7 @@ async fn a_gateway_that_has_no_others_delays_those_behind_it_once_and_loses_no_w
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let cable = Cable::to(server.port(), &lifecycle).await;
     let here = TestGateway::on(&server).await;
-    // It is cut off for as long as `quick` has patience.
+    // The gateway is cut off for longer than the short time-outs allow.
     let there = TestGateway::with(&by(&cable), &patient());
     let lease = here.take("lock").await;
     let first = there.queue(request("lock")).await;
@@ -49,7 +49,7 @@ async fn a_gateway_that_has_no_others_delays_those_behind_it_once_and_loses_no_w
     cable.cut();
     let start = Instant::now();
     here.release(&lease).await;
-    // The first is granted it and hears nothing.
+    // The first waiter is granted the lock, but its gateway is cut off.
     let lease = second.lease().await;
     assert!(start.elapsed() < NOTICED, "{:?}", start.elapsed());
     cable.mend();
@@ -61,7 +61,7 @@ async fn a_gateway_that_has_no_others_delays_those_behind_it_once_and_loses_no_w
     there.release(&last).await;
 }
 
-/// For how long a reply is under way.
+/// The delay of a reply.
 const LATE: Duration = Duration::from_millis(500);
 /// The TTL of every lease here.
 const TTL_MS: u64 = 6_000;
@@ -72,7 +72,7 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let proxy = Proxy::start(server.port(), &lifecycle).await;
     let config = with(patient(), |it| it.command_timeout_ms = Millis(TTL_MS));
     let gate = TestGateway::with(&proxy.url(), &config);
-    // From then on the server knows the scripts.
+    // From here on the server knows the scripts.
     let warm = gate.take("warm").await;
     let (name, token) = (warm.name.clone(), warm.token.clone());
     let renewal = gate.engine.renew(name, token, RenewalTtl::default());
@@ -100,12 +100,12 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     assert!(!left.is_zero());
 }
 
-/// How many ask.
+/// How many acquires are sent.
 const MANY: usize = 3_000;
-/// How many of them may be sent at once.
+/// How many commands may be on their way at once.
 const SENT: usize = 1_024;
 
-/// Time-outs that no machine is slow enough to reach while a pause lasts.
+/// Time-outs that no machine reaches during a pause of the server.
 fn endless() -> RedisConfig {
     RedisConfig {
         command_timeout_ms: Millis(60_000),
@@ -114,8 +114,7 @@ fn endless() -> RedisConfig {
     }
 }
 
-/// How many of the locks were granted before the lease was renewed, by their expiries: all have the
-/// same TTL.
+/// Counts the locks that were granted before the lease was renewed, by their expiries: all have the same TTL.
 const BEFORE: &str = "local renewed, before = redis.call('PEXPIRETIME', 'lg:{held}:lock'), 0 \
     for n = 1, tonumber(ARGV[1]) do \
         local granted = redis.call('PEXPIRETIME', 'lg:{n' .. n .. '}:lock') \
@@ -123,11 +122,11 @@ const BEFORE: &str = "local renewed, before = redis.call('PEXPIRETIME', 'lg:{hel
     end \
     return before";
 
-/// What came of one round.
+/// The result of one round of the test.
 struct Round {
-    /// How many asks found room in time.
+    /// How many acquires got room in time.
     granted: usize,
-    /// How many of them were served before the renewal.
+    /// How many of these were served before the renewal.
     before: i64,
 }
 
@@ -135,10 +134,9 @@ struct Round {
 async fn a_renewal_stands_in_line_behind_few_of_those_who_ask() {
     for _ in 0..10 {
         let round = round().await;
-        // On a machine that is slow, most were turned away before anything was served, and it is not
-        // seen who comes before whom.
+        // On a slow machine, most acquires were refused before any was served, so the order is not seen.
         if round.granted > 2 * SENT {
-            // Where there are several connections, one of them may be a batch of commands ahead.
+            // With several connections, one of them may be ahead by a batch of commands.
             let few = i64::try_from(SENT + SENT / 2).unwrap();
             assert!(round.before <= few, "{} were served first", round.before);
             return;
@@ -147,12 +145,12 @@ async fn a_renewal_stands_in_line_behind_few_of_those_who_ask() {
     panic!("never did more than {} find room", 2 * SENT);
 }
 
-/// Many ask while the server serves nobody, then somebody renews, then all are served.
+/// Many acquires are sent while the server is paused, then a renewal; then all are served.
 async fn round() -> Round {
     let rig = Rig::with(&endless()).await;
     let held = rig.must_hold(attempt("held")).await;
     let asked: Vec<_> = (1..=MANY).map(|n| attempt(&format!("n{n}"))).collect();
-    // Nobody is served before all have asked, however long that takes.
+    // The server serves none before all have been sent, however long that takes.
     rig.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let begun = AtomicUsize::new(0);
     let all = join_all(asked.iter().map(async |attempt| {
@@ -165,7 +163,7 @@ async fn round() -> Round {
         }
         let renewal = rig.renew(&held.name, &held.token, None);
         let serve = async {
-            // By now it has been asked for, and stands in the queue before a connection has been made.
+            // By now the renewal was sent, and waits in front before a connection is opened.
             for _ in 0..100 {
                 yield_now().await;
             }
@@ -175,7 +173,7 @@ async fn round() -> Round {
     };
     let (renewed, answers) = tokio::join!(renewal, all);
     assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
-    // Whoever finds no room is told that nothing happened.
+    // An acquire without room is told that nothing happened.
     let overloaded = StoreError::from(Unavailability::Overloaded);
     let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
     for error in refused {

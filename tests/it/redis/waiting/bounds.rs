@@ -1,12 +1,12 @@
-//! What waiting costs, and what happens where something has run out.
+//! The cost of waiting, and behaviour at a server without free memory.
 
 use crate::redis::{prelude::*, scripts::bounds::calls};
 
-/// How many commands a hand-off takes, with those that its scripts send: to a waiter of the same gateway, and to one
-/// of another, which confirms it. In each a script is sent twice, as the server did not know it yet.
+/// How many commands a hand-off takes, with those of its scripts: to a waiter of the same gateway, and to a waiter of
+/// another gateway, which confirms it. In each, one script is sent twice, because the server did not know it.
 const HAND_OFF: [u64; 2] = [8, 20];
 
-/// How many commands a hand-off takes while so many wait, at one gateway and between two.
+/// The commands of a hand-off with this number of waiters, at one gateway and between two.
 async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
     let (server, gates) = two_gateways().await;
     let lease = gates[0].take_for("cost", 600_000).await;
@@ -16,8 +16,8 @@ async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
     let mut costs = Vec::new();
     let mut lease = lease;
     for asked in [first, second] {
-        // The confirmation is a part of it. What a round or an examination asks in between is not:
-        // then it is done again.
+        // The confirmation is part of the hand-off. Commands of a round or an examination are not: then the measurement
+        // is repeated.
         calls(&server).await;
         gates[0].release(&lease).await;
         lease = asked.lease().await;
@@ -29,7 +29,7 @@ async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
 
 #[tokio::test]
 async fn a_hand_off_costs_the_same_however_many_wait() {
-    // A round that falls into one of the measurements makes it differ from the next.
+    // A round during one measurement makes it differ from the next.
     until("two measurements agree", async || {
         let [few, many] = [
             cost_of_a_hand_off(10).await,
@@ -48,7 +48,7 @@ async fn nothing_is_sent_for_those_who_only_wait() {
     gate.take_for("idle", 600_000).await;
     let crowd = gate.crowd("idle", 1_000).await;
     calls(&server).await;
-    // How soon rounds follow each other depends on the machine: one that fails is made again at once.
+    // The pause between rounds depends on the machine: a failed round is repeated at once.
     let mut seen = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_mins(1);
     let rounds = loop {
@@ -62,8 +62,8 @@ async fn nothing_is_sent_for_those_who_only_wait() {
             *seen.entry(command).or_insert(0) += count;
         }
     };
-    // A round says that the gateway is alive, and looks at the lock once and at the tickets of some who wait.
-    // What is asked now and then may fall among them: an examination, a copy of a command whose reply was late.
+    // A round marks the gateway as alive, and reads the key of the lock once and the tickets of some waiters. Other
+    // commands may come in between: an examination, or the copy of a command with a late reply.
     for (command, most) in [
         ("getrange", (1 + 512) * (rounds + 1)),
         ("pttl", rounds + 1),
@@ -112,12 +112,12 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     let lease = gates[0].pass(&lease, here).await;
     let lease = gates[0].pass(&lease, there).await;
     assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
-    // Handing back is as good as releasing.
+    // The release of an undelivered lease hands the lock on like any release.
     let token = lease.token.hash();
     gates[1].give_back(&lease.name, &token).await.unwrap();
     brief.lease().await;
     let lease = expired.lease().await;
-    // A place is kept, and what it is granted is passed on when it ends.
+    // A position is kept, and the lock that it is granted is handed on at its end.
     let grace = Some(Duration::from_millis(300));
     gates[0].must_leave(&kept, grace).await;
     gates[1].release(&lease).await;
@@ -144,7 +144,7 @@ async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
     let refused = gate.ask(request("spent")).refusal().await;
     assert!(matches!(refused, AcquireError::Store(_)), "{refused:?}");
     assert_eq!(gate.look("spent").await.waiters, 1);
-    // Mended, it goes on by itself.
+    // When the value is restored, the waiter is granted the lock without a new request.
     server.run(&["SET", &key, &before]).await;
     asked.lease().await;
 }

@@ -1,4 +1,4 @@
-//! Nobody waits for the dead: neither for gateways that were killed nor for callers that have gone.
+//! Dead waiters, of killed gateways or of callers that are gone, do not delay the others.
 
 use crate::{api::fixture::Lines, redis::prelude::*};
 
@@ -13,7 +13,7 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
     let start = Instant::now();
     other.release(&lease).await;
     let (at, lease) = next.granted().await;
-    // One grant that nobody confirms; all others of that gateway are dead by then.
+    // Only one provisional grant may be lost: then the gateway counts as dead, and its other waiters are skipped.
     let delay = at - start;
     assert!(delay > Duration::from_secs(2), "{delay:?}");
     assert!(delay < Duration::from_secs(30), "{delay:?}");
@@ -28,7 +28,8 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
 async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round() {
     let (server, [doomed, other]) = two_gateways().await;
     let lease = other.take_for("many", 600_000).await;
-    // More than three scripts clear away: three rounds would have to follow, two seconds after each other.
+    // More dead waiters than three runs of the script remove: otherwise three rounds with pauses of two seconds would
+    // follow.
     let crowd = doomed.crowd("many", 1_600).await;
     doomed.kill().await;
     forget_gateways(&server).await;
@@ -43,7 +44,7 @@ async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round(
 #[tokio::test]
 async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
     let (_server, [here, there], lease) = two_gateways_holding("left").await;
-    // They vanish without leaving the queue.
+    // These callers disappear without leaving the queue.
     for gate in [&here, &there, &here, &there] {
         drop(stand(&*gate.store, attempt("left")).await);
     }
@@ -51,7 +52,7 @@ async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
     let start = Instant::now();
     here.release(&lease).await;
     let (at, _) = stays.granted().await;
-    // Left to end, two grants last three seconds each that nobody confirms, and two as long as their TTL.
+    // Without the skips, two of the grants would last three seconds each, and two as long as their TTL.
     assert!(at - start < Duration::from_secs(5), "{:?}", at - start);
 }
 
@@ -73,7 +74,7 @@ async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
     let _behind = there.queue(request("alive")).await;
     here.pass(&lease, asked).await;
     let alive = alive(&server).await;
-    // Through the other gateway nobody was queued.
+    // Only one gateway has waiters, so only one is marked as alive.
     assert_eq!(alive.len(), 1, "{alive:?}");
     let left = server.integer(&["PTTL", &alive[0]]).await;
     assert!(left > 3_000, "{left}");
@@ -90,20 +91,20 @@ async fn a_gateway_that_counted_as_dead_hears_so_when_it_queues_another() {
         assert_eq!(news, None, "it is known to be alive from the first on");
     }
     forget_gateways(&server).await;
-    // Its waiters are cleared away as dead before its round finds out.
+    // The waiters of the gateway are removed as dead before its round notices.
     other.release(&lease).await;
     assert_eq!(other.look("lapsed").await.waiters, 0);
     other.take("lapsed").await;
     let _one_more = stand(&*cut_off.store, attempt("lapsed")).await;
-    // With that one, if nobody has said so for a second; else in the round.
+    // The gateway notices at the next wait, if its last sign of life is a second old, and otherwise in its round.
     for (parked, _) in &mut stood {
         let told = timeout(Duration::from_secs(30), parked.news()).await;
         assert_eq!(told, Ok(News::Forgotten));
     }
 }
 
-/// Gives an attempt back in the instant in which the lease has ended of which it is the next in line,
-/// before anybody has looked after the lock.
+/// Releases an undelivered lease for the next waiter in line, in the instant in which the current lease has ended and
+/// no gateway has noticed it.
 async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHash) -> Value {
     let script = composed("give_back");
     let (before, after) = script
@@ -156,7 +157,7 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         let queued = eventually("the dead are found", async || {
             let asks = with(asks.clone(), |it| it.token = token());
             match other.acquire(&asks).await {
-                // On a machine that is busy the server may take longer than one command may.
+                // On a busy machine the server may take longer than one command may.
                 Ok(Acquisition::QueueFull)
                 | Err(StoreError::Indeterminate(Uncertainty::TimedOut)) => None,
                 Ok(queued) => Some(queued),
@@ -165,25 +166,25 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         })
         .await;
         assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
-        // As soon as a gateway counts as dead that says nothing, which takes six seconds.
+        // A silent gateway counts as dead after six seconds.
         assert!(start.elapsed() < Duration::from_mins(1));
         let first = other.look("crowded").await.waiters;
         assert!(first < length, "{first}");
-        // Who lives has kept the place.
+        // The living waiter has kept its position.
         other.release(&lease).await;
         let (parked, _) = &mut crowd[0];
         hear_grant(parked).await;
     }
 }
 
-/// More than leave the queue by a search for their place in it.
+/// More waiters than one run of the script searches for the position of a leaving one.
 const LONG: usize = 512;
 
 #[tokio::test]
 async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
     let (server, gate, lease) = gateway_holding("left").await;
     let mut crowd = gate.crowd("left", 3 * LONG).await;
-    // Every third stays at first; the others leave from both ends and from between.
+    // Every third waiter stays at first; the others leave at both ends and in the middle.
     let stays: Vec<_> = (0..LONG).map(|n| crowd.swap_remove(2 * n)).collect();
     drop(crowd);
     let most = (LONG + LONG / 3 + 1) as u64;
@@ -204,7 +205,7 @@ async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
 async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again() {
     let (server, gate, lease) = gateway_holding("passed").await;
     let mut crowd = gate.crowd("passed", 3 * LONG).await;
-    // Less than a quarter: their ids stay in the queue, at its head, and are passed over.
+    // Less than a quarter has left: their ids stay in the queue, at its head, and are skipped.
     drop(crowd.drain(..LONG / 2));
     let is_so = async || server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string();
     until("they have left", is_so).await;
@@ -223,8 +224,8 @@ async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again(
     assert!(looks < 2 * 3 * LONG as u64, "{looks}");
 }
 
-/// Asks until there is an answer: on a machine that is busy one may take longer than a command may. What is asked here does
-/// the same when it is asked again.
+/// Repeats a command until it is answered: on a busy machine one may take longer than a command may. The commands here
+/// have the same effect when they are repeated.
 async fn answered<T>(ask: impl AsyncFn() -> Result<T, StoreError>) -> T {
     eventually("it is answered", async || match ask().await {
         Ok(answer) => Some(answer),
@@ -234,8 +235,8 @@ async fn answered<T>(ask: impl AsyncFn() -> Result<T, StoreError>) -> T {
     .await
 }
 
-/// Lets 4,500 of 6,000 leave, in this order, and looks which ids are in the queue then. Several times of what one script
-/// looks through; no more than a quarter may be of those who have left, and all others must be there.
+/// Makes 4,500 of 6,000 waiters leave, in this order, and checks the ids in the queue. This is several times what one
+/// run of the script examines: at most a quarter may belong to waiters that have left, and all others must be there.
 async fn removed_if_they_leave(mut next: impl FnMut(usize) -> usize) {
     let (server, gate) = gateway().await;
     let _lease = gate.take_for("together", 600_000).await;
@@ -264,7 +265,7 @@ async fn removed_if_they_leave(mut next: impl FnMut(usize) -> usize) {
 
 #[tokio::test]
 async fn those_who_left_together_are_removed_wherever_they_stood() {
-    // The newest first: the head of the queue, where one looks first, waits on.
+    // The newest leave first: the head of the queue, where the script looks first, keeps waiting.
     removed_if_they_leave(|count| count - 1).await;
 }
 
@@ -280,7 +281,7 @@ async fn those_who_left_all_over_a_queue_are_removed() {
 
 #[tokio::test]
 async fn a_look_where_few_have_left_forgets_few_of_those_who_stand_elsewhere() {
-    // An order in which looks fall where others have been: the generator of Knuth's MMIX.
+    // A random order, in which searches find gaps of earlier ones: the generator of Knuth's MMIX.
     let mut random = 125_u64;
     removed_if_they_leave(|count| {
         random = random
@@ -305,7 +306,7 @@ async fn one_who_hangs_up_and_cannot_be_taken_out_of_the_queue_is_logged() {
     })
     .await;
     server.thaw();
-    // The reaper sees to it.
+    // The reaper removes the waiter.
     gate.until_queued("a", 0).await;
     gate.release(&lease).await;
 }

@@ -1,8 +1,8 @@
-//! Messages, replies and data get lost, leases end before a round sees them, and nobody waits for a lock that is free.
+//! Lost messages, lost replies and lost data, and leases that end between rounds: no waiter waits for a free lock.
 
 use crate::redis::prelude::*;
 
-/// Two gateways whose user may neither send a message nor hear one.
+/// Two gateways whose user may neither publish nor subscribe.
 pub(super) async fn without_messages(server: &RedisServer) -> [TestGateway; 2] {
     server
         .set_user("mute on >s3cret ~lg:* +@all resetchannels")
@@ -11,13 +11,13 @@ pub(super) async fn without_messages(server: &RedisServer) -> [TestGateway; 2] {
     [TestGateway::at(&url), TestGateway::at(&url)]
 }
 
-/// Every grant has its own fence.
+/// Asserts that every grant has its own fencing token.
 pub(super) fn assert_distinct(fences: &[FencingToken]) {
     let distinct: BTreeSet<_> = fences.iter().collect();
     assert_eq!(distinct.len(), fences.len(), "{fences:?}");
 }
 
-/// Lets everybody have the lock, one after the other.
+/// Grants the lock to each waiter, in their order.
 async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     let mut fences = Vec::new();
     for asked in asked {
@@ -28,7 +28,7 @@ async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     assert_distinct(&fences);
 }
 
-/// Releases for everybody at once, whoever is granted first.
+/// Grants the lock to all waiters, in any order.
 async fn serve_in_any_order(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     let all = asked.into_iter().map(|asked| async move {
         let lease = asked.lease().await;
@@ -65,7 +65,7 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     let server = RedisServer::start().await;
     let gates = without_messages(&server).await;
     let lease = gates[0].take("mute").await;
-    // Its TTL is shorter than a period, and begins when it is found.
+    // The TTL of this request is shorter than a period, and begins when the gateway finds the grant.
     let mut brief = request("mute");
     (brief.ttl, brief.hold_limit) = (ttl(400), Some(limit(500)));
     let first = gates[1].queue(brief).await;
@@ -102,7 +102,7 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     let (server, gate) = gateway().await;
     let proxy = Proxy::start(server.port(), &gate.lifecycle).await;
     let behind = TestGateway::with(&proxy.url(), &quick());
-    // The server knows the script.
+    // The server knows the script by then.
     behind.release(&behind.take("reply").await).await;
     let lease = behind.take("reply").await;
     let asked = behind.queue(request("reply")).await;
@@ -149,12 +149,12 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
     let (server, gates, lease) = two_gateways_holding("forgotten").await;
     let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
     asked.push(gates[0].queue(request("forgotten")).await);
-    // As after a pause of that gateway: others take its waiters for dead.
+    // As after a pause of that gateway: other gateways take its waiters for dead.
     forget_gateways(&server).await;
     gates[0].release(&lease).await;
     let lease = asked.pop().unwrap().lease().await;
     assert_eq!(gates[0].look("forgotten").await.waiters, 0);
-    // They are back before anything else happens to the lock.
+    // The waiters are back in the queue before anything else happens to the lock.
     gates[0].until_queued("forgotten", 5).await;
     gates[0].release(&lease).await;
     serve_in_any_order(&gates[0], asked).await;
@@ -175,7 +175,7 @@ async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
     let gate = TestGateway::on(&server).await;
     let lease = gate.take("tail").await;
     let asked = queue_many(std::slice::from_ref(&gate), "tail", 3).await;
-    // A round has come and gone since the server was first connected to.
+    // A round has been made since the store connected.
     let [alive]: [String; 1] = alive(&server).await.try_into().unwrap();
     until("the first round is made", async || {
         let left = server.integer(&["PTTL", &alive]).await;
@@ -185,10 +185,10 @@ async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
     lose_queue(&server, "tail").await;
     server.kill();
     server.start_again().await;
-    // It answers while it reads its data, and to this with an error.
+    // The server already answers while it reads its data, and this command with an error.
     let is_so = async || server.run(&["EXISTS", &alive]).await == Value::Int(1);
     until("the gateway still counts as alive", is_so).await;
-    // Although the lock is held, and this gateway still counts as alive.
+    // The gateway must restore the queue although the lock is held and the gateway still counts as alive.
     gate.until_queued("tail", 3).await;
     gate.release(&lease).await;
     serve_in_any_order(&gate, asked).await;
@@ -219,42 +219,43 @@ async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
 }
 
 const SHORT: Duration = Duration::from_millis(300);
-/// They are held for short one after the other. If the end of one is found by a round, the next begins right after that
-/// round, and so its end is found late by most of a period again.
+/// Locks that are held for a short time, one after the other. If a round found the end of one lease, the next lease
+/// would begin right after the round, and its end would again be found late by most of a period.
 const LOCKS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 
-/// Keeps a lease for short and never releases it.
+/// A request for a short lease that is never released.
 fn brief(lock: &str) -> AcquireRequest {
     with(request(lock), |it| {
         it.ttl = ttl(u64::try_from(SHORT.as_millis()).unwrap());
     })
 }
 
-/// How long after the end of a short lease that began then, or a little before, the next was granted the lock.
+/// How long after the end of a short lease, which began at `began` or a little before, the next waiter was granted the
+/// lock.
 async fn lateness(began: Instant, next: PendingAcquire) -> Duration {
     let (at, _) = next.granted().await;
     at.saturating_duration_since(began + SHORT)
 }
 
-/// The holder is answered, and dies with the gateway that answered it.
+/// Waits for the grant of the holder, whose gateway is then killed.
 async fn begins(holder: PendingAcquire, there: &TestGateway) -> Instant {
     let (began, _) = holder.granted().await;
     there.kill().await;
     began
 }
 
-/// What happens between a lease and the short one whose end is noticed.
+/// What happens just before the short lease whose end must be noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Before {
-    /// The lock is handed over through the gateway at which the next waits.
+    /// The lock is handed over by the gateway at which the next waiter is.
     FromHere,
-    /// The lock is handed over through that of the holder, by the reply.
+    /// The lock is handed over by the holder's gateway, with its reply.
     ByReply,
-    /// The lock is handed over through a third one, by a message.
+    /// The lock is handed over by a third gateway, with a message.
     ByMessage,
-    /// The first behind the holder stands in the queue, and its ticket was lost.
+    /// The waiter behind the holder has lost its ticket.
     LostTicket,
-    /// The first behind the holder has left.
+    /// The waiter behind the holder has left.
     Left,
 }
 
@@ -321,7 +322,7 @@ async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
         let id = key.rsplit(':').next().unwrap();
         let channel = format!("lg:gw:{id}");
         if server.integer(&["PUBLISH", &channel, ""]).await == 0 {
-            // It has not been heard of for long.
+            // The gateway has not been marked as alive for long.
             server.run(&["DEL", key]).await;
         }
     }
@@ -344,7 +345,7 @@ async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
         let next = here.queue(request(lock)).await;
         here.release(&lease).await;
         assert_eq!(parked.news().await, News::GrantedProvisionally);
-        // As if the word of the grant had been lost: it is confirmed when a round has found it.
+        // As if the message of the grant was lost: the grant is confirmed only after a round has found it.
         sleep(3 * SHORT / 2).await;
         there.must_confirm(&asked).await;
         late.push(lateness(Instant::now(), next).await);

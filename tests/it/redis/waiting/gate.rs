@@ -1,4 +1,4 @@
-//! A gateway on a server that others share, and those who ask it.
+//! A gateway on a server that several gateways share, and its callers.
 
 use std::ops::Deref;
 
@@ -6,29 +6,29 @@ use tokio::sync::oneshot;
 
 use crate::redis::prelude::*;
 
-/// A gateway of its own, which is asked as its store where it has no word of its own for that.
+/// A gateway for a test. It has the methods of its store beside its own.
 pub(crate) struct TestGateway {
     pub(crate) store: Arc<RedisStore>,
     pub(crate) engine: Engine,
     pub(crate) lifecycle: Lifecycle,
 }
 
-/// One who has asked and waits for the outcome; hangs up when dropped.
+/// An acquire whose outcome is awaited; dropping it hangs up.
 pub(crate) struct PendingAcquire {
     outcome: oneshot::Receiver<(Instant, Result<Granted, AcquireError>)>,
 }
 
-/// How long the place of one with an idempotency key is kept here.
+/// How long these gateways keep the position of a waiter with an idempotency key.
 pub(crate) const GRACE: Duration = Duration::from_millis(1_500);
-/// Ten times a period and a second, for a machine that is busy with something else.
+/// Ten times a period and a second, for a busy machine.
 pub(crate) const NOTICED: Duration = Duration::from_secs(30);
-/// How long anybody waits for what comes about without a message: a few periods of two seconds.
+/// The longest wait for an effect without a message: several periods of two seconds.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 // === impl TestGateway ===
 
 impl TestGateway {
-    /// A gateway that hears messages already.
+    /// A gateway whose subscription is already open.
     pub(crate) async fn on(server: &RedisServer) -> Self {
         let before = subscribers(server).await;
         let gate = Self::at(&server.url());
@@ -57,12 +57,12 @@ impl TestGateway {
         }
     }
 
-    /// Ends without a word, as a process that is killed: nobody leaves a queue.
+    /// Ends the gateway like a killed process: its waiters do not leave their queues.
     pub(crate) async fn kill(&self) {
         self.store.close().await;
     }
 
-    /// Takes a free lock for half a minute.
+    /// Acquires a free lock for half a minute.
     pub(crate) async fn take(&self, lock: &str) -> Lease {
         self.take_for(lock, 30_000).await
     }
@@ -72,25 +72,25 @@ impl TestGateway {
         keep(self.engine.acquire(asked).await)
     }
 
-    /// Asks for a lock that is held, and comes back when the request stands in the queue.
+    /// Starts an acquire of a held lock, and returns when the request is in the queue.
     pub(crate) async fn queue(&self, request: AcquireRequest) -> PendingAcquire {
         let (queued, told) = oneshot::channel();
         let asked = self.ask_telling(request, move || {
-            // An error: nobody waits for it any more.
+            // An error means that the test no longer waits for this.
             let _ = queued.send(());
         });
-        // Its length would not say so: others may leave the queue meanwhile.
+        // The length of the queue would not show it: other waiters may leave meanwhile.
         let told = timeout(LONG, told).await;
         told.expect("the store answers").expect("it waits");
         asked
     }
 
-    /// Asks for a lock.
+    /// Starts an acquire.
     pub(crate) fn ask(&self, request: AcquireRequest) -> PendingAcquire {
         self.ask_telling(request, || {})
     }
 
-    /// The same, and says when it is known to wait.
+    /// Starts an acquire, and calls `queued` when the request is known to wait.
     fn ask_telling(
         &self,
         request: AcquireRequest,
@@ -108,8 +108,8 @@ impl TestGateway {
         PendingAcquire { outcome }
     }
 
-    /// Lets so many stand in the queue. They come one group after the other: of more at once a busy machine
-    /// would have to turn some away.
+    /// Makes this many requests enter the queue, in groups: a busy machine would refuse some of a larger number at
+    /// once.
     pub(crate) async fn crowd(&self, lock: &str, many: usize) -> Vec<PendingAcquire> {
         let before = self.look(lock).await.waiters;
         let mut crowd = Vec::new();
@@ -127,7 +127,7 @@ impl TestGateway {
         assert_eq!(released.unwrap(), Release::Released);
     }
 
-    /// Releases it, and the lock passes to this one.
+    /// Releases a lease. The lock must be handed to this waiter.
     pub(crate) async fn pass(&self, lease: &Lease, to: PendingAcquire) -> Lease {
         self.release(lease).await;
         to.lease().await
@@ -135,7 +135,7 @@ impl TestGateway {
 
     pub(crate) async fn look(&self, lock: &str) -> Inspection {
         let name = name(lock);
-        // On a machine that is busy a look may take longer than one command may.
+        // On a busy machine an inspection may take longer than one command may.
         eventually("it is looked at", async || {
             match self.store.inspect(&name).await {
                 Ok(seen) => Some(seen),
@@ -149,7 +149,7 @@ impl TestGateway {
         .await
     }
 
-    /// Waits until a lock has so many in its queue.
+    /// Waits until a lock has this number of waiters.
     pub(crate) async fn until_queued(&self, lock: &str, waiters: u64) {
         let is_so = async || self.look(lock).await.waiters == waiters;
         until("the queue has this length", is_so).await;
@@ -167,47 +167,47 @@ impl Deref for TestGateway {
 // === impl PendingAcquire ===
 
 impl PendingAcquire {
-    /// The lease that it is granted.
+    /// Waits for the grant. Answers the lease.
     #[track_caller]
     pub(crate) fn lease(self) -> impl Future<Output = Lease> {
         let outcome = self.outcome();
         async move { keep(outcome.await.1) }
     }
 
-    /// When, and what it is answered.
+    /// Waits for the answer. Answers its time, too.
     pub(crate) async fn outcome(self) -> (Instant, Result<Granted, AcquireError>) {
         let outcome = timeout(LONG, self.outcome).await;
         let outcome = outcome.expect("it is answered in time");
         outcome.expect("the gateway answers")
     }
 
-    /// When, and the lease that it is granted.
+    /// Waits for the grant. Answers its time and the lease.
     pub(crate) async fn granted(self) -> (Instant, Lease) {
         let (at, outcome) = self.outcome().await;
         (at, keep(outcome))
     }
 
-    /// The lease that it is granted within a few periods.
+    /// Waits for the grant, which must come within a few periods. Answers the lease.
     pub(crate) async fn noticed_since(self, start: Instant) -> Lease {
         let (at, lease) = self.granted().await;
         assert!(at - start < NOTICED, "{:?}", at - start);
         lease
     }
 
-    /// Why it is refused.
+    /// Waits for a refusal. Answers the error.
     pub(crate) async fn refusal(self) -> AcquireError {
         self.outcome().await.1.expect_err("it is refused")
     }
 }
 
-/// Takes a lock once its store is ready to grant it.
+/// Acquires a lock as soon as the store is ready to grant it.
 pub(crate) async fn until_taken(gate: &TestGateway, lock: &str, ttl_ms: u64) -> Lease {
     let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
     let ask = async || gate.engine.acquire(asked.clone()).await.ok();
     keep(Ok(eventually("it is granted", ask).await))
 }
 
-/// Half a minute, for whoever waits as long as it takes.
+/// A request for half a minute, with a long wait.
 pub(crate) fn request(lock: &str) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
@@ -224,7 +224,7 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
     }
 }
 
-/// The same for whoever does not wait.
+/// The request without a wait.
 pub(crate) fn at_once(request: AcquireRequest) -> AcquireRequest {
     with(request, |it| it.wait = Duration::ZERO)
 }
@@ -235,7 +235,7 @@ pub(crate) fn request_by(lock: &str, owner: &str) -> AcquireRequest {
     })
 }
 
-/// A request with an idempotency key made of a short text.
+/// A request with an idempotency key that is made from a short text.
 pub(crate) fn keyed_request(lock: &str, key: &str) -> AcquireRequest {
     let key = format!("{key:_>36}");
     with(request(lock), |it| {
@@ -243,7 +243,7 @@ pub(crate) fn keyed_request(lock: &str, key: &str) -> AcquireRequest {
     })
 }
 
-/// An attempt, of the store alone, that stands in the queue.
+/// An attempt that waits in the queue, for use without an engine.
 pub(crate) fn waiting(attempt: Attempt) -> Attempt {
     Attempt {
         wait: Some(Waiting {
@@ -261,24 +261,24 @@ pub(crate) fn keep(outcome: Result<Granted, AcquireError>) -> Lease {
     granted.lease
 }
 
-/// How many gateways listen.
+/// How many gateways have a subscription.
 pub(crate) async fn subscribers(server: &RedisServer) -> usize {
     channels(server).await.len()
 }
 
-/// The channels on which they listen.
+/// The channels of the subscribed gateways.
 pub(crate) async fn channels(server: &RedisServer) -> Vec<String> {
     let channels = ["PUBSUB", "CHANNELS", "lg:gw:????????????????"];
     from_redis_value(server.run(&channels).await).unwrap()
 }
 
-/// Whether a key says what became of an attempt, or that an idempotency key was used.
+/// Whether a key remembers the outcome of an attempt, or the use of an idempotency key.
 pub(crate) fn is_memory(key: &str) -> bool {
     key.contains("}:of:") || key.contains("}:key:")
 }
 
-/// The keys of a lock that are left when nobody holds it or waits for it. An idempotency key that leads to a lease
-/// is a memory; one that leads to a place leads to a ticket.
+/// The keys of a lock that remain when it has no holder and no waiter. An idempotency key that points to a lease is a
+/// memory; one that points to a position leads to a ticket.
 pub(crate) async fn leftovers(server: &RedisServer, lock: &str) -> Vec<String> {
     let ours = format!("{{{lock}}}");
     let mut left = Vec::new();
@@ -290,7 +290,7 @@ pub(crate) async fn leftovers(server: &RedisServer, lock: &str) -> Vec<String> {
     left
 }
 
-/// Whether a key is an idempotency key that leads to a place which is there no more.
+/// Whether a key is an idempotency key that points to a position that does not exist.
 async fn leads_nowhere(server: &RedisServer, lock: &str, key: &str) -> bool {
     if !key.contains("}:key:") {
         return false;
@@ -311,7 +311,7 @@ pub(crate) async fn gateway() -> (RedisServer, TestGateway) {
     (server, gate)
 }
 
-/// The same, where the gateway holds a lock.
+/// A server and a gateway on it that holds a lock.
 pub(crate) async fn gateway_holding(lock: &str) -> (RedisServer, TestGateway, Lease) {
     let (server, gate) = gateway().await;
     let lease = gate.take(lock).await;

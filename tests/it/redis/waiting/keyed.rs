@@ -1,4 +1,5 @@
-//! Those with an idempotency key keep their place while they come back for it; and what is under the key meanwhile.
+//! Waiters with an idempotency key keep their position between their requests; and the stored value of the key
+//! meanwhile.
 
 use latchgate::store::contract::TOMBSTONE;
 
@@ -15,15 +16,16 @@ async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
     let here = TestGateway::on(&server).await;
     let proxy = Proxy::start(server.port(), &here.lifecycle).await;
     let there = TestGateway::at(&proxy.url());
-    // From then on it grants locks.
+    // From here on the gateway grants locks.
     there.take("warm").await;
     let mut asked = brief(50, keyed_request("lost", "k"));
-    // Longer than the test waits for it.
+    // The TTL is longer than the test waits.
     asked.ttl = ttl(600_000);
     let lease = here.take("lost").await;
     here.ask(asked.clone()).refusal().await;
     here.release(&lease).await;
-    // The answer to the first copy does not reach the gateway, and that to the second not the caller.
+    // The reply to the first copy does not reach the gateway, and the reply to the second copy does not reach the
+    // caller.
     proxy.strike("lg:{lost}:lock", Fault::CutReply);
     let again = there.engine.acquire(asked).await;
     assert_eq!(proxy.strikes(), 1);
@@ -54,7 +56,7 @@ async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
     let mut told = here.stand(&older).await;
     let mut stands = there.stand(&newer).await;
     assert_eq!(told.news().await, News::Superseded);
-    // Its gateway asks again for it: the message was lost, or the queue seemed to be.
+    // The gateway of the older attempt asks again, because the message was lost or the queue seemed to be.
     drop(told);
     let _place = here.park(&older);
     here.must_answer(&older, Acquisition::Superseded).await;
@@ -86,8 +88,8 @@ async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
     assert!(matches!(left, Leaving::Granted(_)), "{left:?}");
 }
 
-/// An attempt of the store alone under a key, which was granted the lock through another gateway and has not heard
-/// of it; the grant is over, somebody else has the lock, and a newer request stands in the queue.
+/// An attempt with a key that was granted the lock through another gateway without hearing of it. The grant has ended,
+/// another caller holds the lock, and a newer request with the key is in the queue.
 async fn one_that_was_overtaken(
     gates: &[TestGateway; 2],
     server: &RedisServer,
@@ -102,8 +104,8 @@ async fn one_that_was_overtaken(
     older
 }
 
-/// A newer request is queued, the older attempt does something, and a third request under the key takes over the
-/// place of the newer one.
+/// A newer request enters the queue, the older attempt does something, and a third request with the key takes over the
+/// position of the newer one.
 async fn none_stands_beside(gate: &TestGateway, lock: &str, ends: impl Future<Output = ()>) {
     let newer = waiting(keyed(lock, "k"));
     gate.must_queue(&newer).await;
@@ -139,11 +141,11 @@ async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_new
     .await;
 }
 
-/// Whether the server has run the script that gives up the place of an attempt: the only one of one key that is given
-/// its id.
+/// Whether the server has run the script that gives up the position of an attempt: the only script with one key that
+/// gets the id.
 async fn has_lapsed(server: &RedisServer, id: &str) -> bool {
     let [one, id] = ["1", id].map(|word| Value::BulkString(word.into()));
-    // EVALSHA, hash, number of keys, ..
+    // A logged command has the words EVALSHA, hash, number of keys, and so on.
     let lapses = |words: &Vec<Value>| words.get(2) == Some(&one) && words.contains(&id);
     written_down(server).await.iter().any(lapses)
 }
@@ -157,7 +159,7 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
     gate.ask(brief).refusal().await;
     let older = server.text(&["LINDEX", "lg:{lapses}:wait", "0"]).await;
     gate.release(&lease).await;
-    // What was granted to nobody ended, and somebody else has the lock.
+    // The undelivered grant has ended, and a foreign lock holds the lock.
     server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
     let newer = gate.queue(keyed_request("lapses", "k")).await;
     let is_so = async || has_lapsed(&server, &older).await;
@@ -189,7 +191,7 @@ async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
 async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newer_one() {
     let (server, gates, lease) = two_gateways_holding("late").await;
     let older = waiting(keyed("late", "k"));
-    // It is there, and does not get to confirm what it is granted.
+    // The attempt is parked, but cannot confirm its grant.
     let _place = gates[1].stand(&older).await;
     gates[0].release(&lease).await;
     server.run(&["DEL", "lg:{late}:lock"]).await;
@@ -206,16 +208,16 @@ struct Pair {
     there: TestGateway,
 }
 
-/// One who waits at the other gateway under an idempotency key, for a lock that is held at this one.
+/// A waiter with an idempotency key at the other gateway, for a lock that is held at this gateway.
 struct Keyed {
     holder: Attempt,
     asked: Attempt,
     parked: Parked,
-    /// Where its idempotency key is.
+    /// The Redis key of its idempotency key.
     key: String,
 }
 
-/// How far the remaining times of two keys may be off that were set by one script.
+/// How much the remaining times of two keys that one script has set may differ, in ms.
 const MARGIN: i64 = 200;
 
 // === impl Pair ===
@@ -230,7 +232,7 @@ impl Pair {
         }
     }
 
-    /// Lets one wait at a gateway with a TTL.
+    /// Makes an attempt with a TTL wait at a gateway.
     async fn queue(&self, gate: &TestGateway, lock: &str, ttl_ms: u64) -> Keyed {
         let holder = self.here.must_hold(attempt(lock)).await;
         let asked = with(waiting(keyed(lock, "k")), |it| it.ttl = ttl(ttl_ms));
@@ -246,7 +248,7 @@ impl Pair {
         waits
     }
 
-    /// The same at the other gateway.
+    /// Makes an attempt with a TTL wait at the other gateway.
     async fn queue_there(&self, lock: &str, ttl_ms: u64) -> Keyed {
         self.queue(&self.there, lock, ttl_ms).await
     }
@@ -264,7 +266,7 @@ impl Pair {
         self.here.must_release(holder).await;
     }
 
-    /// What is under the key.
+    /// The value of the waiter's idempotency key.
     async fn under(&self, waits: &Keyed) -> String {
         self.server.text(&["GET", &waits.key]).await
     }
@@ -273,7 +275,8 @@ impl Pair {
         assert_eq!(self.under(waits).await, "");
     }
 
-    /// The key leads to the lease, and does so for longer than that lasts, for as long as an end is remembered.
+    /// Asserts that the idempotency key points to the lease, and that it outlives the lease by the time for which an
+    /// end is remembered.
     async fn is_used_beyond_the_lease(&self, waits: &Keyed) {
         assert_eq!(self.under(waits).await, format!("l2{}", waits.asked.token));
         let lock = format!("lg:{{{}}}:lock", waits.asked.name.as_str());
@@ -291,12 +294,12 @@ async fn a_grant_that_another_gateway_confirms_uses_the_key_for_a_minute_beyond_
     let mut waits = pair.queue_there("confirms", 600_000).await;
     pair.release(&waits.holder).await;
     assert_eq!(waits.parked.news().await, News::GrantedProvisionally);
-    // Nobody has heard of it yet.
+    // No caller has heard of the grant yet.
     let place = format!("q2{}", waits.asked.token);
     assert_eq!(pair.under(&waits).await, place);
     pair.there.must_confirm(&waits.asked).await;
     pair.is_used_beyond_the_lease(&waits).await;
-    // As long as it is renewed the key stays.
+    // The key stays for as long as the lease is renewed.
     let hour = Some(ttl(3_600_000));
     pair.there.must_renew(&waits.asked, hour).await;
     pair.is_used_beyond_the_lease(&waits).await;
@@ -337,7 +340,7 @@ async fn a_kept_place_that_lapses_leaves_nothing_under_its_key() {
     let pair = Pair::start().await;
     let waits = pair.queue_there("lapses", 30_000).await;
     pair.there.must_leave(&waits.asked, Some(GRACE)).await;
-    // What is kept is kept no longer than its place and a minute.
+    // The key is kept no longer than the position and a minute.
     let left = pair.server.integer(&["PTTL", &waits.key]).await;
     let kept = i64::try_from((GRACE + TOMBSTONE).as_millis()).unwrap();
     assert!((1..=kept).contains(&left), "{left}");
@@ -354,6 +357,6 @@ async fn a_ticket_of_a_dead_gateway_that_is_passed_over_leaves_nothing_under_its
     pair.release(&waits.holder).await;
     assert_eq!(pair.server.text(&["GET", "lg:{dead}:lock"]).await, "");
     pair.is_unused(&waits).await;
-    // Whoever asks again is granted it.
+    // A new request with the key is granted the lock.
     granted(pair.here.acquire(&keyed("dead", "k")).await);
 }

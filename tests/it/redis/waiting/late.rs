@@ -1,12 +1,12 @@
-//! What arrives late: an acquire of an attempt that had lost its place in the queue or was granted the lock meanwhile, and the
-//! word that an attempt holds the lock.
+//! Late arrivals: copies of an acquire whose attempt has meanwhile lost its position or was granted the lock, and
+//! messages that an attempt holds the lock.
 //!
-//! That an acquire was sent again is known to the queue by the attempt's place. Without that knowledge it would be
-//! granted the lock when it arrives, and nobody would know the token.
+//! The position of the attempt shows that its acquire was sent again. Without this, a late copy would be granted the
+//! lock, and no caller would know its token.
 
 use crate::redis::prelude::*;
 
-/// A lock that is held, and an attempt that is queued for it by the second copy of its acquire.
+/// A held lock, and an attempt that entered the queue with the second copy of its acquire.
 async fn queued(asked: Attempt) -> (Rig, Proxy, Attempt, Attempt) {
     let (rig, proxy) = Rig::with_proxy().await;
     let (holder, asked) = (attempt("late"), waiting(asked));
@@ -17,7 +17,7 @@ async fn queued(asked: Attempt) -> (Rig, Proxy, Attempt, Attempt) {
     (rig, proxy, holder, asked)
 }
 
-/// Takes it out of the queue as one whose gateway has died.
+/// Removes the attempt from the queue, as if its gateway had died.
 async fn lose_place(rig: &Rig, asked: &Attempt) {
     let id = format!("2{}", asked.token);
     let place = ["LREM", "lg:{late}:wait", "1", &id];
@@ -46,7 +46,7 @@ async fn one_that_has_left_although_its_place_was_lost_is_granted_nothing() {
 async fn one_whose_place_was_kept_until_nobody_came_is_granted_nothing() {
     let (rig, proxy, holder, asked) = queued(keyed("late", "k")).await;
     rig.must_leave(&asked, Some(GRACE)).await;
-    // Its time is over when its turn comes, and nobody has taken it out before.
+    // The attempt's wait is over when its turn comes, and it was not removed before.
     let ticket = format!("lg:{{late}}:of:2{}", asked.token);
     let over = ["SETRANGE", &ticket, "41", "1735689600000000"];
     rig.run(&over).await;
@@ -66,7 +66,7 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
         assert_eq!(proxy.strikes(), 1, "the first copy is held");
         lose_place(&rig, &asked).await;
         parked.rearm();
-        // One copy is enough now, and it knows of the other.
+        // One copy is enough now, because it shows that there was an earlier one.
         rig.must_queue(&asked).await;
         if ends == "left" {
             rig.must_leave(&asked, None).await;
@@ -81,7 +81,7 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
     }
 }
 
-/// Hands a lock over to an attempt that waits at the first gateway, through the second one.
+/// Hands a lock over to an attempt that waits at the first gateway, by a release at the second one.
 async fn hand_over(gates: &[TestGateway; 2], asked: &Attempt) {
     let [here, there] = gates;
     let lease = there.take(asked.name.as_str()).await;
@@ -102,7 +102,7 @@ async fn a_lease_that_was_renewed_is_neither_longer_nor_shorter_when_its_attempt
         store.must_renew(&asked, Some(ttl(3_600_000))).await;
         let lock = format!("lg:{{{late}}}:lock");
         let before = server.text(&["GET", &lock]).await;
-        // A copy of what it has sent before.
+        // A copy of an earlier command of the attempt.
         let held = match late {
             "confirms" => store.must_confirm(&asked).await,
             _ => granted(store.acquire(&asked).await),
@@ -150,14 +150,15 @@ async fn a_confirmation_does_not_touch_a_lease_that_a_newer_request_keeps() {
     assert_eq!(server.text(&["GET", "lg:{kept}:lock"]).await, before);
 }
 
-/// Tells every gateway that an attempt was granted the lease that it has, and waits until the one that had it
-/// has looked into the matter.
+/// Tells every gateway that an attempt was granted the lease that it has, and waits until the gateway of the attempt
+/// has checked this.
 async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
     let fence = fence_at(server, lock).await.parse().unwrap();
     tell_late_of(server, lock, token, fence).await;
 }
 
-/// The same of a grant with this fence.
+/// Tells every gateway that an attempt was granted the lock with this fencing token, and waits until the gateway of the
+/// attempt has checked this.
 async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence: u64) {
     write_down_everything(server).await;
     let before = runs(server, token).await;
@@ -171,7 +172,7 @@ async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence
 #[tokio::test]
 async fn late_word_of_a_grant_takes_it_from_nobody() {
     let (server, [here, there]) = two_gateways().await;
-    // Makes the script known: from then on one call is one run.
+    // Makes the script known to the server: from here on each call is one run.
     let nobody = attempt("warm");
     here.must_give_back(&nobody, GiveBack::NothingHeld).await;
     for (releasing, lock) in [(&here, "here"), (&there, "there")] {
@@ -186,7 +187,7 @@ async fn late_word_of_a_grant_takes_it_from_nobody() {
                 "confirming" => drop(here.must_confirm(&asked).await),
                 _ => drop(here.must_grant(&asked).await),
             }
-            // It is answered, and leaves its place. Then comes the word that it needs no more.
+            // The attempt was answered, and is no longer parked. Then a message arrives that is of no use any more.
             drop(parked);
             tell_late(&server, &lock, &asked.token).await;
             here.must_release(&asked).await;
@@ -198,7 +199,7 @@ async fn late_word_of_a_grant_takes_it_from_nobody() {
 async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_attempt() {
     let (server, gate, lease) = gateway_holding("anew").await;
     let (mut parked, token) = stand(&*gate.store, attempt("anew")).await;
-    // It was granted the lock before, through another gateway, and lost it unconfirmed.
+    // The attempt was granted the lock before, through another gateway, and lost this grant unconfirmed.
     let earlier = lease.held.fence.get() + 1;
     gate.release(&lease).await;
     let news = parked.news().await;
@@ -206,13 +207,13 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
         panic!("not granted: {news:?}");
     };
     assert!(held.fence.get() > earlier);
-    // It is answered, and its word comes by the reply to the release alone.
+    // The attempt was answered; the message of its grant came with the reply to the release.
     drop(parked);
     tell_late_of(&server, "anew", &token, earlier).await;
     let key = "lg:{anew}:lock";
     let found = server.text(&["GETRANGE", key, "1", "64"]).await;
     assert_eq!(found, token.to_string());
-    // Word of the grant that it has is as good as none if nobody was there to hear it.
+    // A message about the current grant of an attempt that is no longer parked ends the grant.
     tell_late_of(&server, "anew", &token, held.fence.get()).await;
     until_integer(&server, &["EXISTS", key], 0).await;
 }
@@ -221,7 +222,7 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
 async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() {
     let (server, gate, _) = gateway_holding("asked").await;
     let (parked, token) = stand(&*gate.store, attempt("asked")).await;
-    // In the instant between two places.
+    // Between the end of one wait and the beginning of the next.
     drop(parked);
     tell_late_of(&server, "asked", &token, 1).await;
     assert_eq!(gate.look("asked").await.waiters, 1);
@@ -239,14 +240,14 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
 
 #[tokio::test]
 async fn a_grant_that_nobody_has_heard_of_is_given_back_however_long_that_takes() {
-    // More than are sent until a deadline has passed.
+    // More copies than are sent before a deadline.
     const LOST: usize = 40;
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port(), &Lifecycle::new()).await;
     let gate = TestGateway::at(&proxy.url());
     let lease = gate.take("away").await;
     let mut asked = waiting(attempt("away"));
-    // Longer than the test waits for it.
+    // The TTL is longer than the test waits.
     asked.ttl = ttl(600_000);
     gate.must_queue(&asked).await;
     for _ in 0..LOST {
@@ -264,7 +265,7 @@ async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
         let lease = gate.take("limit").await;
         let (_parked, token) = stand(&*gate.store, attempt("limit")).await;
         gate.release(&lease).await;
-        // Redis keeps a key for as long as its last millisecond lasts.
+        // Redis keeps a key until its last millisecond has ended.
         let limit = ["SETRANGE", "lg:{limit}:lock", "126", "000000001"];
         server.run(&limit).await;
         let since = ["SETRANGE", "lg:{limit}:lock", "86", "1735689600000000"];

@@ -1,9 +1,9 @@
-//! Whoever waits and is not queued any more finds out, although others keep the queue.
+//! A waiter that has lost its position in the queue is told so, also while other waiters remain in the queue.
 
 use super::gate::keyed_request as keyed;
 use crate::redis::prelude::*;
 
-/// Takes the first out of the queue behind its back. Its ticket is there yet, as after a grant that has ended.
+/// Removes the first id from the queue without a script. Its ticket stays, as after a grant that has ended.
 async fn lose_first(server: &RedisServer, lock: &str) {
     let queue = format!("lg:{{{lock}}}:wait");
     let first = server.text(&["LPOP", &queue]).await;
@@ -16,7 +16,7 @@ async fn one_who_lost_its_place_unheard_is_queued_again() {
     let (server, [here, there], lease) = two_gateways_holding("unheard").await;
     let missing = there.queue(request("unheard")).await;
     let stays = here.queue(request("unheard")).await;
-    // As after a grant of which it was not told and which has ended before it was looked for.
+    // As after a grant that its gateway was not told about, and that ended before the gateway looked for it.
     lose_first(&server, "unheard").await;
     here.until_queued("unheard", 2).await;
     here.release(&lease).await;
@@ -28,7 +28,7 @@ async fn one_who_lost_its_place_unheard_is_queued_again() {
 async fn all_places_are_looked_up_at_once_when_messages_may_have_been_missed() {
     let (server, [here, there]) = two_gateways().await;
     here.take_for("many", 600_000).await;
-    // More than may ask at once, and than are looked up in two rounds.
+    // More waiters than may ask at once, and than two rounds look up.
     let crowd = there.crowd("many", 1_100).await;
     let _stays = here.queue(request("many")).await;
     server.run(&["LTRIM", "lg:{many}:wait", "1100", "-1"]).await;
@@ -38,7 +38,7 @@ async fn all_places_are_looked_up_at_once_when_messages_may_have_been_missed() {
     drop(crowd);
 }
 
-/// Takes one out of the queue behind its back, and leaves this in the place of the first byte of its ticket.
+/// Removes an id from the queue without a script, and replaces the first byte of its ticket.
 async fn lose(server: &RedisServer, lock: &str, at: i64, state: &str) {
     let queue = format!("lg:{{{lock}}}:wait");
     let id = server.text(&["LINDEX", &queue, &at.to_string()]).await;
@@ -58,12 +58,12 @@ async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
     let before = there.crowd("crowd", 600).await;
     let older = there.queue(keyed("crowd", "k")).await;
     let behind = there.crowd("crowd", 200).await;
-    // As after a newer request at another gateway, whose message was lost. It must not come back once that is
-    // forgotten.
+    // As after a newer request at another gateway, whose message was lost. The older attempt must not enter the queue
+    // again, even when the newer one is forgotten.
     lose(&server, "crowd", 600, "s").await;
     let told = older.refusal().await;
     assert!(matches!(told, AcquireError::Superseded), "{told:?}");
-    // As after a grant that has ended, of which its gateway has not heard.
+    // As after a grant that has ended, and that the gateway was not told about.
     for at in [0, 300, 790] {
         lose(&server, "crowd", at, "w").await;
     }

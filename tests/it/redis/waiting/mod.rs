@@ -1,4 +1,4 @@
-//! Waiting in queues that several gateways share on one Redis.
+//! Queues that several gateways share on one Redis server.
 
 mod bounds;
 mod dead;

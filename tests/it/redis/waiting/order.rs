@@ -1,5 +1,5 @@
-//! Those who wait are served in the order in which they asked, through whichever gateway, also behind holders that are no
-//! gateways and tell nobody when they release.
+//! Waiters are served in the order of the queue, whichever gateways they asked, also after foreign locks, whose end no
+//! message tells.
 
 use crate::redis::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::redis::prelude::*;
 async fn nobody_passes_those_who_wait() {
     let (server, gate, lease) = gateway_holding("barge").await;
     let waiting = gate.queue(request("barge")).await;
-    // The lock falls free without a script: whoever comes first finds a queue.
+    // The lock becomes free without a script: the next attempt finds a queue.
     server.run(&["DEL", "lg:{barge}:lock"]).await;
     let hasty = at_once(request("barge"));
     let refused = gate.ask(hasty).refusal().await;
@@ -31,7 +31,7 @@ async fn nobody_passes_those_who_wait() {
 async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
     let (server, gate, lease) = gateway_holding("clock").await;
     let first = gate.queue(request("clock")).await;
-    // It was queued when the clock showed a time in an hour from now.
+    // This waiter entered the queue when the clock was an hour ahead.
     let ticket = server.text(&["LINDEX", "lg:{clock}:wait", "0"]).await;
     let key = format!("lg:{{clock}}:of:{ticket}");
     for at in ["25", "41"] {
@@ -63,7 +63,7 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     for asks in waits {
         asked.push(gate.queue(asks).await);
     }
-    // Longer than anybody waits, and a gateway gives it that again once an hour, for the first time in its first round.
+    // Longer than any wait. A gateway sets this TTL again once an hour, for the first time in its first round.
     let key = "lg:{longest}:wait";
     server.run(&["PEXPIRE", key, "60000"]).await;
     let another = TestGateway::on(&server).await;
@@ -105,7 +105,7 @@ async fn a_foreign_holder_without_an_expiry_is_waited_for() {
     let (server, gate) = gateway().await;
     server.run(&["SET", "lg:{ever}:lock", "x"]).await;
     let asked = gate.queue(request("ever")).await;
-    // They take it again without asking anybody, for a moment.
+    // The foreign client takes the lock again for a moment, without respect for the queue.
     let again = ["SET", "lg:{ever}:lock", "y", "PX", "500"];
     server.run(&again).await;
     let start = Instant::now();

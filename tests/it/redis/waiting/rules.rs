@@ -1,21 +1,21 @@
-//! What the scripts do with a queue when clock, counter, tickets or keys are not as they should be: each is run
-//! by itself, at the time that the test says.
+//! The scripts of a queue with wrong clocks, counters, tickets or keys. Each script is run directly, at a time that the
+//! test chooses.
 
 use crate::redis::prelude::*;
 
-/// The gateway as which a test runs a script: another than that of the waiters.
+/// The id of the gateway as which a test runs a script. It is not the gateway of the waiters.
 const ANOTHER: &str = "0123456789abcdef";
 /// The id of an attempt that neither holds the lock nor waits for it.
 const SOMEBODY: &str = "27777777777777777777777777777777777777777777777777777777777777777";
-/// No fence was seen.
+/// The floor of a gateway that has seen no fencing token.
 const UNSEEN: u64 = 0;
 
-/// A lock that is held while somebody waits for it at a gateway that does nothing any more and counts as alive.
+/// A held lock with a waiter, whose gateway does nothing any more but counts as alive.
 struct Queue {
     server: RedisServer,
     lock: String,
     holder: TokenHash,
-    /// The fence of the lease.
+    /// The fencing token of the lease.
     fence: u64,
     waiter: TokenHash,
 }
@@ -23,18 +23,18 @@ struct Queue {
 /// What a script did with the lock.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    /// The waiter was granted it, with this fence.
+    /// The waiter was granted the lock with this fencing token.
     Passed(u64),
-    /// It is free, and whoever waits stays in the queue.
+    /// The lock is free, and the waiter stays in the queue.
     Free,
 }
 
-/// The fence counter of the lock.
+/// The key of the lock's counter of fencing tokens.
 fn counter_key() -> String {
     fence_key(&name("rules"))
 }
 
-/// The scripts that pass a lock on: those that end its lease, and those that come upon a free lock with a queue.
+/// The scripts that hand a lock on: those that end its lease, and those that find a free lock with a queue.
 const PASSING: &str = "release give_back break advance leave acquire";
 
 // === impl Queue ===
@@ -63,8 +63,8 @@ impl Queue {
         format!("lg:{{rules}}:of:2{}", self.waiter)
     }
 
-    /// Frees the lock by a script or finds it free, as another gateway that has seen this fence. The script reads
-    /// these seconds and microseconds from the clock, or what the server's shows.
+    /// Frees the lock by a script, or runs a script that finds it free, as another gateway whose floor is this fencing
+    /// token. The script reads this time, if there is one, instead of the clock.
     async fn free_by(&self, script: &str, floor: u64, time: Option<(&str, &str)>) -> String {
         let mut text = composed(script);
         if let Some((seconds, micros)) = time {
@@ -105,12 +105,12 @@ impl Queue {
         assert_eq!(queue, [id]);
         let ticket = self.server.text(&["GET", &self.ticket()]).await;
         assert!(ticket.starts_with('q'), "{ticket}");
-        // Who ends a lease ends it although nobody can be granted the lock.
+        // A lease is ended even if the lock cannot be granted to a waiter.
         assert_eq!(lease, "");
         Seen::Free
     }
 
-    /// A number of the ticket, in microseconds.
+    /// A number of the ticket in microseconds.
     async fn micros(&self, from: usize) -> u64 {
         let ticket = self.server.text(&["GET", &self.ticket()]).await;
         ticket[from..from + 16].parse().unwrap()
@@ -128,7 +128,7 @@ async fn at_an_impossible_time_nobody_is_granted_the_lock_and_nobody_loses_a_pla
             assert_eq!(queue.seen().await, Seen::Free, "{why}");
             let now = queue.server.text(&["GET", &counter_key()]).await;
             assert_eq!(now, counter, "{why}");
-            // Once the clock is set right, the waiter is next.
+            // Once the clock is right, the waiter is granted the lock.
             let reply = queue.free_by("advance", UNSEEN, None).await;
             assert!(reply.starts_with("passed "), "{reply}");
             assert!(matches!(queue.seen().await, Seen::Passed(fence) if fence > queue.fence));
@@ -139,7 +139,7 @@ async fn at_an_impossible_time_nobody_is_granted_the_lock_and_nobody_loses_a_pla
 #[tokio::test]
 async fn a_counter_of_another_length_is_compared_as_a_number() {
     for script in words(PASSING) {
-        // Fewer digits than the time has: as text the first would be larger.
+        // The counter has fewer digits than the time: compared as text, the first would be larger.
         for counter in ["999999999999999", "9", "0"] {
             let queue = Queue::start().await;
             queue.server.run(&["SET", &counter_key(), counter]).await;
@@ -151,7 +151,7 @@ async fn a_counter_of_another_length_is_compared_as_a_number() {
             let kept = queue.server.text(&["GET", &counter_key()]).await;
             assert_eq!(kept, fence.to_string(), "{script} with {counter}");
         }
-        // More digits: there is no fence above it.
+        // The counter has more digits than a fencing token may have, so no greater one exists.
         let queue = Queue::start().await;
         let counter = "10000000000000000";
         queue.server.run(&["SET", &counter_key(), counter]).await;
@@ -173,7 +173,7 @@ async fn whoever_waits_is_granted_a_higher_fence_although_the_counter_is_missing
         };
         assert!(fence > queue.fence, "{script}: {fence}");
 
-        // A gateway has seen a fence that is ahead of the time.
+        // A gateway has seen a fencing token that is ahead of the time.
         let queue = Queue::start().await;
         let floor = queue.fence + 3_600_000_000;
         queue.free_by(script, floor, None).await;
@@ -221,7 +221,7 @@ async fn a_ticket_without_a_key_counts_until_its_wait_is_over() {
     assert_eq!(left, 0, "a dead ticket is cleared away");
 }
 
-/// One who waits for so many seconds under the same key as all others here, in a queue of this length.
+/// An attempt that waits for `seconds` with the idempotency key of all attempts here, in a queue of this length.
 fn under_the_key(seconds: u64, longest_queue: u64) -> Attempt {
     Attempt {
         wait: Some(Waiting {
@@ -237,7 +237,7 @@ async fn who_takes_a_place_over_stands_there_since_the_first_and_until_its_own_w
     let (server, gate) = gateway().await;
     gate.take_for("rules", 600_000).await;
     let mut stood: Option<(u64, u64)> = None;
-    // The second waits for longer than the first, and the third for less long.
+    // The second attempt waits longer than the first, and the third less long.
     for seconds in [50, 500, 5] {
         let asked = under_the_key(seconds, 10);
         let _place = gate.park(&asked);
@@ -273,7 +273,7 @@ async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
             .find(|key| key.starts_with("lg:{rules}:key:"))
     })
     .await;
-    // Its place is lost, and somebody else fills the queue.
+    // The position is lost, and another waiter fills the queue.
     drop(place);
     server.run(&["DEL", "lg:{rules}:wait"]).await;
     let other = waiting(attempt("rules"));

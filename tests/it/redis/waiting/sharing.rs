@@ -1,4 +1,4 @@
-//! Those who wait for a lock that is shared: at other gateways, through lost messages, and in crowds.
+//! Waiters for shared locks: at other gateways, with lost messages, and in crowds.
 
 use super::faults::{assert_distinct, without_messages};
 use crate::redis::prelude::*;
@@ -8,12 +8,12 @@ fn share(limit: Option<u64>, lock: &str) -> AcquireRequest {
     with(request(lock), |it| it.sharing = Some(sharing(limit)))
 }
 
-/// How many hold a lock.
+/// The number of leases that hold a lock.
 async fn holders(gate: &TestGateway, lock: &str) -> u64 {
     gate.look(lock).await.holder.map_or(0, |it| it.count())
 }
 
-/// Runs a script as some gateway would, and answers its reply. `more` is what a gateway does not ask for.
+/// Runs a script as a gateway would, with `more` as further arguments. Answers the reply.
 async fn run_as(
     server: &RedisServer,
     (script, more): (&str, &str),
@@ -28,7 +28,7 @@ async fn run_as(
     server.text(&command).await
 }
 
-/// The id of the gateway through which an attempt was queued.
+/// The id of the gateway at which an attempt entered the queue.
 async fn gateway_of(server: &RedisServer, lock: &str, token: &TokenHash) -> String {
     let ticket = format!("lg:{{{lock}}}:of:2{token}");
     server.text(&["GETRANGE", &ticket, "1", "16"]).await
@@ -71,7 +71,7 @@ async fn a_round_finds_the_grants_that_its_gateway_has_not_confirmed() {
         gateway_of(&server, "found", &mine).await,
         gateway_of(&server, "found", &theirs).await,
     ];
-    // Nobody hears of what a third gateway grants.
+    // The gateways of the waiters get no message about the grants of a third gateway.
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     let floor = |gateway: &str| format!("{:016}{gateway}", 0);
     let id = format!("2{}", stays.token.hash());
@@ -102,7 +102,7 @@ async fn a_gateway_that_is_killed_with_grants_it_has_not_confirmed_costs_their_t
     doomed.kill().await;
     let start = Instant::now();
     other.release(&writer).await;
-    // All three places are granted to those who were there first, of whom nobody comes.
+    // All three leases are granted to the first waiters, whose gateway is dead.
     assert_eq!(holders(&other, "killed").await, 3);
     let (at, lease) = next.granted().await;
     let delay = at - start;
@@ -132,7 +132,7 @@ async fn a_lock_is_passed_on_to_readers_although_the_server_is_out_of_memory() {
         assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
         held.push(lease);
     }
-    // Renewals and breaks go on, and a place that becomes free is had by the next.
+    // Renewals and breaks work, and each lease that ends makes room for the next waiter.
     let (name, token) = (&held[0].name, held[0].token.hash());
     let renewed = here.renew(name, &token, Some(ttl(50_000))).await;
     assert!(renewed.is_ok(), "{renewed:?}");
@@ -206,7 +206,7 @@ async fn to_look_for_one_lease_shows_no_other() {
         held.iter().filter(is_shown).count()
     };
     assert_eq!(shows(fences[1]).await, 1);
-    // Whoever looks for another is shown who holds it.
+    // A question about a fencing token that no lease has shows all holders.
     assert_eq!(shows(fences[2] + 1).await, 3);
 }
 
@@ -222,7 +222,7 @@ async fn a_gateway_that_was_looked_at_before_counts_as_dead_when_it_does_not_con
     let keys = server.keys().await;
     let alive = keys.iter().find(|key| key.ends_with(&gateway)).unwrap();
     server.run(&["PEXPIRE", alive, "60000"]).await;
-    // It does not wait, and so gives up the place under its key.
+    // The request does not wait, so it gives up the position of its key.
     let again = keyed("unconfirmed", "a");
     assert_ne!(again.token, writer);
     here.must_refuse(&again).await;
@@ -245,7 +245,7 @@ async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who
     ];
     server.run(&["DEL", "lg:{deleted}:lock"]).await;
     let [first, alone] = waits;
-    // A round finds the lock free. The first has a limit of one, and those who are dead do not count.
+    // A round finds the lock free. The first waiter has a limit of one, and dead waiters do not count.
     let lease = first.lease().await;
     assert_eq!(lease.held.mode.slot(), Some(0));
     assert_eq!(holders(&here, "deleted").await, 1);
@@ -292,7 +292,7 @@ async fn those_who_are_woken_by_the_last_reply_are_told_by_it() {
         rig.acquire(&asked).await.unwrap();
     }
     rig.must_release(&writer).await;
-    // No message and no round: it is all in the reply.
+    // The grants come with the reply alone, without a message or a round.
     for parked in &mut parked {
         let news = parked.try_news();
         assert!(matches!(news, Some(News::Granted(_))), "{news:?}");
@@ -309,7 +309,7 @@ async fn a_place_is_passed_on_by_a_few_commands_however_many_share_the_lock() {
         }
         let mut holder = one_of(others, "handed");
         rig.grant(&holder).await;
-        // A round or an examination that falls into it makes it more.
+        // A round or an examination in between adds commands, so the smallest number counts.
         let mut least = u64::MAX;
         for _ in 0..50 {
             let next = waiting(one_of(others, "handed"));

@@ -1,4 +1,4 @@
-//! What is found, and what is not.
+//! The cases: no violation with all guards, and a violation without each of them.
 
 use super::{
     node::{Node, Proposal},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::support::{Random, RedisServer, full};
 
-/// As many walks as come by what is wrong in each variant, many times over.
+/// Many times more walks than are needed to find the violation of each variant.
 const MOST: usize = 6_000;
 
 async fn nodes(server: &RedisServer, count: usize, variant: Variant) -> Vec<Node> {
@@ -19,7 +19,7 @@ async fn nodes(server: &RedisServer, count: usize, variant: Variant) -> Vec<Node
     nodes
 }
 
-/// The first thing that is wrong on so many walks, and on which.
+/// The first violation in this many walks, and the number of its walk.
 async fn walked(
     nodes: &mut [Node],
     variant: Variant,
@@ -53,7 +53,7 @@ async fn fences_rise_and_leases_do_not_overlap_in_whatever_order_messages_come()
     }
 }
 
-/// Without one of the guards something wrong is found.
+/// Asserts that a violation is found in the protocol without one of its guards.
 async fn is_found(variant: Variant, ends: Ends) {
     let server = RedisServer::start().await;
     let mut random = Random::with_seed(1);
@@ -78,8 +78,8 @@ async fn with_votes_of_nodes_that_have_not_learnt_something_wrong_is_found() {
     is_found(Variant::VotesUnlearnt, Ends::Anything).await;
 }
 
-/// What the model has found, as chance hardly comes by it: a message of the first round comes so late that
-/// it reserves the lock where the next holder has been in between.
+/// A schedule that the model has found, and that chance would hardly find: a message of the first round arrives so late
+/// that it reserves the lock where the next holder has held it in between.
 #[tokio::test]
 async fn without_the_guard_of_the_counter_two_are_granted_the_same_fence() {
     let server = RedisServer::start().await;
@@ -92,14 +92,14 @@ async fn without_the_guard_of_the_counter_two_are_granted_the_same_fence() {
         let fence = Some(base + 2);
         let proposed = |it: Option<Proposal>| it.map(|it| it.fence);
         let vote = "1:0";
-        // The first asks two nodes, and the one with the lower counter forgets it.
+        // The first attempt asks two nodes, and the one with the lower counter loses its reservation.
         assert_eq!(proposed(nodes[0].reserve(0, "first", "1").await), fence);
         assert_eq!(
             proposed(nodes[1].reserve(0, "first", "1").await),
             Some(base + 1)
         );
         nodes[1].end(0).await;
-        // The second is granted the lock by the other two, and is soon over.
+        // The second attempt is granted the lock by the other two nodes, and its lease soon ends.
         assert_eq!(proposed(nodes[1].reserve(0, "second", "2").await), fence);
         assert_eq!(
             proposed(nodes[2].reserve(0, "second", "2").await),
@@ -109,7 +109,7 @@ async fn without_the_guard_of_the_counter_two_are_granted_the_same_fence() {
             assert!(node.ratify(0, "second", "2", base + 2, vote).await);
             node.release(0, "second").await;
         }
-        // The first goes on, with the node that it had not reached.
+        // The first attempt goes on at the node that it had not reached.
         assert_eq!(
             proposed(nodes[2].reserve(0, "first", "1").await),
             Some(base + 3)
@@ -120,8 +120,8 @@ async fn without_the_guard_of_the_counter_two_are_granted_the_same_fence() {
     }
 }
 
-/// The same of a node that learns: one of those that accept a fence loses its data, and learns from the other
-/// just before that one accepts it too.
+/// The same for a node that catches up: one of the nodes that accept a fencing token loses its data, and learns from
+/// the other node just before this one accepts the token.
 #[tokio::test]
 async fn without_the_guard_of_the_vote_what_a_node_learns_is_out_of_date_and_a_fence_is_granted_twice()
  {
@@ -146,7 +146,7 @@ async fn without_the_guard_of_the_vote_what_a_node_learns_is_out_of_date_and_a_f
         }
         let accepts = nodes[1].ratify(0, "first", "1", fence, &other).await;
         assert_eq!(accepts, granted, "{variant:?}");
-        // What is learnt is behind the fence that the first would have been granted.
+        // The learned counter is behind the fencing token that the first attempt would have been granted.
         let top = *tops.iter().max().unwrap();
         assert!(top < fence);
         nodes[0].admit(&life, top).await;

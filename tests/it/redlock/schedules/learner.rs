@@ -1,26 +1,26 @@
-//! Who learns for a node that has lost its data, as a gateway does.
+//! A gateway that helps a node without data to catch up.
 
 use super::node::Node;
 use crate::support::Random;
 
-/// Who learns for a node.
+/// A gateway that helps a node to catch up.
 pub(super) struct Learner {
     node: usize,
-    /// Its life, when it has begun.
+    /// The life of the node, once it has begun to catch up.
     life: Option<String>,
-    /// A name for its life.
+    /// A name for the new life.
     new: String,
-    /// What each of the others has said.
+    /// The replies of the other nodes.
     replies: Vec<TeachReply>,
 }
 
-/// What one of the others has said.
+/// The reply of another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TeachReply {
     Nothing,
-    /// That it has to learn itself.
+    /// The node must catch up itself.
     Unlearnt,
-    /// How far it has come.
+    /// The highest fencing token that the node knows.
     Top(u64),
 }
 
@@ -36,7 +36,7 @@ impl Learner {
         }
     }
 
-    /// Asks the next, in any order, and answers what came of it and whether it is over.
+    /// Asks the next node, in random order. Answers a description of the step, and whether the node has caught up.
     pub(super) async fn step(&mut self, nodes: &mut [Node], random: &mut Random) -> (String, bool) {
         let Self { node, replies, .. } = self;
         let Some(life) = &self.life else {
@@ -56,7 +56,7 @@ impl Learner {
         let other = random.below(nodes.len());
         if other != *node {
             let said = nodes[other].teach(life).await;
-            // An answer may be lost.
+            // A reply may be lost.
             if random.below(4) > 0 {
                 replies[other] = said.map_or(TeachReply::Unlearnt, TeachReply::Top);
             }

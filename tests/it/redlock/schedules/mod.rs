@@ -1,11 +1,10 @@
-//! The scripts of a quorum under every order of messages that chance comes by.
+//! The scripts of a quorum under random orders of messages.
 //!
-//! The model in `tests/it/model/fence` knows the protocol, and not the scripts. Here the scripts themselves run,
-//! at nodes that are databases of one server, and attempts ask them as a gateway does: with messages that come
-//! late, again, in any order or never, and answers that are lost. The counters begin far beyond the time, so
-//! that nothing but they keeps the fences apart. Fences must be unique and rise whatever ends at a node at
-//! whatever instant; leases that nothing ends but their release must not overlap. Each guard is taken out in
-//! turn, and then something wrong must be found.
+//! The model in `tests/it/model/fence` covers the protocol, but not the scripts. Here the real scripts run at nodes
+//! that are databases of one server. Attempts ask them as a gateway does: messages come late, twice, in any order or
+//! never, and replies are lost. The counters begin far beyond the time, so that only the counters keep the fencing
+//! tokens apart. Fencing tokens must be unique and rise, whatever ends at a node at any instant; leases that end only
+//! by their release must not overlap. In turn, each guard is removed, and then a violation must be found.
 
 mod cases;
 mod learner;

@@ -1,4 +1,4 @@
-//! A node: a database of its own, with the scripts.
+//! A node of a quorum: a database of the server, with the scripts.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use bb8_redis::redis::{
 use super::variant::Texts;
 use crate::support::{RedisServer, cmd};
 
-/// A node.
+/// A node of a quorum.
 pub(super) struct Node {
     connection: MultiplexedConnection,
     /// The hash of each script.
     scripts: HashMap<&'static str, String>,
 }
 
-/// What a node proposes in the first round, by which vote.
+/// The proposal of a node in the first round: the fencing token, and the vote that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub(super) fence: u64,
@@ -34,7 +34,7 @@ impl Node {
     pub(super) async fn start(server: &RedisServer, database: usize, texts: &Texts) -> Self {
         let url = format!("redis://127.0.0.1:{}/{database}", server.port());
         let client = redis::Client::open(url).unwrap();
-        // On a busy machine a reply may take longer than the library waits by itself.
+        // On a busy machine a reply may take longer than the library waits by default.
         let patient = AsyncConnectionConfig::new().set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&patient);
         let mut connection = connection.await.unwrap();
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Begins anew, with a counter.
+    /// Empties the node, and sets its counter.
     pub(super) async fn reset(&mut self, counter: u64) {
         self.run(&["FLUSHDB"]).await;
         let learnt = ["life", "1", "run", "", "epoch", "0", "top", "0"];
@@ -58,18 +58,18 @@ impl Node {
         self.run(&["SET", "fence", &counter.to_string()]).await;
     }
 
-    /// Loses everything.
+    /// Loses all data of the node.
     pub(super) async fn flush(&mut self) {
         self.run(&["FLUSHDB"]).await;
     }
 
-    /// Begins to learn: its life, if it has to.
+    /// Begins to catch up. Answers the new life, if the node has to catch up.
     pub(super) async fn learn(&mut self, new: &str) -> Option<String> {
         let (kind, reply) = self.script("learn", &["node"], &[new, "", "1"]).await;
         (kind == "unlearnt").then(|| text(&reply[2]))
     }
 
-    /// How far it has come, for another that learns; `None` if it has to learn itself.
+    /// What the node tells another node that catches up; `None` if it must catch up itself.
     pub(super) async fn teach(&mut self, life: &str) -> Option<u64> {
         let (kind, reply) = self.script("teach", &["node"], &[life, ""]).await;
         (kind == "taught").then(|| text(&reply[2]).parse().unwrap())
@@ -80,7 +80,7 @@ impl Node {
         self.script("admit", &["node"], &[life, &top]).await;
     }
 
-    /// The first round: the fence that is proposed, if it is.
+    /// Runs the first round. Answers the proposed fencing token, if there is one.
     pub(super) async fn reserve(
         &mut self,
         name: usize,
@@ -90,7 +90,7 @@ impl Node {
         self.take(name, token, nonce, 1).await
     }
 
-    /// The same, or of a lease that a majority has granted already, by a fence.
+    /// Runs the first round, or takes a lease that a majority has already granted with a fencing token.
     pub(super) async fn take(
         &mut self,
         name: usize,
@@ -112,7 +112,7 @@ impl Node {
         })
     }
 
-    /// The second round: whether the fence is accepted.
+    /// Runs the second round. Answers whether the fencing token was accepted.
     pub(super) async fn ratify(
         &mut self,
         name: usize,
@@ -143,13 +143,13 @@ impl Node {
         self.script("quorum_release", &keys, &arguments).await;
     }
 
-    /// What somebody has here ends: its time is over.
+    /// Ends the reservation or lease at this node, as if its time was over.
     pub(super) async fn end(&mut self, name: usize) {
         let keys = keys(name, ["lock", "info"]);
         self.run(&["DEL", &keys[0], &keys[1]]).await;
     }
 
-    /// The first word of the reply of a script, and all of it.
+    /// Runs a script. Answers the first word of the reply, and the whole reply.
     async fn script(
         &mut self,
         name: &str,

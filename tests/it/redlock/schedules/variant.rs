@@ -1,25 +1,25 @@
-//! The scripts as they are, and the protocol without one of its guards.
+//! The scripts without changes, and the protocol without one of its guards.
 
 use std::collections::HashMap;
 
 use crate::lua::composed;
 
-/// Which protocol is tried.
+/// A variant of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variant {
-    /// As it is.
+    /// The protocol with all guards.
     Guarded,
-    /// The highest fence of round one is granted at once.
+    /// The highest fencing token of the first round is granted at once.
     NoSecondRound,
-    /// Round two does not look whether the counter has passed the fence.
+    /// The second round does not check whether the counter has passed the fencing token.
     OwnerAlone,
-    /// Round two does not look whether the try has the lock.
+    /// The second round does not check whether the try still has its reservation.
     CounterAlone,
-    /// Half of the nodes are enough.
+    /// Half of the nodes count as a majority.
     Half,
     /// A node that has lost its data votes at once.
     VotesUnlearnt,
-    /// Round two does not look whether somebody has learnt from the node since it has voted.
+    /// The second round does not check whether another node has learned from this node since its vote.
     NoEpoch,
 }
 

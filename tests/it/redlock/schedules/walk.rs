@@ -1,4 +1,4 @@
-//! A walk: attempts that ask the nodes, and chance that delivers their messages.
+//! A walk: attempts that ask the nodes, with random delivery of their messages.
 
 use super::{
     learner::Learner,
@@ -7,25 +7,25 @@ use super::{
 };
 use crate::support::Random;
 
-/// What ends at a node by itself.
+/// Which reservations and leases end at a node without a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// Whatever, at any instant: nothing is known of time, and fences must rise.
+    /// Any of them at any instant, as if time were unknown: fencing tokens must still rise.
     Anything,
-    /// Nothing: leases must not overlap.
+    /// None of them: leases must not overlap.
     Nothing,
 }
 
-/// Attempts at some nodes.
+/// Attempts at some nodes, with their messages.
 pub(super) struct Walk<'a> {
     nodes: &'a mut [Node],
     variant: Variant,
     ends: Ends,
     runs: Vec<Run>,
-    /// Who learns for a node that has lost its data. The others have all of theirs.
+    /// The gateway that helps a node without data to catch up. The other nodes have all of their data.
     learner: Option<Learner>,
     under_way: Vec<Message>,
-    /// Of each name the fences that were granted.
+    /// The granted fencing tokens of each name.
     granted: Vec<Vec<u64>>,
     story: Vec<String>,
 }
@@ -38,7 +38,7 @@ struct Run {
     nonce: String,
     tries: usize,
     phase: Phase,
-    /// The highest fence of its name that was granted before this try began.
+    /// The highest fencing token of the name that was granted before this try began.
     after: u64,
     proposed: Vec<Option<Proposal>>,
     accepted: Vec<bool>,
@@ -65,17 +65,17 @@ struct Message {
 enum Asks {
     Reserve,
     Ratify(u64, Vec<Option<String>>),
-    /// The lease that was granted by this fence is taken at the nodes that do not have it.
+    /// Takes the lease with this granted fencing token at the nodes that do not have it.
     Take(u64),
     Withdraw,
     Release,
 }
 
-/// For which names attempts ask. All names share a counter.
+/// The names for which the attempts ask. All names share a counter.
 const NAMES: [usize; 4] = [0, 0, 0, 1];
 const STEPS: usize = 120;
 const TRIES: usize = 3;
-/// Far beyond any time, and far below the end.
+/// Far beyond any time, and far below the largest fencing token.
 const BASE: u64 = 5_000_000_000_000_000;
 
 // === impl Walk ===
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on until something is wrong, which it answers, or for long enough.
+    /// Runs the walk to its end, or to its first violation, which is answered.
     pub(super) async fn go(mut self, random: &mut Random) -> Option<String> {
         for _ in 0..STEPS {
             if let Some(wrong) = self.step(random).await {
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// One message arrives; it may arrive again, and its answer be lost.
+    /// Delivers one message, which may be delivered again later, and whose reply may be lost.
     async fn deliver(&mut self, random: &mut Random) {
         let at = random.below(self.under_way.len());
         let message = if random.below(8) == 0 {
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
             .push(format!("{run} {asks:?} at {at}: {said}, heard {heard}"));
     }
 
-    /// An attempt does what it can do next.
+    /// Lets an attempt do its next step.
     fn act(&mut self, run: usize, random: &mut Random) -> Option<String> {
         let (majority, second) = (self.majority(), self.variant != Variant::NoSecondRound);
         let it = &self.runs[run];
@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
                 if !second {
                     return self.grant(run, fence);
                 }
-                // Only who has voted is asked, by its vote.
+                // Only nodes that have voted are asked, with their vote.
                 let votes = self.runs[run].proposed.iter().cloned();
                 let votes = votes.map(|it| it.map(|it| it.vote)).collect();
                 self.send(run, &Asks::Ratify(fence, votes));
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
         let held = self.runs.iter();
         let held = held.filter(|it| it.name == name && it.phase == Phase::Granted);
         let overlaps = self.ends == Ends::Nothing && held.count() > 0;
-        // More messages would only hide what is wrong in the other variants.
+        // In the other variants, these messages would only hide the violation.
         if self.variant == Variant::Guarded {
             self.send(run, &Asks::Take(fence));
         }

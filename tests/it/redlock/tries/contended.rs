@@ -1,9 +1,10 @@
-//! Gateways that contend for one lock, with an observer beside them, and more callers at once than the nodes answer in time.
+//! Gateways that contend for one lock, checked by an observer; and more callers at once than the nodes can answer in
+//! time.
 
 use crate::redlock::{faults::Seen, prelude::*};
 
 const CLIENTS: u64 = 50;
-/// Ten times as long as it takes on a busy machine.
+/// Ten times as long as this takes on a busy machine.
 const BOUND: Duration = Duration::from_mins(1);
 
 fn engine(nodes: &Nodes) -> Engine {
@@ -59,7 +60,7 @@ async fn visits(engine: Engine, seen: Arc<Seen>, turns: u64) {
     }
 }
 
-/// Each takes the lock so many times.
+/// Lets each caller acquire the lock this many times.
 async fn all_are_served(nodes: &Nodes, turns: u64) {
     let engines = [engine(nodes), engine(nodes)];
     let seen = Arc::new(Seen::default());
@@ -83,23 +84,23 @@ async fn fifty_clients_at_two_gateways_are_each_alone_with_rising_fences() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_with_two_of_five_nodes_frozen() {
-    // At first all of them are needed.
+    // At first all nodes are needed.
     let nodes = Rig::start(5).await.nodes;
     for node in [0, 3] {
         nodes.servers[node].freeze();
     }
-    // The three that are left must all agree, so that the gateways split them often.
+    // The remaining three nodes must all agree, so that the gateways often split them.
     all_are_served(&nodes, 1).await;
     for node in [0, 3] {
         nodes.servers[node].thaw();
     }
 }
 
-/// How long a hand-off may take: ten times what one of a hundred may.
+/// How long a hand-off may take: ten times the promise for 99 of 100.
 const HAND_OFF: Duration = Duration::from_millis(500);
 
-/// A holder that got the lock from the queue releases it through the other gateway, where nobody waits and
-/// whose queue therefore hands nothing on: the gateway of those who wait must hear of it from the nodes.
+/// A holder that got the lock from the queue releases it at the other gateway. That gateway has no waiters and hands
+/// nothing on, so the waiters' gateway must learn of the release from the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_next_although_the_holder_releases_at_another_gateway() {
     let nodes = Nodes::start(3).await;
@@ -142,13 +143,13 @@ async fn who_waits_is_next_although_the_holder_releases_at_another_gateway() {
     assert!(slow.len() <= 1, "{slow:?}");
 }
 
-/// As many as a busy machine serves within the time for which they wait for room.
+/// As many callers as a busy machine serves within their wait for room.
 const CALLERS: usize = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_are_granted_their_locks_one_after_the_other() {
     let rig = Rig::start(3).await;
-    // As it is where nothing else is said.
+    // The default time-out.
     let config = with(quick(), |it| {
         it.node_timeout_ms = RedlockConfig::default().node_timeout_ms;
     });

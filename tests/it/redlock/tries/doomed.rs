@@ -1,23 +1,23 @@
-//! What is left of a try that came to nothing is no lease, however much it looks like one.
+//! What remains of a failed try is no lease, however much it looks like one.
 
 use crate::redlock::prelude::*;
 
-/// What a node says of the try that has the lock there.
+/// A field of the try that has the lock at a node.
 async fn field(server: &RedisServer, field: &str) -> String {
     server.text(&["HGET", "lg:{lock}:info", field]).await
 }
 
-/// What the scripts are given in a withdrawal, and in nothing else that is asked here: two keys of it, one
-/// behind the other.
+/// Bytes that only a withdrawal sends here: two of its keys, one behind the other.
 const WITHDRAWAL: &str = "lg:{lock}:ended\r\n$16\r\nlg:{lock}:wanted\r\n";
 
-/// Loses the answers of all nodes to the second round, and then every withdrawal. That round asks no node that was late
-/// in the first, but a majority.
+/// Loses the replies of all nodes to the second round, and then every withdrawal. The second round asks a majority,
+/// without nodes that were late in the first.
 async fn strand(proxies: &[Proxy], asked: &Attempt) {
     let token = asked.token.to_string();
     for proxy in proxies {
         proxy.strike_later(&token, Fault::CutReply, 1);
-        // More often than anybody tries until they are taken back. What is held up would hold up all that is asked behind.
+        // More faults than withdrawals can come before the faults are removed. A held request would hold all requests
+        // behind it.
         for _ in 0..2_000 {
             proxy.strike(WITHDRAWAL, Fault::CutRequest);
         }
@@ -25,8 +25,8 @@ async fn strand(proxies: &[Proxy], asked: &Attempt) {
     all_struck(proxies, 2).await;
 }
 
-/// A quorum with a try that a majority has accepted and that cannot be withdrawn until the faults are taken back; and
-/// what came of so many acquires by its attempt.
+/// A quorum with a try that a majority has accepted and that cannot be withdrawn before the faults are removed; and the
+/// answers to this many acquires of its attempt.
 async fn doomed(
     acquires: usize,
 ) -> (
@@ -37,7 +37,7 @@ async fn doomed(
 ) {
     let (rig, proxies) = Rig::with_proxies(3).await;
     let asked = Attempt {
-        // Longer than all of this takes: what its end has freed would be granted.
+        // Longer than the whole test: the end of a lease would allow a grant.
         ttl: ttl(600_000),
         ..attempt("lock")
     };
@@ -79,14 +79,15 @@ async fn what_is_about_to_be_withdrawn_is_confirmed_to_nobody() {
     let is_confirmed = matches!(confirmed, Ok(Confirmation::Confirmed(_)));
     assert!(!is_confirmed, "{confirmed:?}");
     proxies.iter().for_each(Proxy::take_back);
-    // As a gateway does that does not know whether it was confirmed.
+    // As a gateway does that does not know whether the grant was confirmed.
     let given_back = rig.store.give_back(&asked.name, &asked.token).await;
     assert!(given_back.is_ok(), "{given_back:?}");
     rig.nothing_left(&asked.name).await;
     rig.turn("lock").await;
 }
 
-/// One node is not asked, because an earlier try of the attempt is being withdrawn there: then both others decide.
+/// One node is not asked, because an earlier try of the attempt is being withdrawn there. Then both other nodes must
+/// agree.
 #[tokio::test]
 async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_a_try() {
     let patient = with(quick(), |it| it.node_timeout_ms = Millis(1_000));
@@ -104,7 +105,7 @@ async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_
     assert_ne!(field(earlier, "nonce").await, field(granted, "nonce").await);
     proxies[2].strike(&token, Fault::HoldReply);
     let mut confirming = Box::pin(rig.store.confirm(&asked.name, &asked.token));
-    // Longer than anybody waits for a node on which nothing depends.
+    // Longer than the gateway waits for a node that cannot change the outcome.
     let early = timeout(Duration::from_millis(300), &mut confirming).await;
     assert!(early.is_err(), "{early:?} by one node");
     proxies[2].let_go();
@@ -160,11 +161,11 @@ async fn a_node_that_was_counted_by_a_renewal_is_not_withdrawn_by_an_earlier_try
         rig.server(0).run(&command).await;
         rig.holds(&asked.name).await
     };
-    // So that a renewal can be seen by what is left.
+    // A pause, so that the time left shows a renewal.
     sleep(Duration::from_millis(10)).await;
     rig.store.must_renew(&asked, None).await;
     assert_eq!(withdraw().await, 3);
-    // One that was not renewed is.
+    // A lease that was not renewed is withdrawn.
     rig.release_everywhere(&asked).await;
 }
 
@@ -173,7 +174,7 @@ async fn a_node_that_answers_late_accepts_the_fence_all_the_same() {
     let (rig, proxies) = Rig::with_proxies(3).await;
     let lease = eventually("the third has accepted it too", async || {
         let asked = attempt("lock");
-        // Longer than anybody waits for it when the others have answered.
+        // Longer than the gateway waits for this node when the others have replied.
         proxies[2].strike(&asked.token.to_string(), Fault::HoldReply);
         let lease = rig.grant(&asked).await;
         proxies[2].let_go();
@@ -184,7 +185,7 @@ async fn a_node_that_answers_late_accepts_the_fence_all_the_same() {
             }
             sleep(Duration::from_millis(5)).await;
         }
-        // On a busy machine the others may be done before it could be sent.
+        // On a busy machine the other nodes may have replied before this request was sent.
         rig.release(&asked).await;
         None
     })

@@ -1,11 +1,11 @@
-//! What is told of the end of a lease while the nodes do not agree on it yet.
+//! What callers are told about the end of a lease while the nodes do not agree on it yet.
 
 use crate::redlock::prelude::*;
 
-/// Longer than anybody waits for a node on which nothing depends.
+/// Longer than the gateway waits for a node that cannot change the outcome.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// More often than anybody looks meanwhile.
+/// More faults than inspections can come meanwhile.
 const LOOKS: usize = 64;
 
 async fn forget(rig: &Rig, node: usize) {
@@ -58,7 +58,7 @@ async fn a_release_that_was_asked_for_and_whose_replies_were_lost_is_unknown() {
     assert_unknown(rig.store.release(&holder.name, &holder.token).await);
 }
 
-/// The lease is at one node, not at the second, and the third does not answer.
+/// A lease that one node has, a second node does not have, and the third does not reply.
 async fn undecided() -> (Rig, Attempt, HeldLease) {
     let rig = Rig::start(3).await;
     let (asked, lease) = rig.grant_everywhere("lock").await;
@@ -91,12 +91,12 @@ async fn who_breaks_what_a_silent_node_decides_is_not_told_that_he_has() {
     let breaking = rig.store.break_lock(&asked.name, Some(lease.fence.into()));
     assert_unknown(breaking.await);
     rig.server(2).thaw();
-    // It has ended nevertheless.
+    // The lease has ended all the same.
     rig.nothing_left(&asked.name).await;
 }
 
-/// A gateway whose break has ended a lease at the second node and is on its way to the others, and one
-/// that asks the nodes itself, but for the third, to which it asks through a proxy.
+/// A gateway whose break has ended a lease at the second node and is on its way to the others; and another gateway,
+/// which asks the first two nodes directly and the third through a proxy.
 struct Race {
     rig: Rig,
     breaks: Vec<Proxy>,
@@ -137,7 +137,7 @@ impl Race {
         }
     }
 
-    /// Lets the break come to the second node, then does something else, and lets it come to the others.
+    /// Lets the break reach the second node, runs `meanwhile`, and then lets the break reach the other nodes.
     async fn run<T>(
         &self,
         meanwhile: impl Future<Output = T>,

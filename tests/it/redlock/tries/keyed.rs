@@ -1,4 +1,4 @@
-//! Idempotency keys over a quorum, and who keeps a lease that is at several nodes.
+//! Idempotency keys on a quorum, and the keeper of a lease that several nodes have.
 
 use crate::redlock::prelude::*;
 
@@ -33,7 +33,7 @@ async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
         None
     })
     .await;
-    // One has lost it, one is silent: it may live, for all that anybody knows.
+    // One node has lost the lease and one does not reply, so the lease may still live.
     rig.server(1).run(&["FLUSHALL"]).await;
     rig.server(2).freeze();
     assert_unavailable(rig.store.acquire(&keyed(key)).await);
@@ -54,7 +54,7 @@ async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
     assert_eq!(after, Acquisition::IdempotencyExpired);
 }
 
-/// Queues an attempt and lets it leave: its place is kept.
+/// Makes an attempt enter the queue and leave: its position is kept.
 async fn queue_and_leave(rig: &Rig, left: &Attempt) {
     let _parked = rig.store.park(left);
     rig.store.must_queue(left).await;
@@ -65,7 +65,7 @@ async fn queue_and_leave(rig: &Rig, left: &Attempt) {
 #[tokio::test]
 async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_are_lost() {
     let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
-    // From then on every node knows the script that answers a lease again.
+    // From here on every node knows the script that answers a lease again.
     let known = key();
     let first = keyed(known);
     rig.grant(&first).await;
@@ -101,7 +101,7 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
     };
     let own = left.idempotency.as_ref().unwrap();
     assert_eq!((held.fence, salt), (lease.fence, own.salt));
-    // Whoever asks next is not the first, however often its replies are lost.
+    // The next request is not the first to be answered this lease, however often its replies are lost.
     let (answer, lost_then) = ask_and_lose_replies().await;
     assert!(lost_then > lost, "no reply was lost");
     let Acquisition::Replayed(held, ..) = answer else {
@@ -111,7 +111,7 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
     rig.release(&left).await;
 }
 
-/// What the node took later could come after the lease was collected, and would stay provisional there.
+/// A lease that the node took later could arrive after the caller has collected it, and would stay provisional there.
 #[tokio::test]
 async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() {
     let rig = Rig::start(3).await;
@@ -128,7 +128,7 @@ async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() 
     })
     .await;
     rig.server(2).run(&["DEL", "lg:{lock}:lock"]).await;
-    // Longer than a node is asked again to take a lease.
+    // Longer than the gateway asks a node again to take a lease.
     sleep(Duration::from_millis(1_200)).await;
     assert_eq!(rig.holds(&left.name).await, 2);
     rig.release(&left).await;
@@ -142,7 +142,7 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
     rig.store
         .must_renew_as(Renewer::Adopter(second), &asked)
         .await;
-    // The adoption did not get through to one node, and another answers late.
+    // The adoption did not reach one node, and another node replies late.
     let forget = ["HDEL", "lg:{lock}:info", "keeper"];
     rig.server(2).run(&forget).await;
     write_down_everything(rig.server(0)).await;
@@ -153,7 +153,7 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
         .await;
     assert!(release != Ok(Release::Released), "{release:?}");
     proxies[1].let_go();
-    // What is left is swept: here, in two commands, and there is nothing to sweep.
+    // Leftovers are swept: here with two commands, which find nothing.
     until_runs(rig.server(0), &asked.token, 3).await;
     rig.store
         .must_renew_as(Renewer::Keeper(second), &asked)

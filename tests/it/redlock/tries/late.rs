@@ -1,4 +1,4 @@
-//! What comes late, or is never answered, takes no lock and leaves nothing behind.
+//! Late and unanswered messages take no lock and leave nothing behind.
 
 use crate::redlock::prelude::*;
 
@@ -51,12 +51,12 @@ async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
     let (rig, proxies) = Rig::with_proxies(3).await;
     let asked = attempt("lock");
     for proxy in &proxies[..2] {
-        // The first that has the token goes through: it is the reservation.
+        // The first request with the token passes: it is the reservation.
         proxy.strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
     }
     let lease = rig.grant(&asked).await;
     all_struck(&proxies[..2], 1).await;
-    // By another try, with a fence of its own that a majority has.
+    // The lease comes from another try, whose own fencing token a majority has.
     let same = rig.have_accepted(&asked.name, &lease).await;
     assert!(same >= 2, "{same} nodes have the fence");
     rig.release_everywhere(&asked).await;
@@ -89,7 +89,7 @@ async fn a_release_reaches_a_node_that_was_away_when_it_is_back() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_in_the_middle_leaves_nothing_behind() {
-    // In the first round, which is the reservation, and in the second.
+    // Once for the first round, which reserves, and once for the second.
     for first in [0, 1] {
         let (rig, proxies) = Rig::with_proxies(3).await;
         let asked = attempt("lock");
@@ -112,8 +112,8 @@ async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind()
     }
     let asked = attempt("lock");
     let token = asked.token.to_string();
-    // Those that refuse answer last: otherwise the caller may be answered before the one that has reserved
-    // the lock is, and then there is nobody to hang up while that is withdrawn.
+    // The refusing nodes reply last: otherwise the caller could be answered before the node with the reservation is,
+    // and could not hang up during its withdrawal.
     for proxy in &proxies[..2] {
         proxy.strike(&token, Fault::HoldReply);
     }
@@ -135,7 +135,7 @@ async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind()
     until_integer(rig.server(2), &["EXISTS", "lg:{lock}:lock"], 0).await;
 }
 
-/// Acquires, and hangs up when the proxies have struck so often.
+/// Acquires, and hangs up when the proxies have applied this many faults.
 async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], times: usize) {
     let acquire = rig.store.acquire(asked);
     tokio::select! {
@@ -147,12 +147,12 @@ async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], time
 
 #[tokio::test]
 async fn who_is_told_of_a_loss_hears_of_the_holder_although_the_node_that_decides_it_is_late() {
-    // Longer than anybody waits for a node on which nothing depends.
+    // Longer than the gateway waits for a node that cannot change the outcome.
     let a_while = Duration::from_millis(300);
     for renews in [false, true] {
         let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
         rig.grant_everywhere("lock").await;
-        // A majority has the lease, and one node has not.
+        // A majority has the lease, and one node does not.
         let forgotten = ["DEL", "lg:{lock}:lock", "lg:{lock}:info"];
         rig.server(0).run(&forgotten).await;
         let other = attempt("lock");
@@ -180,7 +180,7 @@ async fn a_node_that_refused_a_lease_does_not_take_it_after_its_release() {
     let theirs = ["SET", "lg:{lock}:lock", "theirs"];
     rig.server(2).run(&theirs).await;
     let asked = attempt("lock");
-    // The first that has the token is refused; the second asks again after the grant.
+    // The first request with the token is refused; the second repeats the question after the grant.
     proxies[2].strike_later(&asked.token.to_string(), Fault::HoldRequest, 1);
     rig.grant(&asked).await;
     proxies[2].struck(1).await;

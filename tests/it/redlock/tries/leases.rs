@@ -1,4 +1,5 @@
-//! How long a lease of a quorum lasts, what a client is told that was paused, what a list shows, and what very many leave.
+//! How long a lease of a quorum lives, what a paused client is told, what a list shows, and what many leases leave
+//! behind.
 
 use std::{cell::Cell, time::UNIX_EPOCH};
 
@@ -18,7 +19,7 @@ async fn what_is_left_of_a_lease_is_less_than_its_ttl_by_the_drift_and_what_it_t
     let start = Instant::now();
     let lease = rig.grant(&asked).await;
     let took = start.elapsed();
-    // 1 % of half a minute, and 2 ms.
+    // The TTL less 1 % and 2 ms.
     let most = Duration::from_millis(30_000 - 302);
     assert!(lease.expires_in <= most, "{:?}", lease.expires_in);
     assert!(lease.expires_in + took >= most, "{:?}", lease.expires_in);
@@ -29,12 +30,12 @@ async fn what_the_answers_of_the_second_round_took_is_no_part_of_a_lease() {
     let (rig, proxies) = Rig::with_proxies(3).await;
     let asked = attempt("lock");
     for proxy in &proxies {
-        // The first that has the token is the reservation.
+        // The first request with the token is the reservation.
         proxy.strike_later(&asked.token.to_string(), Fault::HoldReply, 1);
     }
     let late = Duration::from_millis(300);
     let (lease, ()) = tokio::join!(rig.grant(&asked), async {
-        // Of the second round, which asks no node that was late in the first.
+        // The replies of the second round, which asks no node that was late in the first.
         until("a majority is held", async || {
             let struck = proxies.iter().map(Proxy::strikes).sum::<usize>();
             struck >= 2
@@ -75,11 +76,13 @@ async fn a_renewal_when_nothing_is_left_finds_the_lease_over_and_tells_who_was_a
     for (was_asked, loss) in [(false, Loss::Free), (true, Loss::Broken { held: false })] {
         let (asked, _) = rig.grant_everywhere("lock").await;
         for server in &rig.nodes.servers {
-            // Its limit is over, and the node has it yet: it keeps a key for as long as its last millisecond lasts.
+            // The hold limit is over, but the node still has the key: it keeps a key until its last millisecond has
+            // ended.
             let over = ["HSET", "lg:{lock}:info", "hold", "1735689601000"];
             server.run(&over).await;
             if was_asked {
-                // For a minute from when the time was over that its holder had, and half of that is left.
+                // The request is remembered for a minute after the time of the holder was over; half of this minute is
+                // left.
                 let now = SystemClock.wall().duration_since(UNIX_EPOCH).unwrap();
                 let counts_until = (now.as_millis() + 30_000).to_string();
                 let request = format!("q:{}", asked.token);
@@ -97,7 +100,7 @@ async fn a_lease_that_the_nodes_take_longer_to_grant_than_it_would_last_is_not_g
     let rig = Rig::start(3).await;
     rig.turn("lock").await;
     let asked = with(attempt("lock"), |it| it.ttl = ttl(100));
-    // They are busy for longer than that, and answer.
+    // The nodes are busy for longer than the lease lives, and then reply.
     let busy = ["DEBUG", "SLEEP", "0.3"];
     let (outcome, ..) = tokio::join!(
         async {
@@ -108,14 +111,14 @@ async fn a_lease_that_the_nodes_take_longer_to_grant_than_it_would_last_is_not_g
         rig.server(1).run(&busy),
         rig.server(2).run(&busy),
     );
-    // By another try, after they were busy, or not at all.
+    // The lease comes from another try after that time, or there is none.
     if let Ok(Acquisition::Granted(lease)) = outcome {
         assert!(lease.expires_in > Duration::ZERO);
     }
     rig.nothing_left(&asked.name).await;
 }
 
-/// Adds the names on the next page to those that were seen, and answers where the walk goes on.
+/// Reads the next page, and adds its names to `seen`. Answers the cursor behind the page.
 async fn page(rig: &Rig, cursor: Option<Cursor>, seen: &mut Vec<String>) -> Option<Cursor> {
     let query = ListQuery {
         filter: ListFilter::default(),
@@ -136,7 +139,7 @@ async fn a_lease_that_comes_to_a_node_behind_the_walk_is_shown_by_the_next() {
     rig.grant(&late).await;
     proxies[0].struck(1).await;
     assert_eq!(rig.holds(&late.name).await, 2);
-    // The walk passes the node that does not have it yet.
+    // The list goes past the node that does not have the lease yet.
     let mut seen = Vec::new();
     let mut next = page(&rig, None, &mut seen).await;
     while let Some(at_first @ Cursor::Quorum { node: 0, .. }) = next {
@@ -158,7 +161,7 @@ async fn a_lease_that_is_older_than_the_walk_is_shown_once() {
     for lock in ["a", "b", "c"] {
         rig.grant_everywhere(lock).await;
     }
-    // Much older than a walk takes.
+    // Leases that are much older than a list takes.
     sleep(Duration::from_secs(2)).await;
     let mut seen = Vec::new();
     let mut next = page(&rig, None, &mut seen).await;
@@ -169,12 +172,12 @@ async fn a_lease_that_is_older_than_the_walk_is_shown_once() {
     assert_eq!(seen, ["a", "b", "c"]);
 }
 
-/// Ten times what a node may be behind the others, and less than a lease of these lasts.
+/// Ten times the time that a node may be behind the others, and less than a lease here lives.
 const SOON: Duration = Duration::from_secs(20);
-/// For more seconds than an end is remembered.
+/// More seconds than an end is remembered.
 const FORGOTTEN: i64 = 120;
 
-/// The keys at all nodes that are neither counters nor what a node has learnt.
+/// The keys at all nodes, without counters and what a node has learned.
 async fn others(rig: &Rig) -> Vec<String> {
     let mut others = Vec::new();
     for server in &rig.nodes.servers {

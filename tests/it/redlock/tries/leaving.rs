@@ -1,9 +1,9 @@
-//! Whoever leaves the line in the instant in which the lock is tried for it.
+//! A waiter that leaves the queue in the instant in which its gateway tries to get the lock for it.
 
 use crate::redlock::prelude::*;
 
-/// A lock that is held, one that waits for it, and then a release: what is asked for the one that waits
-/// is struck. Ends when the lock is being tried for it.
+/// A held lock with a waiter, and then a release. The requests for the waiter meet a fault. Returns while the gateway
+/// tries to get the lock for the waiter.
 async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Parked) {
     let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
     let holder = attempt("lock");
@@ -11,11 +11,11 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
     let waiter = waiting(attempt("lock"));
     let parked = rig.store.stand(&waiter).await;
     for proxy in &proxies {
-        // The first is the look at a lock that is held still.
+        // The first request with the token finds the lock still held.
         proxy.strike_later(&waiter.token.to_string(), fault, 1);
     }
     for proxy in &proxies {
-        // Else the look finds the lock released at some nodes and held at others.
+        // Otherwise this request finds the lock released at some nodes and held at others.
         proxy.gone_through(1).await;
     }
     rig.release(&holder).await;
@@ -48,8 +48,8 @@ async fn has_left_when_the_try_for_it_has_come_to_nothing() {
     rig.turn("lock").await;
 }
 
-/// The waiter's try is reserved at one node, the others do not answer, and the withdrawal does not arrive before the
-/// waiter has left and only that node could say whether it has the lock.
+/// The try for the waiter is reserved at one node, and the others do not reply. The withdrawal does not arrive before
+/// the waiter has left, so only this node could say whether the waiter has the lock.
 #[tokio::test]
 async fn a_node_that_alone_answers_who_leaves_does_not_keep_the_try_that_came_to_nothing() {
     let (rig, proxies) = Rig::with_proxies(3).await;
@@ -57,13 +57,13 @@ async fn a_node_that_alone_answers_who_leaves_does_not_keep_the_try_that_came_to
         let taken = ["SET", "lg:{lock}:lock", "theirs"];
         rig.server(node).run(&taken).await;
     }
-    // Longer than this test waits for anything: what the node keeps is seen.
+    // The TTL is longer than any wait of this test, so that a reservation that stays is seen.
     let waiter = with(waiting(attempt("lock")), |it| it.ttl = ttl(600_000));
     let parked = rig.store.stand(&waiter).await;
     for node in [1, 2] {
         rig.server(node).freeze();
     }
-    // Only a reservation and a withdrawal name this key: one reservation goes through.
+    // Only a reservation and a withdrawal name this key: one reservation passes.
     let wanted = "lg:{lock}:wanted";
     proxies[0].strike_later(wanted, Fault::CutRequest, 1);
     for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! Tries of attempts: contended, late, given up, and the leases that come of them.
+//! The tries of attempts: contended, late and abandoned tries, and the leases that come from them.
 
 mod contended;
 mod doomed;

@@ -1,4 +1,4 @@
-//! Nodes whose clocks are wrong, and are set.
+//! Nodes with wrong clocks, and clocks that are changed.
 
 use latchgate::clock::Clock as _;
 
@@ -7,7 +7,7 @@ use crate::redlock::prelude::*;
 
 const HOUR: i64 = 3_600;
 
-/// A quorum whose nodes have clocks that are so many seconds ahead.
+/// A quorum whose nodes have clocks that are this many seconds ahead.
 pub(crate) async fn rig(ahead: &[i64]) -> (Rig, Vec<Clock>) {
     let clocks: Vec<_> = ahead.iter().map(|&ahead| Clock::ahead(ahead)).collect();
     let mut servers = Vec::new();
@@ -24,7 +24,7 @@ async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
     let (rig, _clocks) = rig(&[HOUR, 0, -HOUR]).await;
     let mut last = 0;
     rig.rises(&mut last).await;
-    // Each in turn is not there: also the one by whose time the fences are.
+    // Each node is away in turn, also the one whose time the fencing tokens follow.
     for server in &rig.nodes.servers {
         server.freeze();
         for _ in 0..3 {
@@ -38,7 +38,7 @@ async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
     assert!(lease.expires_in <= Duration::from_millis(600));
     let next = attempt("lock");
     until_granted(&rig.store, &next).await;
-    // Clocks that are wrong are not faster.
+    // A wrong clock does not run faster.
     assert!(asked.elapsed() >= lease.expires_in);
     for node in [0, 2] {
         let port = rig.server(node).port().to_string();
@@ -57,7 +57,7 @@ async fn a_clock_that_is_set_forward_ends_leases_at_its_node_alone() {
     }
     rig.store.must_renew(&asked, None).await;
     rig.release(&asked).await;
-    // The fences went forward with it, and stay there when it is set back.
+    // The fencing tokens went forward with the clock, and do not go back with it.
     let mut last = lease.fence.get();
     rig.rises(&mut last).await;
     clocks[1].set(0);
@@ -66,8 +66,8 @@ async fn a_clock_that_is_set_forward_ends_leases_at_its_node_alone() {
     }
 }
 
-/// A node refuses the lease at first, because another try is just there. When that is gone, it takes the lease, too: so the
-/// step of one clock does not leave the lease at a minority.
+/// A node first refuses the lease because another try is just there. When that try is gone, the node takes the lease,
+/// too, so that a step of one clock does not leave the lease at a minority.
 #[tokio::test]
 async fn the_clock_of_one_node_does_not_end_a_lease_that_a_node_had_refused() {
     let (rig, clocks) = rig(&[0, 0, 0]).await;
@@ -83,7 +83,7 @@ async fn the_clock_of_one_node_does_not_end_a_lease_that_a_node_had_refused() {
         rig.have_accepted(&asked.name, &lease).await == 3
     })
     .await;
-    // It began at the others, and ends there when it ends at them.
+    // The lease began at the other nodes, and ends at this node when it ends at them.
     for field in ["first", "hold"] {
         let read = ["HGET", "lg:{lock}:info", field];
         let (first, last) = (

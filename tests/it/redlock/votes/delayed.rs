@@ -1,4 +1,4 @@
-//! A node that was started does not vote until everything is over that it may have forgotten.
+//! A restarted node does not vote before all leases have ended that it may have lost.
 
 use std::cell::Cell;
 
@@ -59,7 +59,7 @@ async fn one_that_was_too_busy_to_say_how_long_it_has_run_votes_when_that_is_ove
         })
         .await;
     }
-    // It connects while they answer nothing but that they are busy.
+    // The store connects while the nodes only answer that they are busy.
     let late = nodes::open(&rig.nodes.url(), &config, &rig.lifecycle);
     assert_unavailable(late.acquire(&attempt("lock")).await);
     for node in [0, 1] {
@@ -79,7 +79,7 @@ async fn a_new_quorum_votes_at_once_where_that_is_said() {
     granted(rig.store.acquire(&attempt("lock")).await);
 }
 
-/// A lease of three seconds lasts that long whatever becomes of two of the three nodes.
+/// Asserts that a lease of three seconds lives that long, whatever happens to two of the three nodes.
 pub(super) async fn a_lease_outlasts(mut rig: Rig, trouble: impl AsyncFnOnce(&mut Rig)) {
     let asked = with(attempt("lock"), |it| it.ttl = ttl(3_000));
     let held_from = Cell::new(Instant::now());

@@ -1,4 +1,4 @@
-//! Fencing tokens rise over a quorum, whatever becomes of a minority of its nodes.
+//! Fencing tokens of a quorum rise, whatever happens to a minority of its nodes.
 
 use std::cell::Cell;
 
@@ -44,14 +44,14 @@ async fn a_counter_far_ahead_at_one_node_is_passed_on_to_the_others() {
     let ahead = last.get() + 3_600_000_000;
     let key = fence_key("lock");
     rig.server(1).run(&["SET", &key, &ahead.to_string()]).await;
-    // Nobody waits for the last of them, which may be this one.
+    // A gateway does not wait for the last node, which may be this one, so one of the next grants brings the token.
     eventually("one of the next hears of it", async || {
         let fence = rig.turn("lock").await;
         (fence > ahead).then(|| last.set(fence))
     })
     .await;
     let mut last = last.get();
-    // Without the node that was ahead the others still know.
+    // The other nodes know the counter even without the node that was ahead.
     rig.server(1).freeze();
     for _ in 0..5 {
         rig.rises(&mut last).await;
@@ -61,7 +61,7 @@ async fn a_counter_far_ahead_at_one_node_is_passed_on_to_the_others() {
     rig.rises(&mut last).await;
     rig.server(0).thaw();
     for server in &rig.nodes.servers {
-        // Nobody waits for the last of them; it hears of it with one of the next.
+        // A gateway does not wait for the last node, which learns the token with one of the next grants.
         let heard = async |last: &mut u64| {
             rig.rises(last).await;
             server.text(&["GET", &key]).await == last.to_string()
@@ -96,7 +96,7 @@ async fn a_majority_has_the_fence_of_the_lease_and_no_node_another() {
     let (asked, lease) = rig.grant_everywhere("lock").await;
     for server in &rig.nodes.servers {
         let shown = server.text(&["HGET", "lg:{lock}:info", "fence"]).await;
-        // One that answered late does not know it.
+        // A node that replied late does not know the token.
         assert!(shown == lease.fence.to_string() || shown == "1", "{shown}");
     }
     assert!(rig.have_accepted(&asked.name, &lease).await >= 2);

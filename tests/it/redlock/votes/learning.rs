@@ -1,9 +1,9 @@
-//! A node that lost its data has no vote until it has learnt what the others have granted.
+//! A node that lost its data has no vote until it has caught up with the other nodes.
 
 use super::delayed::{a_lease_outlasts, forgetful};
 use crate::redlock::prelude::*;
 
-/// What a node has learnt.
+/// The key of what a node has learned.
 pub(crate) const NODE: &str = "lg:{}:node";
 const HOUR: u64 = 3_600_000_000;
 
@@ -14,7 +14,7 @@ async fn ahead(config: &RedlockConfig, nodes: Nodes) -> (Rig, u64) {
     (rig, last)
 }
 
-/// A lock whose fences are an hour ahead of every clock, by what the first two of three nodes have accepted.
+/// A lock whose fencing tokens are an hour ahead of every clock, as the first two of three nodes have accepted.
 pub(crate) async fn run_ahead(rig: &Rig) -> u64 {
     let last = rig.turn("lock").await;
     rig.server(2).freeze();
@@ -28,7 +28,7 @@ pub(crate) async fn run_ahead(rig: &Rig) -> u64 {
     last
 }
 
-/// The others grant the lock with a greater fence than before.
+/// Asserts that the other nodes grant the lock with a greater fencing token than before.
 pub(crate) async fn rises_without_the_first(rig: &Rig, last: u64) {
     rig.all_vote().await;
     rig.server(0).freeze();
@@ -72,7 +72,7 @@ async fn a_node_that_was_started_again_with_what_it_had_once_learns_what_it_has_
 async fn nodes_that_are_all_started_again_go_on_from_what_any_of_them_has_kept() {
     let config = with(forgetful(60_000), |it| it.vote_at_once = true);
     let (mut rig, last) = ahead(&config, Nodes::start(3).await).await;
-    // The third was away, and what the second wrote last was not on its disk.
+    // The third node was away, and the last writes of the second node did not reach its disk.
     rig.server(1).run(&["DEL", &fence_key("lock")]).await;
     rig.server(1).run(&["HSET", NODE, "top", "0"]).await;
     let run = ["HGET", NODE, "run"];
@@ -107,7 +107,7 @@ async fn a_new_quorum_says_which_node_is_missing_and_begins_when_it_is_there() {
     rig.server_mut(2).start_again().await;
     rig.all_vote().await;
     rig.turn("lock").await;
-    // From now on any majority will do.
+    // From here on any majority is enough.
     rig.server_mut(2).kill();
     let other = rig.nodes.open(&rig.lifecycle);
     until("another gateway grants", async || {
@@ -117,7 +117,7 @@ async fn a_new_quorum_says_which_node_is_missing_and_begins_when_it_is_there() {
     .await;
 }
 
-/// Takes the lock so many times, whatever happens to nodes, and answers its fences.
+/// Acquires the lock this many times, whatever happens to nodes. Answers the fencing tokens.
 async fn turns(store: Arc<RedlockStore>, turns: usize) -> Vec<u64> {
     let mut fences = Vec::new();
     while fences.len() < turns {
@@ -141,7 +141,7 @@ async fn two_gateways_have_one_node_after_the_other_learn_at_once_while_locks_ar
     let mut fences = Vec::new();
     let mut node = 0;
     loop {
-        // Only a minority has no data at a time.
+        // Only a minority of the nodes has no data at any time.
         rig.all_vote().await;
         rig.server(node).run(&["FLUSHALL"]).await;
         node = (node + 1) % 3;
@@ -239,7 +239,7 @@ async fn what_somebody_else_has_written_there_is_nothing_learnt_and_of_another_t
         let life = rig.server(1).text(&["HGET", NODE, "life"]).await;
         rig.server(1).run(&["HSET", NODE, field, text]).await;
         until("it has learnt anew", async || {
-            // Whoever looks at it has it looked after.
+            // A question for the checks also starts the learning.
             rig.health("votes").await;
             let now = rig.server(1).text(&["HGET", NODE, "life"]).await;
             now != life

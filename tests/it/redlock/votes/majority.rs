@@ -1,4 +1,4 @@
-//! Without a majority nothing is granted and nothing is lost; with it all is as before.
+//! Without a majority of the nodes nothing is granted and nothing is lost; with a majority the quorum works as before.
 
 use crate::redlock::prelude::*;
 
@@ -58,7 +58,7 @@ async fn a_renewal_takes_no_node_again_and_without_a_majority_the_lease_is_lost(
     rig.server(1).run(&["DEL", "lg:{lock}:lock"]).await;
     let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
     assert!(matches!(renewal, Ok(Renewal::Lost(_))), "{renewal:?}");
-    // What was left of it keeps nobody out.
+    // Leftovers of the acquire prevent no later grant.
     rig.nothing_left(&asked.name).await;
 }
 
@@ -89,14 +89,14 @@ async fn a_foreign_client_that_has_a_majority_excludes_and_can_be_broken() {
     let text = format!("{refused:?}");
     assert!(text.contains("Foreign"), "{text}");
     let asked = attempt("lock");
-    // All are leases, and it is none.
+    // `All` names shared leases, and this lease is exclusive.
     let kept = rig.store.break_lock(&asked.name, Some(BreakTarget::All));
     let kept = kept.await;
     assert!(matches!(kept, Ok(Breaking::HolderChanged(_))), "{kept:?}");
     rig.store.must_break(&asked.name, None).await;
     rig.nothing_left(&asked.name).await;
     rig.grant(&asked).await;
-    // And a foreign client that wants a majority finds it taken.
+    // A foreign client that wants a majority of the nodes finds the lock held.
     for node in 0..3 {
         let held = rig.server(node).text(&["GET", "lg:{lock}:lock"]).await;
         assert_eq!(held, asked.token.to_string());

@@ -1,4 +1,4 @@
-//! Which nodes have a vote, by which clock, and what fences come of it.
+//! Which nodes have a vote, whose clock counts, and the fencing tokens that result.
 
 pub(crate) mod clocks;
 mod delayed;

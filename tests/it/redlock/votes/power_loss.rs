@@ -1,5 +1,4 @@
-//! The machine of one node loses its power: the end of its log is missing. And an old log is put in its
-//! place.
+//! The machine of one node loses power, so that the end of its log is missing; or an old log is restored.
 
 use std::fs;
 
@@ -10,7 +9,7 @@ use super::{
 use crate::redis::server::power_loss::{length, log, lose_the_end, read_again};
 use crate::redlock::prelude::*;
 
-/// A quorum whose nodes may forget, and do not wait for what they may have forgotten.
+/// A quorum whose nodes may lose data, and vote at once all the same.
 async fn may_forget() -> Rig {
     let config = with(forgetful(60_000), |it| it.vote_at_once = true);
     let rig = Rig::on(Nodes::start(3).await, &config);
@@ -18,12 +17,12 @@ async fn may_forget() -> Rig {
     rig
 }
 
-/// For which run of its server a node has learnt.
+/// The run of its server for which a node has learned.
 async fn run(rig: &Rig, node: usize) -> String {
     rig.server(node).text(&["HGET", NODE, "run"]).await
 }
 
-/// The lease is at all nodes but one, and that is enough.
+/// Asserts that all nodes but one have the lease, and that this is enough.
 async fn is_held_by_the_others(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     assert_eq!(rig.have_accepted(&held.name, lease).await, 2);
     rig.store.must_refuse(&attempt(held.name.as_str())).await;

@@ -1,4 +1,4 @@
-//! Clients that take, renew and hold a lock of their own each, half of them over HTTP/2.
+//! Clients that acquire, renew and hold their own locks, half of them over HTTP/2.
 
 use std::{
     sync::{
@@ -19,16 +19,16 @@ use crate::{
     tls::fixture::{Certified, H2, head, piece, tls_connect},
 };
 
-/// What the clients have in common.
+/// What all clients share.
 pub(super) struct Load {
     pub(super) certified: Certified,
     pub(super) tally: Tally,
     over: AtomicBool,
-    /// What they show: the value of `Authorization`, if they need one.
+    /// The value of the `Authorization` header, if there is one.
     key: Mutex<Option<String>>,
 }
 
-/// How many clients there are of each kind, half of each over either version.
+/// The number of clients of each kind, half of them over each version of HTTP.
 const ACQUIRERS: u16 = 26;
 const RENEWERS: u16 = 14;
 pub(super) const HOLDERS: u16 = 10;
@@ -60,7 +60,7 @@ impl Load {
         clients
     }
 
-    /// From now on every client ends as soon as it can.
+    /// Tells all clients to end.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -69,17 +69,17 @@ impl Load {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// From now on every request shows this.
+    /// Sets the `Authorization` header of all further requests.
     pub(super) fn show(&self, key: &str) {
         *self.key.lock().unwrap() = Some(key.to_owned());
     }
 
-    /// What is shown now.
+    /// The current `Authorization` header.
     pub(super) fn key(&self) -> Option<String> {
         self.key.lock().unwrap().clone()
     }
 
-    /// A request with what is shown now.
+    /// A request with the current `Authorization` header.
     pub(super) fn asks(&self, method: &'static str, path: &str) -> HttpRequest {
         let asked = HttpRequest::new(method, path.to_owned());
         match self.key() {
@@ -88,7 +88,7 @@ impl Load {
         }
     }
 
-    /// Waits until clients of each kind have gone on.
+    /// Waits until clients of each kind have made progress.
     pub(super) async fn goes_on(&self) {
         let progress = [
             ("turns", 2 * ACQUIRERS),
@@ -106,16 +106,16 @@ impl Load {
     }
 }
 
-/// A stream renews at a third of it.
+/// The TTL of holds: a stream renews at a third of it.
 const TTL_MS: u64 = 4_000;
-/// Of a lease that is renewed all the time.
+/// The TTL of leases that are renewed all the time.
 const LONG_MS: u64 = 60_000;
-/// How often the others ask: there is more to do on this machine.
+/// The pause between requests, because other work runs on this machine.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Which part of all requests comes over a connection of its own.
+/// One in this many requests uses a new connection.
 const NEW: u64 = 8;
 
-/// Takes a lock and gives it back, over a connection that stays and over new ones.
+/// Acquires and releases a lock, over an open connection and over new ones.
 pub(super) async fn acquire(load: Arc<Load>, number: u16) {
     let is_two = number.is_multiple_of(2);
     let path = format!("/locks/taken:{number}");
@@ -143,7 +143,7 @@ pub(super) async fn acquire(load: Arc<Load>, number: u16) {
     }
 }
 
-/// Renews a lease, over a connection that stays.
+/// Renews a lease over an open connection.
 pub(super) async fn renew(load: Arc<Load>, number: u16) {
     let path = format!("/locks/renewed:{number}");
     let mut kept = Either::connect(&load.certified, number.is_multiple_of(2)).await;
@@ -160,7 +160,7 @@ pub(super) async fn renew(load: Arc<Load>, number: u16) {
     }
 }
 
-/// Holds a lock by one stream for as long as what it has shown is shown, and then goes on by another.
+/// Holds a lock by a stream for as long as the authorization is current, and then by another stream.
 pub(super) async fn hold(load: Arc<Load>, number: u16) {
     let is_two = number.is_multiple_of(2);
     let path = format!("/locks/held:{number}/hold");
@@ -196,13 +196,13 @@ fn fence(lease: &Value) -> u64 {
     lease["fencing_token"].as_u64().unwrap()
 }
 
-/// A connection of either version. Whatever goes wrong on it fails the test.
+/// A connection over either version of HTTP. Every error fails the test.
 pub(super) enum Either {
     One(Box<Connection<TlsStream<TcpStream>>>),
     Two(H2),
 }
 
-/// The events of a stream, on a connection of its own.
+/// The events of a stream, which has its own connection.
 pub(super) enum Events {
     One(Box<Connection<TlsStream<TcpStream>>>),
     Two {
@@ -224,7 +224,7 @@ impl Either {
         Self::One(Box::new(Connection::new(stream)))
     }
 
-    /// Asks and reads the whole answer.
+    /// Sends a request and reads its whole answer.
     pub(super) async fn ask(&mut self, asked: &HttpRequest) -> (u16, Value) {
         match self {
             Self::One(connection) => connection.ask(asked).await.unwrap(),
@@ -235,7 +235,7 @@ impl Either {
         }
     }
 
-    /// Asks for a stream, which there must be.
+    /// Opens a stream, which must succeed.
     pub(super) async fn open(self, asked: &HttpRequest) -> Events {
         match self {
             Self::One(mut connection) => {
@@ -281,7 +281,7 @@ impl Events {
     }
 }
 
-/// What HTTP/2 wants to know of a request.
+/// The parts of a request for HTTP/2.
 fn in_frames(asked: &HttpRequest) -> (Method, Vec<(&str, &str)>, String) {
     let headers = asked.headers.iter().map(|(name, value)| (*name, &**value));
     let body = Some(&asked.body).filter(|body| !body.is_null());

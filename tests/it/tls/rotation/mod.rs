@@ -1,4 +1,4 @@
-//! Certificates and API keys that are replaced while fifty clients take, renew and hold locks over HTTPS.
+//! Certificates and API keys that are replaced while fifty clients acquire, renew and hold locks over HTTPS.
 
 mod load;
 mod replaced;

@@ -1,4 +1,4 @@
-//! A certificate and an API key that are replaced again and again.
+//! A certificate and an API key that are replaced several times.
 
 use rustix::process::Signal;
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// How often it is replaced, and which of the new ones does not fit its key.
+/// How often the certificate is replaced, and the turn in which it does not match its key.
 const TIMES: usize = 5;
 const MISFIT: usize = 2;
 
@@ -49,7 +49,7 @@ async fn a_certificate_is_replaced_and_nobody_who_holds_or_asks_notices() {
     assert!(!log.contains("did not complete its TLS handshake"), "{log}");
 }
 
-/// A keys file in which one key has some secrets.
+/// A keys file with one key that has these secrets.
 fn file(secrets: &[&Key]) -> String {
     let secrets: Vec<_> = secrets.iter().map(|key| key.secret()).collect();
     format!("[[key]]\nname = 'ci'\nsecrets = {secrets:?}\nacquire = ['*']\nview = ['*']\n")
@@ -70,7 +70,7 @@ async fn a_secret_is_replaced_and_nobody_who_holds_or_asks_notices() {
     let setup = |_: &Authority| Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", &keys_file);
     let load = Load::new(Certified::start_with(setup), Some(old.header.clone()));
     let certified = &load.certified;
-    // The exit code of a look at a lock.
+    // The exit code of an `inspect` with this key.
     let look = |key: &Key| {
         let look = latchgate(&["inspect", "a", "--url", &certified.named_url()]);
         let look = look.env("LATCHGATE_KEY", key.key.expose());

@@ -1,5 +1,5 @@
-//! Random histories of many clients at once: acquire, hold by a stream, wait, hang up, come back, renew,
-//! release, be broken, and let leases expire. Whether two hold a lock at once is seen by an observer beside the gateways.
+//! Random histories of many clients: acquire, hold by a stream, wait, hang up, come back, renew, release, breaks, and
+//! leases that expire. An observer outside the gateways checks that no two clients hold a lock at once.
 
 use latchgate::engine::{ReleaseError, RenewError};
 
@@ -8,11 +8,10 @@ use crate::conformance::prelude::*;
 
 const CLIENTS: u64 = 14;
 const LOCKS: [&str; 3] = ["a", "b", "c"];
-/// The TTL of a lease that is left to expire. Its holder trusts it for half of it, so that answers
-/// may take the other half to reach it.
+/// The TTL of a lease that is left to expire. Its holder trusts the lease for half of this, so that answers may take
+/// the other half to arrive.
 const EXPIRES: u64 = 2_000;
-/// Long enough for most clients to come back to their place; a lease that one misses is held for as
-/// long.
+/// Long enough for most clients to come back to their position. A lease that its client misses is held for this time.
 const GRACE: u64 = 700;
 
 struct Client {
@@ -24,12 +23,12 @@ struct Client {
     abandoned: Abandoned,
 }
 
-/// Requests under a key whose caller hung up once and was delivered no lease after that. What it hung up on may
-/// come to hold the lock later than all that it asked for since, and be answered a lease again that nobody else is
-/// there for. Such a lease is given back for nobody (clause 8): whoever has the key may come back for it.
+/// Requests with an idempotency key whose caller hung up once and was delivered no lease after that. The abandoned
+/// request may be granted the lock later than all requests after it, and repeat a lease that no caller waits for. Such
+/// a lease is not released (clause 8): a caller with the key may come back for it.
 type Abandoned = HashMap<Owner, AcquireRequest>;
 
-/// How often somebody has held a lock before the clients stop.
+/// How often a lock must have been held before the clients stop.
 fn visits() -> usize {
     if full() { 250 } else { 120 }
 }
@@ -72,7 +71,7 @@ pub(crate) async fn of_many_clients_exclude_rise_keep_order_and_leave_no_orphan(
     gateways.parked(0).await;
 }
 
-/// Whoever has the key comes back for its lease, and releases it.
+/// Repeats a request with its key, and releases the lease if there is one.
 async fn come_back(gateways: &Gateways, request: &AcquireRequest) {
     let request = with(request.clone(), |it| it.wait = Duration::ZERO);
     let name = request.name.clone();
@@ -81,12 +80,12 @@ async fn come_back(gateways: &Gateways, request: &AcquireRequest) {
             granted.delivery.delivered();
             let token = granted.lease.token.hash();
             match gateways.any().release(name, token).await {
-                // One with a short TTL is over sooner than a busy machine gets to it.
+                // On a busy machine a lease with a short TTL may end before its release.
                 Ok(()) | Err(ReleaseError::Lost(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }
-        // It was over by then.
+        // The lease was over by then.
         Err(AcquireError::Held { .. } | AcquireError::IdempotencyExpired) => {}
         Err(error) => panic!("{error:?}"),
     }
@@ -109,8 +108,8 @@ impl Client {
             return self.hold(lock, request).await;
         }
         let asked = Instant::now();
-        // Under a key one comes back after a hang-up and after a wait that ran out, and stays for the
-        // last answer: a lease that was answered again under its key is not given back for anybody.
+        // With a key, the client comes back after hang-ups and after waits that ran out, and reads the last answer: a
+        // lease that was answered again with its key is not released for an absent caller.
         let tries = if request.idempotency_key.is_some() {
             4
         } else {
@@ -136,9 +135,9 @@ impl Client {
                     break;
                 }
                 None => hung_up = true,
-                // Somebody else has it, or this one came too late for a lease that it missed.
+                // Another client holds the lock, or this client came too late for a lease that it missed.
                 Some(Err(AcquireError::Held { .. })) => {}
-                // The request that it hung up on was under way for longer than this one.
+                // The request that the client abandoned reached the store later than this one.
                 Some(Err(AcquireError::Superseded)) if tried > 0 => {}
                 Some(Err(AcquireError::IdempotencyExpired)) => break,
                 Some(Err(error)) => panic!("{error:?}, {}", self.observer.how_to_repeat()),
@@ -150,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Asks, and sees whether it is queued; hangs up now and then. `None`: it hung up.
+    /// Sends a request, and learns whether it is queued; hangs up now and then. `None`: the client hung up.
     async fn ask(
         &mut self,
         request: AcquireRequest,
@@ -177,7 +176,7 @@ impl Client {
         (queued, Some(caller.answer().await))
     }
 
-    /// Holds a lock by a stream, and hangs up at any time.
+    /// Holds a lock by a stream, and hangs up at a random time.
     async fn hold(&mut self, lock: &str, request: AcquireRequest) {
         let asked = Instant::now();
         let request = with(request, |it| {
@@ -211,7 +210,7 @@ impl Client {
         }
     }
 
-    /// An operator takes the lock away.
+    /// Breaks a lease, as an operator does.
     async fn is_broken(&self, lock: &str, lease: &Lease) {
         let (engine, reason) = (self.gateways.any(), Reason::new("at random").unwrap());
         let meant = Some(lease.held.fence.into());
@@ -227,13 +226,13 @@ impl Client {
         );
     }
 
-    /// Whether the lease was delivered.
+    /// Visits the lock with a grant. Answers whether the lease was delivered.
     async fn visit(&mut self, lock: &str, granted: Granted, visit: Visit, expires: bool) -> bool {
         let Granted {
             lease, delivery, ..
         } = granted;
         if self.random.below(10) == 0 && !delivery.is_replay() {
-            // The answer could not be sent.
+            // The answer cannot be sent: the delivery is dropped.
             drop(delivery);
             return false;
         }

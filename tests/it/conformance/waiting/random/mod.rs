@@ -1,4 +1,4 @@
-//! Sequences and histories of those who wait, made at random.
+//! Random sequences and histories of waiters.
 
 pub(crate) mod histories;
 mod observer;

@@ -1,28 +1,28 @@
-//! Sees who is inside, without asking a gateway.
+//! An observer of the clients that hold a lock, which asks no gateway.
 
 use std::sync::MutexGuard;
 
 use crate::conformance::prelude::*;
 
-/// Sees who is inside, without asking a gateway.
+/// Records which client holds each lock, as the clients themselves report it.
 pub(super) struct Observer {
     locks: Mutex<HashMap<String, Seen>>,
     how_to_repeat: String,
 }
 
-/// How a holder came by its lock.
+/// How a client got a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit {
-    /// When it first asked.
+    /// When the client first asked.
     pub(super) asked: Instant,
-    /// By when it was certainly queued, and stayed so until it was granted the lock.
+    /// The time by which the client was certainly in the queue, and stayed there until it was granted the lock.
     pub(super) queued: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Seen {
     inside: Option<FencingToken>,
-    /// From when on the one inside does not trust its lease any more.
+    /// The time from which the client inside does not trust its lease any more.
     trusted: Option<Instant>,
     visits: Vec<(FencingToken, Visit)>,
 }
@@ -37,8 +37,7 @@ impl Observer {
         }
     }
 
-    /// Somebody begins to do what only one may do at a time; it stops by itself when it does not
-    /// trust its lease any more.
+    /// A client begins work that needs the lock. It stops when it does not trust its lease any more.
     pub(super) fn enter(
         &self,
         lock: &str,
@@ -64,7 +63,7 @@ impl Observer {
         assert!(expected, "{fence:?} came after {last:?}, {repeat}");
     }
 
-    /// It has stopped, and is about to release.
+    /// A client has stopped its work and is about to release.
     pub(super) fn leave(&self, lock: &str, fence: FencingToken) {
         let mut locks = self.locks();
         let seen = locks.entry(lock.to_owned()).or_default();
@@ -73,7 +72,7 @@ impl Observer {
         assert_eq!(inside, Some(fence), "{}", self.how_to_repeat);
     }
 
-    /// Whoever was queued before another asked was served before it.
+    /// Asserts that a client that was queued before another asked was served before it.
     pub(super) fn check_order(&self) {
         for (lock, seen) in &*self.locks() {
             let mut compared = 0;
@@ -92,7 +91,7 @@ impl Observer {
         }
     }
 
-    /// How often anybody was inside.
+    /// How often clients have held a lock.
     pub(super) fn visits(&self) -> usize {
         self.locks().values().map(|seen| seen.visits.len()).sum()
     }

@@ -1,8 +1,8 @@
-//! What a lock with a queue should do, in the fewest words: nothing expires while a sequence runs.
+//! A model of a lock with a queue and without expiry: the right answer to each command of a sequence.
 
 use std::collections::VecDeque;
 
-/// One lock: who holds it, and who is queued for it.
+/// A lock: its holder and its queue.
 #[derive(Debug)]
 pub(super) struct Model {
     holder: Option<ModelWaiter>,
@@ -11,7 +11,7 @@ pub(super) struct Model {
     news: Vec<(usize, ExpectedNews)>,
 }
 
-/// How somebody asks.
+/// The way in which an attempt asks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask {
     pub(super) key: Option<usize>,
@@ -19,33 +19,33 @@ pub(super) struct Ask {
     pub(super) waits: bool,
 }
 
-/// What the answer should be.
+/// The answer that the store must give.
 #[derive(Debug)]
 pub(super) enum Answer {
     Granted,
-    /// The lease of this one.
+    /// The lease of this attempt.
     Replayed(usize),
-    /// With so many in the queue.
+    /// The lock is held, with this number of waiters.
     Held(u64),
-    /// With so many before it.
+    /// The attempt is queued, with this number of waiters before it.
     Queued(u64),
     QueueFull,
     Mismatch,
 }
 
-/// What somebody should hear who stands in the queue.
+/// The news that a waiter must get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedNews {
     Granted,
     Superseded,
 }
 
-/// How somebody stands who was granted the lock.
+/// The state of an attempt that was granted the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// By its lease, which is its own.
+    /// The attempt has its own lease.
     Lease,
-    /// By a lease that a newer request under its key was answered.
+    /// The attempt's lease was answered to a newer request with the same key.
     Superseded,
 }
 
@@ -53,11 +53,11 @@ pub(super) enum Holds {
 struct ModelWaiter {
     who: usize,
     ask: Ask,
-    /// Whether somebody is there to hear of it.
+    /// Whether a caller is there to hear of the grant.
     attended: bool,
-    /// Whether the lease was answered again under its key.
+    /// Whether the lease was answered again to a request with its key.
     settled: bool,
-    /// The last who was answered it.
+    /// The last attempt that was answered the lease.
     keeper: usize,
 }
 
@@ -121,7 +121,7 @@ impl Model {
         Answer::Queued(waiters)
     }
 
-    /// Ends the lease, and answers the key that is used by it.
+    /// Ends the lease. Answers the idempotency key that is used up by it.
     pub(super) fn release(&mut self) -> Option<usize> {
         let ended = self.holder.take();
         self.holder = self.queue.pop_front();
@@ -133,7 +133,8 @@ impl Model {
         ended?.ask.key
     }
 
-    /// Whether it held the lock, and the key that is used by it.
+    /// Releases an undelivered lease. Answers whether the attempt held the lock, and the idempotency key that is used
+    /// up.
     pub(super) fn give_back(&mut self, who: usize) -> (bool, Option<usize>) {
         match &self.holder {
             Some(holder) if holder.who == who => {
@@ -150,7 +151,7 @@ impl Model {
         }
     }
 
-    /// What one who holds the lock, or did not know yet, is answered that asks again or leaves.
+    /// The answer to a holder, also one that does not know of its grant, that asks again or leaves.
     pub(super) fn holds(&self, who: usize) -> Option<Holds> {
         let holder = self.holder.filter(|holder| holder.who == who)?;
         Some(if holder.keeper == who {
@@ -160,7 +161,7 @@ impl Model {
         })
     }
 
-    /// How many are queued then. Not for one who holds the lock.
+    /// Takes a waiter out of the queue, which must not be the holder. Answers the number of waiters left.
     pub(super) fn leave(&mut self, who: usize, keep: bool) -> u64 {
         for it in &mut self.queue {
             it.attended &= it.who != who;
@@ -178,7 +179,7 @@ impl Model {
         self.holder.map(|holder| holder.who)
     }
 
-    /// The holder, if somebody has heard that it holds the lock.
+    /// The holder, if its caller has heard of the grant.
     pub(super) fn holder_that_knows(&self) -> Option<usize> {
         self.holder.filter(|it| it.attended).map(|it| it.who)
     }
@@ -187,12 +188,12 @@ impl Model {
         self.queue.iter().map(|it| it.who)
     }
 
-    /// The holder and all who are queued.
+    /// The holder and all waiters.
     pub(super) fn standing(&self) -> Vec<usize> {
         self.holder().into_iter().chain(self.queue()).collect()
     }
 
-    /// Whether somebody is there for this one.
+    /// Whether a caller is there for this attempt.
     pub(super) fn is_attended(&self, who: usize) -> bool {
         let mut all = self.holder.iter().chain(&self.queue);
         all.any(|it| it.who == who && it.attended)

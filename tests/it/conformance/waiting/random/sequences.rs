@@ -1,15 +1,15 @@
-//! Random sequences of commands around a queue: each answer, all news and what inspect shows are
-//! compared with a model.
+//! Random sequences of commands about a queue. Each answer, all news and what an inspection shows are compared with a
+//! model.
 
 use super::queue_model::{Answer, Ask, ExpectedNews, Holds, Model};
 use crate::{conformance::prelude::*, support::Ask as _};
 
-/// How many commands one sequence has.
+/// The number of commands in one sequence.
 const COMMANDS: usize = 800;
 const LONGEST_QUEUE: u64 = 6;
 const LOCK: &str = "lock";
 
-/// One attempt, at one gateway, and where it waits.
+/// An attempt at a gateway, and its parked wait.
 struct Player {
     attempt: Attempt,
     store: AnyStore,
@@ -207,7 +207,7 @@ impl Game {
         self.check(right, "");
     }
 
-    /// One that was granted the lock asks again, or confirms its grant, as if the answer had been lost.
+    /// An attempt that was granted the lock asks again, or confirms its grant, as if the answer had been lost.
     async fn ask_again(&mut self, one: usize) {
         let is_attended = self.model.is_attended(one);
         let Some(holds) = self.model.holds(one).filter(|_| is_attended) else {
@@ -229,7 +229,7 @@ impl Game {
         self.check(right, &format!("it holds the {holds:?}"));
     }
 
-    /// Everybody hears what the model says, and nothing else.
+    /// Asserts that each waiter gets the news of the model, and no other news.
     async fn hear_the_news(&mut self) {
         for (one, told) in self.model.take_news() {
             let mut place = self.players[one].place.take().expect("it waits");
@@ -268,7 +268,7 @@ impl Game {
             };
             let news = place.try_news();
             if news == Some(News::Forgotten) {
-                // Where the machine stands still, a place is looked for before it is taken.
+                // If the machine stands still, the sweep may look for a position before it is taken.
                 place.rearm();
                 let again = player.store.acquire(&player.attempt).await.unwrap();
                 let stands = matches!(again, Acquisition::Queued(_));
@@ -279,7 +279,7 @@ impl Game {
         }
     }
 
-    /// Inspect shows the holder and the queue.
+    /// Asserts that an inspection shows the holder and the queue of the model.
     async fn look(&mut self) {
         let store = &self.stores[self.random.below(self.stores.len())];
         let shown = store.inspect(&name(LOCK)).await.unwrap();
@@ -291,7 +291,7 @@ impl Game {
             None => None,
         };
         if self.model.holder().is_some() && self.model.holder_that_knows().is_none() {
-            // Nobody was told of this grant; its fence is seen here first.
+            // The grant was told to no caller; the inspection is the first to show its fencing token.
             if let Some(Holder::Lease(held)) = &shown.holder {
                 self.fence = self.fence.max(Some(held.fence));
             }
@@ -304,7 +304,7 @@ impl Game {
         self.check(right, &format!("expected {expected:?}, shown {shown:?}"));
     }
 
-    /// A key that was used makes way for a new one.
+    /// Replaces a key that was used up by a new one.
     fn renew_key(&mut self, used: Option<usize>) {
         if let Some(used) = used {
             self.keys[used] = key();
