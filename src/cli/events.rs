@@ -199,7 +199,8 @@ mod tests {
         let items = [&lost, &refused(), &refused(), &resumed, &event, &refused()];
         let said: Vec<_> = items.map(|item| outage.message(item)).into();
         let lost = "the connection to http://a is lost (reset); connecting again";
-        let refused = "no gateway at http://a: Connection refused; trying again until one answers";
+        let refused =
+            "no gateway at http://a: Connection refused; trying again until a gateway answers";
         let resumed = "connected again, to http://a";
         let expected = [
             Some(lost),

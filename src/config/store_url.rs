@@ -292,7 +292,8 @@ impl ServersUrl {
             let refused = "the database is a number, and nothing may follow it";
             self.login.database = database.map_err(|_| refused)?;
         }
-        self.path += &format!("/{}", self.login.database);
+        self.path.push('/');
+        self.path += &self.login.database.to_string();
         Ok(())
     }
 
@@ -595,9 +596,9 @@ mod tests {
                     ("", "its sentinels are"),
                     ("s1,,s2/m", "its sentinels are"),
                     ("s1:x/m", "its sentinels are"),
-                    ("s1", "behind the sentinels"),
-                    ("s1/", "behind the sentinels"),
-                    ("s1/a b/0", "behind the sentinels"),
+                    ("s1", "after the sentinels"),
+                    ("s1/", "after the sentinels"),
+                    ("s1/a b/0", "after the sentinels"),
                     ("s1/m/x", "the database is a number"),
                     ("s1/m/0/1", "the database is a number"),
                     ("s1/m/0?x", "the database is a number"),

@@ -146,15 +146,16 @@ impl LeaseRenewer {
         })
     }
 
-    /// Observes the state of the lease: the receiver gets its current value and every change.
+    /// Observes the state of the lease: the receiver gets its current value and every change. The current value counts
+    /// as the first change.
     pub fn watch(&self) -> watch::Receiver<LeaseState> {
-        self.board.state.subscribe()
+        unseen(&self.board.state)
     }
 
     /// Observes release requests for the lock, as renewals report them. The value changes if a request leaves less time
     /// than the previous one.
     pub fn requests(&self) -> watch::Receiver<Option<ReleaseRequest>> {
-        self.board.requests.subscribe()
+        unseen(&self.board.requests)
     }
 
     /// The instant in the future until which the lease certainly lasts; `None` once the lease is lost.
@@ -530,4 +531,12 @@ impl Client {
             Ok(()) | Err(_) => Ok(done),
         }
     }
+}
+
+/// Subscribes to a value. The current value counts as a change, so that a caller who awaits the first change also hears of
+/// a loss or a release request that was published before the call.
+fn unseen<T>(sender: &watch::Sender<T>) -> watch::Receiver<T> {
+    let mut receiver = sender.subscribe();
+    receiver.mark_changed();
+    receiver
 }

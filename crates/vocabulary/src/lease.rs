@@ -148,7 +148,7 @@ mod tests {
             fence: FencingToken::new(1).unwrap(),
             mode: Mode::Exclusive,
             ttl: Ttl::MIN,
-            expires_in: Duration::from_secs(60),
+            expires_in: Duration::from_mins(1),
             held_for: Duration::from_secs(1),
             hold_expires_in,
             owner: None,

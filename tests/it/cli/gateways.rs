@@ -59,7 +59,10 @@ async fn a_restart_of_redis_is_logged_once_and_a_start_of_the_gateway_is_not() {
     let gateway = Gateway::start_with(setup);
     let said = || gateway.log().matches("all waiters ask again").count();
     eventually("the server is known", async || {
-        gateway.log().contains("is known now").then_some(())
+        gateway
+            .log()
+            .contains("now knows the run of the server")
+            .then_some(())
     })
     .await;
     server.kill();

@@ -201,7 +201,7 @@ fn what_a_gateway_would_refuse_is_not_made() {
         --name 'a b' => name of
         --name a --view team:* => with the colon, or * alone
         --name a --expires soon => invalid value 'soon' for '--expires <WHEN>': expected 90d
-        --name a --expires 0s => invalid value '0s' for '--expires <WHEN>': that is over already
+        --name a --expires 0s => invalid value '0s' for '--expires <WHEN>': this time is over already
         --name a --expires 1ms => is over already
         --name a --expires 2020-01-01T00:00:00Z => is over already
         --name a --burst 5 => burst of

@@ -54,7 +54,12 @@ async fn until_asked(gateway: &FakeGateway, times: usize, renewer: &LeaseRenewer
 async fn heard(renewer: &LeaseRenewer) -> ReleaseRequest {
     let mut requests = renewer.requests();
     let heard = timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
-    heard.expect("it is told").unwrap().clone().unwrap()
+    let heard = heard.expect("it is told").unwrap().clone().unwrap();
+    // Also a receiver that is made after the renewal with the request is told.
+    let mut late = renewer.requests();
+    let told = timeout(TIMEOUT, late.changed()).await;
+    told.expect("it is told late").unwrap();
+    heard
 }
 
 #[tokio::test]

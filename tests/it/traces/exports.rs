@@ -195,7 +195,9 @@ fn what_one_could_not_take_for_a_while_it_gets_later() {
     collector.answer(200);
     collector.span("GET /locks/{name}");
     until("the log says so", || {
-        gateway.log().contains("is told of traces again")
+        gateway
+            .log()
+            .contains("traces are sent to the collector again")
     });
 }
 

@@ -18,6 +18,10 @@ use crate::{
 const LAST_COPY: Duration = Duration::from_secs(1);
 
 /// The retry state of one call: its deadline, its limits and the copies of its request that have failed.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says whether one kind of answer leads to another request"
+)]
 pub(crate) struct Retry {
     deadline: Instant,
     /// How long the answer to one copy of the request may take.

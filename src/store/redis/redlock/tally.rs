@@ -119,10 +119,12 @@ mod tests {
         VoteVerdict::from_votes(&replies(votes), N / 2 + 1)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a node may have no vote")]
     fn silent() -> Option<Vote> {
         Some(Vote::None(Uncertainty::TimedOut.into()))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a node may have no vote")]
     fn reserved(fence: u64) -> Option<Vote> {
         Some(Vote::Reserved(fence, VoteId::default()))
     }

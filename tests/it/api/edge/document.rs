@@ -304,7 +304,7 @@ async fn the_document_is_small_and_sent_once() {
 #[tokio::test]
 async fn a_gateway_with_other_limits_has_a_document_of_another_name() {
     let config = with(Config::default(), |it| {
-        it.limits.default_ttl_ms = Millis(5_000)
+        it.limits.default_ttl_ms = Millis(5_000);
     });
     let other = Service::with(config).get("/openapi.json").await;
     let usual = Service::start().get("/openapi.json").await;

@@ -455,7 +455,11 @@ async fn what_a_page_sends_for_one_who_was_signed_in_is_not_done_for_who_is_by_n
             let answer = service.call(line, &with).await;
             let refused = (401, "unauthorized");
             assert_eq!(answer.problem(), refused, "{line} {named}");
-            assert!(answer.body.contains("Somebody else"), "{}", answer.body);
+            assert!(
+                answer.body.contains("belongs to another API key"),
+                "{}",
+                answer.body
+            );
         }
     }
     assert_eq!(service.script.asked().len(), asked_before);

@@ -91,8 +91,8 @@ fn code(answer: &ApiResponse) -> (u16, &'static str) {
 }
 
 #[track_caller]
-fn refused(answer: ApiResponse, because: &str) {
-    assert_eq!(code(&answer), (429, because));
+fn refused(answer: &ApiResponse, because: &str) {
+    assert_eq!(code(answer), (429, because));
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
         assert_eq!(release(service, &[WRONG], LOST).await.status, 410);
     }
     let asked = service.script.asked().len();
-    refused(release(service, &[WRONG], LOST).await, "rate-limited");
+    refused(&release(service, &[WRONG], LOST).await, "rate-limited");
     assert_eq!(
         service.script.asked().len(),
         asked,
@@ -216,7 +216,10 @@ async fn who_hangs_up_on_a_release_has_had_it_counted() {
         wary.hang_up("DELETE /locks/a", &[WRONG]).await;
     }
     wary.service.script.paused.lift();
-    refused(release(&wary.service, &[WRONG], LOST).await, "rate-limited");
+    refused(
+        &release(&wary.service, &[WRONG], LOST).await,
+        "rate-limited",
+    );
 }
 
 #[tokio::test]
@@ -378,7 +381,7 @@ async fn each_of_several_locks_counts_for_the_rate() {
     let limited = Limited::to("requests_per_second = 1\nburst = 4");
     let names = r#"{"names": ["a", "b", "c", "d"]}"#;
     assert_eq!(limited.ask("POST /locks", names).await.status, 201);
-    refused(limited.ask("POST /locks/e", "").await, "rate-limited");
+    refused(&limited.ask("POST /locks/e", "").await, "rate-limited");
     advance(Duration::from_millis(1_001)).await;
     // After an accepted request, the next requests must wait longer.
     assert_eq!(limited.ask("POST /locks", names).await.status, 201);
@@ -417,7 +420,7 @@ async fn several_locks_that_were_waited_for_in_vain_keep_no_position_and_no_room
         () = limited.service.is_asked(1) => {}
     }
     let one = r#"{"wait_ms": 100}"#;
-    refused(limited.ask("POST /locks/c", one).await, "too-many-waiters");
+    refused(&limited.ask("POST /locks/c", one).await, "too-many-waiters");
     drop(waiting);
     let waited = limited.ask("POST /locks/c", one).await;
     assert_eq!(waited.problem(), (423, "locked"));

@@ -143,7 +143,7 @@ async fn a_session_ends_by_the_clock_and_is_no_guess_then() {
 async fn a_session_lasts_as_long_as_is_configured_and_no_longer_than_its_key() {
     let key = Key::new();
     let config = with(Config::default(), |it| {
-        it.auth.session_ttl_ms = Millis(3_600_000)
+        it.auth.session_ttl_ms = Millis(3_600_000);
     });
     let expiring = key.entry("ops", "view = ['*']\nexpires_at = 2026-11-20T12:10:00Z");
     let (service, _, clock) = Service::with_gate(config, &expiring);
@@ -198,7 +198,7 @@ async fn a_stream_of_events_ends_with_its_session() {
 async fn who_waits_with_a_session_waits_no_longer_than_it_lasts() {
     let key = Key::new();
     let config = with(Config::default(), |it| {
-        it.auth.session_ttl_ms = Millis(60_000)
+        it.auth.session_ttl_ms = Millis(60_000);
     });
     let (service, _, clock) = Service::with_gate(config, &all(&key));
     let cookie = session(&service, &key).await;

@@ -50,7 +50,7 @@ async fn null_is_the_same_as_leaving_out() {
 #[tokio::test]
 async fn the_default_ttl_is_the_configured_one() {
     let config = with(Config::default(), |it| {
-        it.limits.default_ttl_ms = Millis(7_000)
+        it.limits.default_ttl_ms = Millis(7_000);
     });
     let answer = Service::with(config).acquire("{}").await;
     assert_eq!(answer["ttl_ms"], 7_000);

@@ -148,7 +148,9 @@ async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
     until("the line is written", || {
         let log = lines.read();
         let mut lines = log.lines();
-        lines.any(|line| line.contains("listened") && line.contains("hung up, or does not read"))
+        lines.any(|line| {
+            line.contains("a listener to events") && line.contains("hung up, or does not read")
+        })
     })
     .await;
 }

@@ -156,7 +156,7 @@ fn ask_for(url: &str, grace: &str) {
         grace,
     ];
     let asked = latchgate(&arguments).env("LATCHGATE_URL", url).ends(0);
-    let what = format!("asked for deploy within {grace}: ");
+    let what = format!("requested the release of deploy within {grace}: ");
     asked.says(&what);
 }
 

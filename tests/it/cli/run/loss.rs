@@ -3,7 +3,7 @@
 use crate::cli::prelude::*;
 
 fn on(redis: &RedisServer) -> Gateway {
-    Gateway::start_with(Setup::on(&redis))
+    Gateway::start_with(Setup::on(redis))
 }
 
 fn break_lock(url: &str) {
@@ -68,7 +68,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
     losing.printed("released");
     let released = Instant::now();
     let lost = losing.wait().ends(102);
-    lost.says("the gateway says that it has ended");
+    lost.says("the gateway says that the lease has ended");
     // `run` renews more often than every two seconds, so it notices the release long before this bound.
     assert!(released.elapsed() < Duration::from_secs(20));
 }

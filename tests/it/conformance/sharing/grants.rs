@@ -46,7 +46,7 @@ pub(crate) async fn nobody_shares_with_one_who_is_alone(fixture: &dyn Fixture) {
     for wanted in [reader("lock", LONG), one_of(9, "lock", LONG)] {
         match store.must_refuse(&wanted).await.holder {
             Some(Holder::Lease(lease)) => {
-                assert_eq!((lease.fence, lease.mode), (held.fence, Mode::Exclusive))
+                assert_eq!((lease.fence, lease.mode), (held.fence, Mode::Exclusive));
             }
             other => panic!("not held by one alone: {other:?}"),
         }

@@ -85,7 +85,7 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
 async fn hand_over(gates: &[TestGateway; 2], asked: &Attempt) {
     let [here, there] = gates;
     let lease = there.take(asked.name.as_str()).await;
-    let mut parked = here.park(&asked);
+    let mut parked = here.park(asked);
     here.must_queue(asked).await;
     there.release(&lease).await;
     assert_eq!(parked.news().await, News::GrantedProvisionally);

@@ -54,10 +54,9 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
 async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     let (server, gate, _) = gateway_holding("longest").await;
     let waits = [5, 50, 20].map(|seconds| {
-        let asks = with(request("longest"), |it| {
-            it.wait = Duration::from_secs(seconds)
-        });
-        asks
+        with(request("longest"), |it| {
+            it.wait = Duration::from_secs(seconds);
+        })
     });
     let mut asked = Vec::new();
     for asks in waits {
