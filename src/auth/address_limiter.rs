@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(read(9.0), (10, 20, 9, 2));
         assert_eq!(read(8.9), (10, 20, 8, 3));
         assert_eq!(read(0.2), (10, 20, 0, 20));
-        // Renewals that were charged have taken the level below zero.
+        // Renewals count but are never refused, so the number of requests left can be negative; 0 is reported.
         assert_eq!(read(-4.0), (10, 20, 0, 28));
     }
 

@@ -33,7 +33,7 @@ pub(super) struct ManagedLease {
     pub(super) release_by: Option<Instant>,
     /// The release deadline that the holder was told last.
     pub(super) announced_release_by: Option<Instant>,
-    /// Whether the lease cannot outlast the deadline of the release request, which then is what ends the lease.
+    /// Whether the lease ends at the deadline of a release request, so that the end counts as a break.
     ends_by_request: bool,
     engine: Arc<EngineShared>,
 }

@@ -27,7 +27,7 @@ pub(in crate::http) struct Fields<'a> {
     pub(in crate::http) limits: &'a LimitsConfig,
     place: Place<'a>,
     left: Object<'a>,
-    /// The fields that readers have asked for.
+    /// The fields that the handler has read. Any other field of the request is refused as unknown.
     known: [Option<&'static Field>; MAX_FIELDS],
     errors: Vec<FieldError>,
 }

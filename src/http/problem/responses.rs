@@ -78,7 +78,8 @@ fn name(status: StatusCode) -> String {
     let reason = status.canonical_reason();
     let reason = reason.expect("every status that a problem has is registered");
     let words = reason.split(' ').map(|word| {
-        // Capitalised like other names in the document, because generators make type names of them.
+        // The name begins with a capital letter, like other names in the OpenAPI document: code generators make type
+        // names of them.
         let (first, rest) = word.split_at(1);
         first.to_owned() + &rest.to_ascii_lowercase()
     });

@@ -197,7 +197,7 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
         state.acquire(reader, now).unwrap();
     }
     assert!(state.commit().is_empty());
-    // No further lease fits, so only one reader is granted the lock in place of the writer.
+    // The disk is full: the release of the writer makes room for one lease only, so only one reader is granted the lock.
     let shortage = Shortage {
         error: Unavailability::Overloaded.into(),
         room: 0,

@@ -128,7 +128,7 @@ pub(super) enum NodeRelease {
 pub(super) enum NodeTarget {
     /// The lease of this token.
     Lease(TokenHash),
-    /// The value that a foreign client has written, by its mark.
+    /// A foreign lock. The mark identifies the value that another program has written.
     Foreign(ForeignMark),
 }
 

@@ -315,7 +315,8 @@ impl LocalQueues {
         self.table.lock().by_name.get(name).and_then(Weak::upgrade)
     }
 
-    /// Wakes the contender of a lock that may be free now.
+    /// Wakes the first waiter of this gateway for a lock, the only one that asks the nodes, because the lock may be
+    /// free now.
     pub(super) fn notify(&self, name: &LockName) {
         if let Some(local_queue) = self.existing(name) {
             local_queue.woken.notify_one();
