@@ -54,8 +54,11 @@ impl Process {
     /// Kills the process as `kill -9` does. Answers whether it still ran.
     pub(crate) async fn kill(&mut self) -> bool {
         let lived = !self.has_ended();
-        self.signal(Signal::KILL);
-        self.ended().await;
+        // A process that has ended cannot be signalled: a client ends by itself at the end of the run.
+        if lived {
+            self.signal(Signal::KILL);
+            self.ended().await;
+        }
         lived
     }
 
