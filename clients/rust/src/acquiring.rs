@@ -589,7 +589,7 @@ impl WaitStatus {
         }
     }
 
-    /// The same status of the wait, with the error of the last request.
+    /// Adds the error of the last request to the status of the wait.
     #[must_use]
     pub fn with_trouble(self, trouble: ClientError) -> Self {
         Self {

@@ -177,7 +177,7 @@ pub(crate) struct Addresses {
     current: AtomicUsize,
 }
 
-/// One gateway address of the list, with its index.
+/// The address of one of the gateways that the client was given, with the index of the address in their list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Address<'a> {
     index: usize,

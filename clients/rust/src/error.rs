@@ -154,7 +154,7 @@ pub struct Problem {
 pub struct FieldError {
     /// The name of the field, header or parameter.
     pub field: String,
-    /// What is wrong with the field.
+    /// Why the gateway refused the field, header or parameter, to be read after its name.
     #[serde(default)]
     pub reason: String,
 }

@@ -267,7 +267,7 @@ pub(crate) struct EventParser {
     id: Option<String>,
 }
 
-/// One block of the event stream, ended by an empty line.
+/// A block of lines of a server-sent event stream: an event with its fields. An empty line ends the block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The type of the event; empty if the block is not an event.

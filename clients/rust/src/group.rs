@@ -25,7 +25,7 @@ pub struct PartResult {
     pub name: String,
     /// Why the lease was not renewed or released, as a problem code such as `lease-lost`. `None`: success.
     pub code: Option<String>,
-    /// What happened to the lease if it was not renewed or released, in a sentence.
+    /// A sentence that says why the lease was not renewed or released. `None`: success.
     pub detail: Option<String>,
     /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
@@ -37,7 +37,7 @@ pub struct PartResult {
 /// The results of a renewal or release of a group.
 #[derive(Debug, Clone)]
 pub struct PartResults {
-    /// One result for each lease of the group, in the order of the lock names.
+    /// The results of the renewal or release, one for each lease of the group, in the order of the lock names.
     pub results: Vec<PartResult>,
     renew_after: Duration,
     sent_at: Instant,

@@ -155,7 +155,7 @@ pub struct ListRequest {
     pub cursor: Option<String>,
 }
 
-/// One page of the list of held locks.
+/// A page of the list of all locks that are held.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The locks of this page. A page may be short or empty although more pages follow.

@@ -50,7 +50,7 @@ pub struct Lease {
     json: String,
 }
 
-/// One lock of a group with the fencing token and the mode of its lease.
+/// A lock of a group, with the fencing token and the mode of the lease of this lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeasePart {
     /// The name of the lock.

@@ -290,7 +290,7 @@ impl RetryableFailure {
         }
     }
 
-    /// The same failure for a request that only reads. Such a request has no effect, even if its answer is lost.
+    /// Turns a failure into the failure of a request that only reads: even if the answer is lost, a read has no effect.
     pub(crate) fn of_look(self, url: &str) -> Self {
         let failure = match self.error {
             ClientError::OutcomeUnknown { reason, problem } => match problem {
@@ -397,7 +397,8 @@ impl CallResponse {
             return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
-            // These answers (and every 409) describe the lock after all copies of the request, so nothing is in doubt.
+            // `locked`, `lease-lost` and every 409 describe the lock after all copies of the request: nothing is in
+            // doubt.
             "locked" => ClientError::Held(problem),
             "lease-lost" => ClientError::Lost(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),

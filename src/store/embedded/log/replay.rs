@@ -1,6 +1,6 @@
 //! Replay of a log when the store starts: the records are applied one after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     clock::Clock,
@@ -54,7 +54,27 @@ impl Contents {
                 error,
             })?;
         }
+        contents.check_modes()?;
         Ok(contents)
+    }
+
+    /// Refuses a log in which a lock has an exclusive lease and shared leases at once. Without this, the start would
+    /// panic when the state is built from the leases.
+    fn check_modes(&self) -> Result<(), LogError> {
+        let is_shared = |(_, lease): &&(LockName, Lease)| lease.mode.is_shared();
+        let shared = self.leases.iter().filter(is_shared);
+        let shared: HashSet<_> = shared.map(|(name, _)| name).collect();
+        let mut exclusive = self.leases.iter().filter(|it| !is_shared(it));
+        match exclusive.find(|(name, _)| shared.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(LogError::Row {
+                key: RowKey::lease(name, None)
+                    .as_bytes()
+                    .escape_ascii()
+                    .to_string(),
+                error: RowError::Invalid("lease: its lock is shared"),
+            }),
+        }
     }
 
     /// The contents of a log that has no leases and no tombstones, for an empty store.

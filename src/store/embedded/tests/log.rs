@@ -261,6 +261,30 @@ fn a_write_of_which_any_part_reached_the_disk_is_whole_or_given_up() {
 }
 
 #[test]
+fn a_lock_with_an_exclusive_lease_and_shared_leases_is_refused() {
+    let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
+    let lease_of = |mode, fence| {
+        let fence = FencingToken::new(fence).unwrap();
+        Lease::grant(&asked, mode, fence, now)
+    };
+    let shared = [lease_of(slotted(0), 1), lease_of(slotted(1), 2)];
+    for (exclusive, is_right) in [("lock", false), ("other", true)] {
+        let (disk, mut rows) = (Disk::default(), Rows::default());
+        let lease = lease_of(Mode::Exclusive, 3);
+        rows.lease(&name(exclusive), None, Some(&lease));
+        for lease in &shared {
+            rows.lease(&asked.name, lease.row(), Some(lease));
+        }
+        let mut log = begin(&disk);
+        log.append(&meta(3), &rows).unwrap();
+        match read(&disk) {
+            Ok((contents, _clean)) => assert!(is_right && contents.leases.len() == 3),
+            Err(error) => assert!(!is_right && error.to_string().contains("its lock is shared")),
+        }
+    }
+}
+
+#[test]
 fn a_lease_under_the_key_of_another_is_refused() {
     let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
     let fence = FencingToken::new(0x1234).unwrap();

@@ -93,7 +93,8 @@ class Retry:
             what = _redirect(answer) or "without a problem document: this is no gateway"
             return self.doubted(LatchgateError(f"status {answer.status} {what}", status=answer.status))
         error = refusal(problem, names)
-        # These answers describe the lock after all copies of the request. Any other is only about the answered copy.
+        # Status 409 and these problem codes describe the lock after all copies of the request. Any other problem
+        # is only about the copy that was answered.
         if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
             return error
         return self.doubted(error)
