@@ -72,6 +72,9 @@ export class Latchgate {
   /** Who holds a lock and who waits for it. */
   inspect(name: string): Promise<Lock>;
 
+  /** Who held a lock, from when to when, and how that ended; newest first. */
+  history(name: string): Promise<History>;
+
   /** A page of the locks that are held. A page may be empty although there are more: go on while there is a `nextCursor`. */
   list(filter?: ListFilter): Promise<Page>;
 
@@ -201,6 +204,39 @@ export interface Lock extends HeldLock {
   state: 'held' | 'free';
   waiters: Waiter[];
   waiterCount: number;
+}
+
+export interface History {
+  name: string;
+  /** The last leases, newest first. */
+  entries: HistoryEntry[];
+  /** The leases that were too short for entries. */
+  shorterLeases: { count: number; since: string } | null;
+  /** How many records the gateways have dropped, because the store did not take them in time. */
+  dropped: number;
+  /** Whether the gateway records leases. If not, there are no entries. */
+  enabled: boolean;
+}
+
+/** A lease in the history of a lock. Times are texts in RFC 3339. What was not recorded is null. */
+export interface HistoryEntry {
+  fencingToken: number;
+  mode: Mode | null;
+  slot: number | null;
+  owner: string | null;
+  metadata: Record<string, string>;
+  acquiredAt: string | null;
+  /** The name of an API key, or an address. */
+  acquiredBy: string | null;
+  waitedMs: number | null;
+  endedAt: string | null;
+  ended: 'released' | 'expired' | 'broken' | 'lost' | null;
+  endedBy: string | null;
+  reason: string | null;
+  /** If no gateway has recorded the end: the lease ended at this time at the latest. */
+  endedAtLatest: string | null;
+  /** What else happened to the lease, such as `release-requested`; oldest first. */
+  notes: { kind: string; at: string; by: string | null; reason: string | null }[];
 }
 
 export interface ListFilter {

@@ -7,6 +7,7 @@ mod config;
 mod error;
 mod events;
 mod healthcheck;
+mod history;
 mod inspect;
 mod key;
 mod lease;

@@ -5,6 +5,7 @@
 
 mod auth;
 mod error;
+mod history;
 mod host;
 mod http;
 mod limits;
@@ -18,6 +19,7 @@ mod telemetry;
 
 pub use auth::{AuditConfig, AuthConfig};
 pub use error::{ConfigError, Invalid, NotToml, RefusedValue, Source};
+pub use history::HistoryConfig;
 pub use host::{Host, HostError, HostPort, Origin, OriginError};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
 pub use limits::{LimitsConfig, ShutdownConfig};

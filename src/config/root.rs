@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuditConfig, AuthConfig, HttpConfig, Invalid, LimitsConfig, LogConfig, MetricsConfig,
-    RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl, TraceConfig,
+    AuditConfig, AuthConfig, HistoryConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
+    MetricsConfig, RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -40,6 +40,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Limits of what callers may request.
     pub limits: LimitsConfig,
+    /// The history of locks: who held a lock, and how that ended.
+    pub history: HistoryConfig,
     /// The Redis store.
     pub redis: RedisConfig,
     /// The Redlock store.
@@ -130,6 +132,7 @@ impl Default for Config {
             audit: AuditConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
+            history: HistoryConfig::default(),
             redis: RedisConfig::default(),
             redlock: RedlockConfig::default(),
             shutdown: ShutdownConfig::default(),

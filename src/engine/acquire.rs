@@ -28,7 +28,9 @@ use crate::{
     },
 };
 
-use super::{Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, start::EngineShared};
+use super::{
+    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, history::Actor, start::EngineShared,
+};
 
 /// One request to acquire a lock.
 #[derive(Debug, Clone)]
@@ -55,6 +57,8 @@ pub struct AcquireRequest {
     pub authorization: Authorization,
     /// The key under which the request may be repeated.
     pub idempotency_key: Option<IdempotencyKey>,
+    /// Who asks for the lock, for the history of the lock; `None` if that is not recorded.
+    pub by: Option<Actor>,
 }
 
 /// The terms that the caller set explicitly, without defaults. A request that is repeated under its
@@ -270,6 +274,7 @@ pub(super) struct AcquireAttempt {
     /// How long the caller is willing to wait in the queue.
     pub(super) wait: Duration,
     authorization: Authorization,
+    pub(super) by: Option<Actor>,
     /// The lease's slot among the leases of the API key, if the key has a limit.
     pub(super) slot: Option<LeaseSlot>,
     started: Instant,
@@ -354,6 +359,7 @@ impl AcquireAttempt {
             repeatable: request.idempotency_key.map(|key| (request.caller, key)),
             wait: request.wait,
             authorization: request.authorization,
+            by: request.by,
             slot: None,
             started,
             waits_since: started,

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-use super::{Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
+use super::{Actor, Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
 
 /// How many leases of one release request are broken at the same time after its deadline.
 const TOGETHER: usize = 64;
@@ -52,7 +52,7 @@ pub enum BreakError {
 
 impl Engine {
     /// Takes a lock away from its holder and passes it to the next waiter; returns the old holder. With `target`,
-    /// breaks the lock only if the target holds it. Works while the gateway drains. `by` is the API key that breaks
+    /// breaks the lock only if the target holds it. Works while the gateway drains. `by` is the party that breaks
     /// the lock.
     ///
     /// The command runs to its end even if the caller hangs up. `record` is part of the command and runs before the
@@ -62,7 +62,7 @@ impl Engine {
         name: LockName,
         target: Option<BreakTarget>,
         reason: Reason,
-        by: Option<Arc<str>>,
+        by: Option<Actor>,
         record: impl FnOnce(Result<Holder, BreakError>) -> F + Send + 'static,
     ) -> Result<Holder, BreakError>
     where
@@ -87,6 +87,7 @@ impl Engine {
         name: LockName,
         target: Option<BreakTarget>,
         request: ReleaseRequest,
+        by: Option<Actor>,
         record: impl Fn(ReleaseRecord) -> F + Send + Sync + 'static,
     ) -> Result<Holder, BreakError>
     where
@@ -99,6 +100,9 @@ impl Engine {
                     engine.metrics.release_requested(holder.count());
                     for lease in holder.leases() {
                         engine.events.release_requested(&name, lease, &request);
+                        let (kind, reason) = ("release-requested", request.reason.as_str());
+                        let (by, history) = (by.as_ref(), &engine.history);
+                        history.note(&name, lease.fence, kind, by, Some(reason));
                     }
                     Ok(holder)
                 }
@@ -137,7 +141,7 @@ impl Engine {
                     // The leases are broken concurrently, because the store soon ends these leases, and then no event
                     // reports that they were broken.
                     let broken = stream::iter(fences).for_each_concurrent(TOGETHER, |fence| {
-                        engine.break_kept(&name, fence, &request, &record)
+                        engine.break_kept(&name, fence, (&request, by.as_ref()), &record)
                     });
                     broken.await;
                 });
@@ -165,16 +169,18 @@ impl EngineShared {
         name: &LockName,
         target: Option<BreakTarget>,
         reason: &Reason,
-        by: Option<&Arc<str>>,
+        by: Option<&Actor>,
     ) -> Result<Holder, BreakError> {
         match self.store.break_lock(name, target).await {
             Ok(Breaking::Broken(holder)) => {
                 self.metrics.lock_broken(holder.count());
+                let (key, reason) = (by.and_then(Actor::key), reason.as_str());
                 if let Holder::Foreign { .. } = &holder {
-                    self.events.broken(name, None, reason.as_str(), by);
+                    self.events.broken(name, None, reason, key);
                 }
                 for lease in holder.leases() {
-                    self.events.broken(name, Some(lease), reason.as_str(), by);
+                    self.events.broken(name, Some(lease), reason, key);
+                    self.history.broken(name, lease, by, reason);
                 }
                 Ok(holder)
             }
@@ -191,10 +197,10 @@ impl EngineShared {
         &self,
         name: &LockName,
         fence: FencingToken,
-        request: &ReleaseRequest,
+        (request, by): (&ReleaseRequest, Option<&Actor>),
         record: impl Fn(ReleaseRecord) -> F,
     ) {
-        let (reason, by) = (&request.reason, request.by.as_ref());
+        let reason = &request.reason;
         match self.break_now(name, Some(fence.into()), reason, by).await {
             Ok(holder) => record(ReleaseRecord::Broken(holder)).await,
             Err(BreakError::Store(error)) => {

@@ -45,6 +45,7 @@ use super::{
     leases::Displaced,
     loss::LossReason,
     managed_lease::ManagedLease,
+    release::split,
     renew::margin,
     start::EngineShared,
 };
@@ -546,7 +547,12 @@ impl HoldTask {
             managed.schedule_retry();
             return None;
         };
-        let EngineShared { leases, events, .. } = &*self.engine;
+        let EngineShared {
+            leases,
+            events,
+            history,
+            ..
+        } = &*self.engine;
         match &renewal {
             Renewal::Renewed(held, _) => {
                 managed.renewed(held, sent);
@@ -556,7 +562,10 @@ impl HoldTask {
             // Stops counting the lease at this gateway. If the stream that adopted the lease belongs to this gateway,
             // its next renewal counts the lease again.
             Renewal::Adopted => leases.adopted(&managed.name, &token),
-            Renewal::Lost(_) => drop(leases.lose(&managed.name, &token)),
+            Renewal::Lost(loss) => {
+                let lost = leases.lose(&managed.name, &token);
+                history.lost(&managed.name, lost, *loss);
+            }
         }
         Some(renewal)
     }
@@ -568,18 +577,29 @@ impl HoldTask {
         if let Some(unread) = unread {
             self.report_lost(managed, unread);
         }
-        let release = self.engine.store.release_as(keeper, &managed.name, &token);
+        let store = &self.engine.store;
+        let release = store.release_lease(keeper, &managed.name, &token);
         let release = Box::pin(release).await;
+        let (release, ended) = split(release);
         let released = lease_outcome(&release);
-        let leases = &self.engine.leases;
+        let EngineShared {
+            leases, history, ..
+        } = &*self.engine;
         let since = match release {
             Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
-                let removed = leases.remove(&managed.name, &token);
+                let mut removed = leases.remove(&managed.name, &token);
                 self.engine.events.released(&managed.name, &token);
+                let reason = unread.map(LossReason::as_str);
+                history.released(&managed.name, removed.as_mut(), ended, None, reason);
                 removed.map(|lease| lease.since)
             }
-            Ok(Release::Lost(_)) => leases.lose(&managed.name, &token),
+            Ok(Release::Lost(loss)) => {
+                let lost = leases.lose(&managed.name, &token);
+                let since = lost.as_ref().map(|lost| lost.since);
+                history.lost(&managed.name, lost, loss);
+                since
+            }
             Err(_) => {
                 managed.abandon(unread);
                 None

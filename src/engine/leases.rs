@@ -17,8 +17,10 @@ use tokio::{
 
 use crate::{
     auth::LeaseSlot,
-    lock::{FencingToken, HeldLease, LockName, Mode, Owner, TokenHash},
+    lock::{FencingToken, HeldLease, LockName, Metadata, Mode, Owner, TokenHash},
 };
+
+use super::history::{Actor, LeaseFacts};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
@@ -39,6 +41,8 @@ pub(super) struct LeaseRegistry {
     /// While this flag is set, a lease whose TTL has run out stays listed until the store has said what became of the
     /// lease.
     keeps_run_out: AtomicBool,
+    /// Whether the history records leases: then a recorded lease stays listed until its end was seen.
+    is_recorded: AtomicBool,
 }
 
 /// Tells leases apart: a part of the hash of the token, from which no token can be found. Tags are random, so no two
@@ -72,11 +76,36 @@ pub(super) struct RegisteredLease {
     /// as far as is known.
     ends_elsewhere: bool,
     end_check: EndCheck,
+    /// What the history will show of the beginning of the lease; `None` once that is recorded, or if another gateway
+    /// records it.
+    opening: Option<Opening>,
+    /// Whether the history has still to see how the lease ends.
+    is_end_due: bool,
     /// The lease's slot among the leases of its API key, if the key has a limit.
     slot: Option<LeaseSlot>,
     /// Sends news to the stream of this gateway that keeps the lease; `None` without such a stream, or after the news
     /// was sent.
     stream: Option<oneshot::Sender<Displaced>>,
+}
+
+/// What the history shows of the beginning of a lease, and no other operation needs.
+#[derive(Debug, Clone)]
+pub(super) struct Opening {
+    pub(super) by: Option<Actor>,
+    pub(super) waited: Duration,
+    pub(super) metadata: Metadata,
+}
+
+/// The data of a lease that the history records. The lease may be over for this gateway.
+#[derive(Debug)]
+pub(super) struct RecordedLease {
+    pub(super) fence: FencingToken,
+    /// When the lease was granted.
+    pub(super) since: Instant,
+    /// When the lease would have expired, as far as this gateway knew.
+    pub(super) until: Instant,
+    /// What the lease was; `None` if that is recorded, or if another gateway records it.
+    pub(super) facts: Option<Box<LeaseFacts>>,
 }
 
 /// Whether the store was asked what became of a lease that has run out.
@@ -96,6 +125,8 @@ pub(super) struct RunOutLease {
     pub(super) tag: LeaseTag,
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
+    /// When the lease has run out.
+    pub(super) until: Instant,
 }
 
 /// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
@@ -157,16 +188,35 @@ const SWEEP_FROM: usize = 64;
 impl LeaseRegistry {
     /// Lists a lease that was granted here, or renewed by a stream of this gateway. The lease counts here.
     pub(super) fn insert_counted(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
-        self.insert_as(true, token, name, held);
+        self.insert_as(true, token, name, held, None);
+    }
+
+    /// Lists a lease that is answered to its caller. The lease counts here if `counts`, and the history will show
+    /// `opening`.
+    pub(super) fn insert_answered(
+        &self,
+        counts: bool,
+        (token, name): (TokenHash, &LockName),
+        held: &HeldLease,
+        opening: Opening,
+    ) {
+        self.insert_as(counts, token, name, held, Some(opening));
     }
 
     /// Lists a lease that was renewed or answered again here. The lease may count at another gateway, and does not
     /// begin to count here.
     pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
-        self.insert_as(false, token, name, held);
+        self.insert_as(false, token, name, held, None);
     }
 
-    fn insert_as(&self, counts: bool, token: TokenHash, name: &LockName, held: &HeldLease) {
+    fn insert_as(
+        &self,
+        counts: bool,
+        token: TokenHash,
+        name: &LockName,
+        held: &HeldLease,
+        opening: Option<Opening>,
+    ) {
         let now = Instant::now();
         let until = now + held.left_at(now);
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
@@ -182,6 +232,8 @@ impl LeaseRegistry {
             answered: None,
             ends_elsewhere: false,
             end_check: EndCheck::Due,
+            opening,
+            is_end_due: true,
             slot: None,
             stream: None,
         };
@@ -191,6 +243,7 @@ impl LeaseRegistry {
             lease.is_counted |= listed.is_counted;
             lease.answered = listed.answered;
             (lease.slot, lease.stream) = (listed.slot, listed.stream);
+            lease.opening = listed.opening.or(lease.opening);
             if let Some(slot) = &lease.slot {
                 slot.extend_until(until);
             }
@@ -280,25 +333,25 @@ impl LeaseRegistry {
         Some(removed)
     }
 
-    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. Returns since
-    /// when the lease was held. While ends are reported the lease stays listed as run out, so that the store is asked
+    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. While ends are reported the lease stays listed as run out, so that the store is asked
     /// what became of it.
-    pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<Instant> {
+    pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<RecordedLease> {
         let key = key(name, token);
         let mut shard = self.shard(&key);
         let lease = shard.leases.get_mut(&key)?;
-        let since = lease.since;
+        let lost = lease.recorded();
         if self.keeps_run_out.load(Ordering::Relaxed) && lease.end_check != EndCheck::Done {
             // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
             (lease.until, lease.needed_until) = (lease.until.min(now), now);
             (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
+            lease.is_end_due = false;
         } else {
             shard.leases.remove(&key);
         }
         drop(shard);
         self.notify();
-        Some(since)
+        Some(lost)
     }
 
     /// Prepares the release of a lease whose caller has gone: the lease counts for no API key, and the gateway does
@@ -353,12 +406,7 @@ impl LeaseRegistry {
                 lease.end_check = EndCheck::Done;
                 if lease.reports_end(seen_since) {
                     lease.end_check = EndCheck::Asked;
-                    let (name, fence) = (name.clone(), lease.fence);
-                    run_out.push(RunOutLease {
-                        tag: *tag,
-                        name,
-                        fence,
-                    });
+                    run_out.push(RunOutLease::new(*tag, name, lease));
                 }
             }
         }
@@ -392,6 +440,41 @@ impl LeaseRegistry {
             reports.then(|| (lease.owner.clone(), lease.mode))
         });
         ended.flatten()
+    }
+
+    /// Says that the history records leases from now on.
+    pub(super) fn record(&self) {
+        self.is_recorded.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the leases about which the history has something to record, each once: leases that have lasted `after`,
+    /// and recorded leases that had run out at `before`.
+    pub(super) fn take_recordable(
+        &self,
+        after: Duration,
+        before: Instant,
+    ) -> (Vec<(LockName, RecordedLease)>, Vec<RunOutLease>) {
+        let now = Instant::now();
+        let (mut opened, mut run_out) = (Vec::new(), Vec::new());
+        for shard in &self.shards {
+            for ((tag, name), lease) in &mut shard.lock().leases {
+                if lease.opening.is_some() && lease.since + after <= now.min(lease.until) {
+                    opened.push((name.clone(), lease.recorded()));
+                } else if lease.opening.is_none() && lease.is_end_due && lease.until <= before {
+                    lease.is_end_due = false;
+                    run_out.push(RunOutLease::new(*tag, name, lease));
+                }
+            }
+        }
+        (opened, run_out)
+    }
+
+    /// Lets the history look at a lease again when it has run out at `until`, because it lives on, or the store did not
+    /// answer.
+    pub(super) fn await_end(&self, run_out: &RunOutLease, until: Instant) {
+        self.with_lease(&run_out.name, run_out.tag, |lease| {
+            (lease.until, lease.is_end_due) = (lease.until.max(until), true);
+        });
     }
 
     /// Whether the lease lives, as far as this gateway knows.
@@ -473,8 +556,11 @@ impl LeaseRegistry {
     fn sweep(&self, shard: &mut Shard, now: Instant) {
         if shard.leases.len() > shard.sweep_at.max(SWEEP_FROM) {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
+            let is_recorded = self.is_recorded.load(Ordering::Relaxed);
             let stays = |lease: &RegisteredLease| {
-                lease.until > now || keeps && lease.end_check != EndCheck::Done
+                lease.until > now
+                    || keeps && lease.end_check != EndCheck::Done
+                    || is_recorded && lease.opening.is_none() && lease.is_end_due
             };
             shard.leases.retain(|_, lease| stays(lease));
             // The next sweep comes when the number of leases has doubled, so that sweeping costs a fixed share of
@@ -493,10 +579,41 @@ impl RegisteredLease {
         !self.ends_elsewhere && seen_since.is_some_and(|since| self.seen >= since)
     }
 
+    /// The data of the lease for the history, which takes over what was not recorded yet.
+    pub(super) fn recorded(&mut self) -> RecordedLease {
+        let facts = self.opening.take().map(|opening| {
+            let facts = LeaseFacts::new(self.mode, self.owner.as_ref(), &opening.metadata);
+            Box::new(LeaseFacts {
+                waited: u64::try_from(opening.waited.as_millis()).ok(),
+                acquired_by: opening.by.map(|by| by.to_string()),
+                ..*facts
+            })
+        });
+        RecordedLease {
+            fence: self.fence,
+            since: self.since,
+            until: self.until,
+            facts,
+        }
+    }
+
     /// Tells the stream that kept the lease, if there is one, that the lease was released with its token.
     pub(super) fn released(self) {
         if let Some(stream) = self.stream {
             let _ = stream.send(Displaced::Released);
+        }
+    }
+}
+
+// === impl RunOutLease ===
+
+impl RunOutLease {
+    fn new(tag: LeaseTag, name: &LockName, lease: &RegisteredLease) -> Self {
+        Self {
+            tag,
+            name: name.clone(),
+            fence: lease.fence,
+            until: lease.until,
         }
     }
 }
@@ -560,232 +677,4 @@ impl Hasher for TagHasher {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-    use crate::{
-        engine::tests::scripted_store::{held, name},
-        lock::Token,
-    };
-
-    fn listed(leases: &LeaseRegistry) -> usize {
-        leases.shards.iter().map(|it| it.lock().leases.len()).sum()
-    }
-
-    fn lasting(seconds: u64) -> HeldLease {
-        HeldLease {
-            expires_in: Duration::from_secs(seconds),
-            ..held()
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn is_needed_until_the_last_lease_ends_that_was_not_removed() {
-        let leases = LeaseRegistry::default();
-        assert_eq!(leases.needed_until(), None);
-        let begin = Instant::now();
-        let [short, long] = [(); 2].map(|()| Token::random().hash());
-        leases.insert(short, &name(), &lasting(10));
-        leases.insert(long, &name(), &lasting(30));
-        assert_eq!(leases.needed_until(), Some(begin + Duration::from_secs(30)));
-        leases.remove(&name(), &long);
-        assert_eq!(leases.needed_until(), Some(begin + Duration::from_secs(10)));
-        leases.insert(short, &name(), &lasting(20));
-        assert_eq!(leases.needed_until(), Some(begin + Duration::from_secs(20)));
-        advance(Duration::from_secs(20)).await;
-        assert_eq!(leases.needed_until(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_is_sent_away_is_waited_for_a_while_and_longer_when_they_renew() {
-        let leases = LeaseRegistry::default();
-        let begin = Instant::now();
-        let token = Token::random().hash();
-        let after = |seconds| Some(begin + Duration::from_secs(seconds));
-        leases.insert(token, &name(), &lasting(30));
-        let told = leases.shrunk();
-        leases.wait_at_most(&name(), &token, Duration::from_secs(2));
-        told.await;
-        assert_eq!(leases.needed_until(), after(2));
-        advance(Duration::from_secs(2)).await;
-        assert_eq!(leases.needed_until(), None);
-        assert!(leases.is_listed(&name(), &token), "its lease lives on");
-        leases.wait_at_most(&name(), &token, Duration::from_secs(3));
-        assert_eq!(leases.needed_until(), None, "only a renewal prolongs it");
-        leases.insert(token, &name(), &lasting(30));
-        assert_eq!(leases.needed_until(), after(32));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_token_that_is_tried_on_another_lock_says_nothing_of_its_lease() {
-        let leases = LeaseRegistry::default();
-        let token = Token::random().hash();
-        leases.insert(token, &name(), &lasting(10));
-        let other = LockName::new("other").unwrap();
-        assert!(leases.remove(&other, &token).is_none());
-        assert!(leases.is_listed(&name(), &token));
-        assert!(leases.remove(&name(), &token).is_some());
-        assert!(!leases.is_listed(&name(), &token));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_leases_of_a_group_have_one_token_and_end_each_by_itself() {
-        let leases = LeaseRegistry::default();
-        let token = Token::random().hash();
-        let names = ["a", "b", "c"].map(|name| LockName::new(name).unwrap());
-        for (seconds, name) in (1..).zip(&names) {
-            leases.insert_counted(token, name, &lasting(10 * seconds));
-        }
-        leases.insert(token, &names[1], &lasting(20));
-        assert_eq!(leases.counted().all, 3);
-        let lives = || names.each_ref().map(|it| leases.is_listed(it, &token));
-        assert!(leases.remove(&names[0], &token).is_some());
-        assert!(leases.remove(&names[0], &token).is_none());
-        assert_eq!(lives(), [false, true, true]);
-        leases.adopted(&names[2], &token);
-        assert_eq!(leases.counted().all, 1);
-        advance(Duration::from_secs(20)).await;
-        assert_eq!(lives(), [false, false, true]);
-        assert!(leases.remove(&names[2], &token).is_some());
-        assert!(leases.remove(&names[1], &token).is_some());
-        assert_eq!(listed(&leases), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_counts_where_it_was_granted_or_a_stream_keeps_it_and_nowhere_else() {
-        let [granter, other] = [(); 2].map(|()| LeaseRegistry::default());
-        let token = Token::random().hash();
-        let sum = || granter.counted().all + other.counted().all;
-        granter.insert_counted(token, &name(), &lasting(10));
-        other.insert(token, &name(), &lasting(10));
-        assert_eq!(sum(), 1);
-        granter.insert(token, &name(), &lasting(10));
-        assert_eq!((granter.counted().all, other.counted().all), (1, 0));
-        // A stream of the other gateway adopts the lease, and the gateway that kept it hears of that.
-        other.insert_counted(token, &name(), &lasting(10));
-        granter.adopted(&name(), &token);
-        assert_eq!((granter.counted().all, other.counted().all), (0, 1));
-        assert!(granter.is_listed(&name(), &token), "its holder may come");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn those_that_share_a_lock_are_counted_among_all() {
-        let leases = LeaseRegistry::default();
-        let shared = HeldLease {
-            mode: Mode::Shared { slot: None },
-            ..lasting(10)
-        };
-        for (held, is_counted) in [(&lasting(10), true), (&shared, true), (&shared, false)] {
-            leases.insert_as(is_counted, Token::random().hash(), &name(), held);
-        }
-        let counted = leases.counted();
-        assert_eq!((counted.all, counted.shared), (2, 1));
-        advance(Duration::from_secs(10)).await;
-        assert_eq!(leases.counted(), CountedLeases::default());
-    }
-
-    fn since_start() -> Instant {
-        Instant::now() - Duration::from_hours(1)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
-        let leases = LeaseRegistry::default();
-        leases.keep_run_out(true);
-        let [early, late, renewed, broken, again, lost] = [(); 6].map(|()| Token::random().hash());
-        leases.insert(early, &name(), &lasting(10));
-        leases.insert(again, &name(), &lasting(10));
-        advance(Duration::from_secs(5)).await;
-        let heard_since = Some(Instant::now());
-        // Adds enough leases to cause a sweep, which must not remove the leases that have run out.
-        let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
-        for token in [late, renewed, broken].into_iter().chain(others) {
-            leases.insert(token, &name(), &lasting(3));
-        }
-        leases.renewed_elsewhere(&name(), LeaseTag::from(&late));
-        advance(Duration::from_secs(2)).await;
-        leases.renewed_elsewhere(&name(), LeaseTag::from(&renewed));
-        leases.broken(&name(), &broken);
-        leases.insert(again, &name(), &lasting(1));
-        leases.insert_counted(lost, &name(), &lasting(100));
-        assert!(leases.lose(&name(), &lost).is_some());
-        let lost_at = Instant::now();
-        assert!(!leases.is_listed(&name(), &lost));
-        advance(Duration::from_secs(10)).await;
-        leases.lose(&name(), &lost);
-        assert_eq!(leases.check_run_out(lost_at, heard_since).len(), 1);
-        leases.insert(Token::random().hash(), &name(), &lasting(1));
-        let asked = leases.check_run_out(Instant::now(), heard_since);
-        let is_asked = |token: &TokenHash| asked.iter().any(|it| it.tag == LeaseTag::from(token));
-        assert_eq!([&late, &broken, &again].map(is_asked), [true; 3]);
-        assert_eq!([&early, &renewed, &lost].map(is_asked), [false; 3]);
-        assert_eq!(leases.check_run_out(Instant::now(), heard_since).len(), 0);
-        assert_eq!(leases.counted().all, 0, "nobody keeps the lost one");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_that_is_asked_about_is_renewed_with_all_that_belongs_to_it() {
-        let (leases, token) = (Arc::new(LeaseRegistry::default()), Token::random().hash());
-        leases.keep_run_out(true);
-        leases.insert_counted(token, &name(), &lasting(1));
-        let mut stream = leases.keep(name(), token);
-        advance(Duration::from_secs(1)).await;
-        let asked = leases.check_run_out(Instant::now(), Some(since_start()));
-        leases.insert(token, &name(), &lasting(1));
-        assert_eq!(
-            (leases.counted().all, leases.counted().held_by_streams),
-            (1, 1)
-        );
-        // The store gave these answers before the lease was renewed here, so they end nothing.
-        assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
-        leases.extend_run_out(&asked[0], Instant::now() + Duration::from_mins(1));
-        advance(Duration::from_secs(1)).await;
-        let asked = leases.check_run_out(Instant::now(), Some(since_start()));
-        assert_eq!(asked.len(), 1, "the renewed lease runs out by itself");
-        leases.extend_run_out(&asked[0], Instant::now() + Duration::from_secs(1));
-        assert!(leases.is_listed(&name(), &token));
-        assert_eq!(leases.needed_until(), None, "nobody waits for it");
-        leases.remove(&name(), &token).unwrap().released();
-        assert_eq!(stream.displaced().await, Displaced::Released);
-        assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_holder_that_comes_back_late_is_recognized_although_the_end_was_reported() {
-        let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-        leases.keep_run_out(true);
-        leases.insert(token, &name(), &lasting(1));
-        advance(Duration::from_secs(1)).await;
-        let asked = leases.check_run_out(Instant::now(), Some(since_start()));
-        let end = || leases.end_run_out(&asked[0], Some(since_start()));
-        assert!(end().is_some() && end().is_none(), "once");
-        advance(Duration::from_mins(1)).await;
-        assert!(leases.lose(&name(), &token).is_some());
-        assert_eq!(leases.lose(&name(), &token), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn does_not_grow_with_what_is_over_or_was_reported() {
-        for reports in [false, true] {
-            let leases = LeaseRegistry::default();
-            leases.keep_run_out(reports);
-            for _ in 0..10 {
-                for _ in 0..SHARDS * SWEEP_FROM {
-                    leases.insert(Token::random().hash(), &name(), &lasting(1));
-                }
-                advance(Duration::from_secs(1)).await;
-                let before = if reports {
-                    Instant::now()
-                } else {
-                    since_start()
-                };
-                for asked in leases.check_run_out(before, Some(since_start())) {
-                    leases.end_run_out(&asked, Some(since_start()));
-                }
-            }
-            let listed = listed(&leases);
-            assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
-        }
-    }
-}
+mod tests;

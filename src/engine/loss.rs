@@ -2,6 +2,9 @@
 
 use crate::with_all::with_all;
 
+/// The reason for the release of a lease whose caller is gone, if the lease was not lost.
+pub(super) const ABANDONED: &str = "abandoned";
+
 with_all! {
     /// How a lease was lost.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use super::{
     AcquireError, Delivery, Granted,
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
+    leases::Opening,
     reaper::{AbandonedBy, AbandonedLease},
 };
 
@@ -97,9 +98,11 @@ impl AcquireAttempt {
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
         let token = (self.token.clone(), self.attempt.token);
+        let lease = (token.1, &self.attempt.name);
+        let opening = self.opening(&held);
         self.engine
             .leases
-            .insert_counted(token.1, &self.attempt.name, &held);
+            .insert_answered(true, lease, &held, opening);
         self.charge(&token.1);
         let delivery = self.delivery_of_ours();
         let granted = self.answer(token, held, delivery);
@@ -166,11 +169,7 @@ impl AcquireAttempt {
         // was answered the group, and only the keeper of the lease can complete it.
         let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
-        if is_new {
-            leases.insert_counted(hash, name, &held);
-        } else {
-            leases.insert(hash, name, &held);
-        }
+        leases.insert_answered(is_new, (hash, name), &held, self.opening(&held));
         self.charge(&hash);
         let (by, kind) = if is_unfinished {
             (
@@ -194,6 +193,14 @@ impl AcquireAttempt {
         };
         let delivery = Delivery::new(Arc::clone(&self.engine), lease, kind);
         self.answer((token, hash), held, delivery)
+    }
+
+    fn opening(&self, held: &HeldLease) -> Opening {
+        Opening {
+            by: self.by.clone(),
+            waited: self.waited(),
+            metadata: held.metadata.clone(),
+        }
     }
 
     fn charge(&self, token: &TokenHash) {

@@ -23,7 +23,12 @@ use crate::{
     telemetry::metrics::{LeaseOutcome, Metrics},
 };
 
-use super::{events::Bus, leases::LeaseRegistry, loss::LossReason};
+use super::{
+    events::Bus,
+    history::Recorder,
+    leases::LeaseRegistry,
+    loss::{ABANDONED, LossReason},
+};
 
 /// How many releases may wait for their time, or for a store that is away. Beyond this number an abandoned lease ends
 /// only with its TTL.
@@ -35,10 +40,10 @@ const CONCURRENT: usize = 64;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// A handle to the task that releases abandoned leases.
-#[derive(Debug)]
 pub(super) struct Reaper {
     queue: mpsc::Sender<AbandonedLease>,
     leases: Arc<LeaseRegistry>,
+    history: Recorder,
 }
 
 /// A grant whose caller is gone, or an attempt that may have been granted.
@@ -89,6 +94,7 @@ pub(super) struct ReaperContext {
     pub(super) store: AnyStore,
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
+    pub(super) history: Recorder,
     pub(super) metrics: Metrics,
 }
 
@@ -110,11 +116,15 @@ struct ReaperTask {
 impl Reaper {
     pub(super) fn start(context: ReaperContext, lifecycle: &Lifecycle, grace: Duration) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
-        let leases = Arc::clone(&context.leases);
+        let (leases, history) = (Arc::clone(&context.leases), context.history.clone());
         let task = ReaperTask::new(context, grace);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
-        Self { queue, leases }
+        Self {
+            queue,
+            leases,
+            history,
+        }
     }
 
     /// Takes over an abandoned lease. The lease is released at once, or after the reconnect grace if its caller may
@@ -124,10 +134,10 @@ impl Reaper {
             self.leases.give_up(&lease.name, &lease.token);
         } else {
             // The token was not delivered, so no caller can use the lease.
-            self.leases.lose(&lease.name, &lease.token);
+            self.lose(&lease.name, &lease);
         }
         for name in &lease.others {
-            self.leases.lose(name, &lease.token);
+            self.lose(name, &lease);
         }
         if lease.by == AbandonedBy::Attempt && !lease.may_come_back {
             // Each lock gets an entry of its own, because the store may be away for only one of them.
@@ -138,6 +148,15 @@ impl Reaper {
         }
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
+        }
+    }
+
+    fn lose(&self, name: &LockName, abandoned: &AbandonedLease) {
+        if let Some(lost) = self.leases.lose(name, &abandoned.token) {
+            let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
+            // The lease of a keeper may have been adopted, and a caller with an idempotency key may ask again.
+            let is_over = !is_keeper && !abandoned.may_come_back;
+            self.history.abandoned(name, lost, is_over);
         }
     }
 }
@@ -277,6 +296,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         store,
         leases,
         events,
+        history,
         metrics,
     } = &*context;
     let AbandonedLease {
@@ -304,10 +324,12 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             })
         }
         AbandonedBy::Keeper(keeper, lost) => {
-            let released = store.release_as(Some(*keeper), name, token).await;
-            released.map(|outcome| {
+            let released = store.release_lease(Some(*keeper), name, token).await;
+            released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released a lease whose hold stream has ended");
                 if outcome == Release::Released {
+                    let reason = lost.map_or(ABANDONED, LossReason::as_str);
+                    history.released(name, None, ended, None, Some(reason));
                     gave_back(*lost);
                 }
                 outcome == Release::Adopted
@@ -317,14 +339,16 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             Ok(true)
         }
         AbandonedBy::Holder { .. } => {
-            let released = store.release(name, token).await;
-            released.map(|outcome| {
+            let released = store.release_lease(None, name, token).await;
+            released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
                     // The lease is removed here before the event is published: the publisher removes the lease too,
                     // and would not tell its stream of the release.
-                    if let Some(lease) = leases.remove(name, token) {
+                    let mut lease = leases.remove(name, token);
+                    history.released(name, lease.as_mut(), ended, None, None);
+                    if let Some(lease) = lease {
                         lease.released();
                     }
                     events.released(name, token);
@@ -402,6 +426,7 @@ mod tests {
             store: shared.store.clone(),
             leases: Arc::clone(&shared.leases),
             events: shared.events.clone(),
+            history: shared.history.clone(),
             metrics: shared.metrics.clone(),
         };
         let mut task = ReaperTask::new(context, Duration::ZERO);

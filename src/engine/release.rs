@@ -9,6 +9,7 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Loss, Release},
+        history::EndedLease,
     },
     telemetry::metrics::SeenBy,
 };
@@ -17,6 +18,7 @@ use super::{
     Engine,
     acquire::lease_outcome,
     detach_on_drop::DetachOnDrop,
+    history::Actor,
     reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
 };
@@ -47,31 +49,43 @@ impl ReleaseError {
 // === impl Engine ===
 
 impl Engine {
-    /// Ends a living lease. Works while the gateway drains.
+    /// Ends a living lease. Works while the gateway drains. `by` is recorded in the history of the lock.
     ///
     /// If the caller hangs up half-way, the command still runs to its end, because the caller wants the lock
     /// released. If the store does not answer, `release_later` tries again.
-    pub async fn release(&self, name: LockName, token: TokenHash) -> Result<(), ReleaseError> {
+    pub async fn release(
+        &self,
+        name: LockName,
+        token: TokenHash,
+        by: Option<Actor>,
+    ) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
-            let EngineShared { leases, .. } = &*engine;
-            let release = engine.store.release(&name, &token).await;
-            let (lease, lost) = match &release {
+            let EngineShared {
+                leases, history, ..
+            } = &*engine;
+            let release = engine.store.release_lease(None, &name, &token).await;
+            let (release, ended) = split(release);
+            let (mut lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
                 Ok(_) => (leases.remove(&name, &token), None),
                 Err(_) => (None, None),
             };
             // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown token
             // may be a guess.
-            if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) = (lost, &release)
+            let lost_since = lost.as_ref().map(|lost| lost.since);
+            if let (Some(_), Ok(Release::Lost(loss @ (Loss::HeldByAnother | Loss::Free)))) =
+                (&lost, &release)
             {
                 engine.metrics.expired_while_held(SeenBy::Release);
+                history.lost(&name, lost, *loss);
             }
-            let held_since = lease.as_ref().map(|lease| lease.since).or(lost);
+            let held_since = lease.as_ref().map(|lease| lease.since).or(lost_since);
             let held = held_since.map(|since| since.elapsed());
             engine.metrics.released(lease_outcome(&release), held);
             if let Ok(Release::Released) = release {
                 engine.events.released(&name, &token);
+                history.released(&name, lease.as_mut(), ended, by.as_ref(), None);
                 if let Some(lease) = lease {
                     lease.released();
                 }
@@ -102,5 +116,15 @@ impl Engine {
         let until = Instant::now() + self.0.longest_ttl;
         let by = AbandonedBy::Holder { since, until };
         self.0.reaper.submit(AbandonedLease::new(name, token, by));
+    }
+}
+
+/// Splits the answer of the store to a release from the lease that has ended.
+pub(super) fn split(
+    release: Result<(Release, Option<EndedLease>), StoreError>,
+) -> (Result<Release, StoreError>, Option<EndedLease>) {
+    match release {
+        Ok((release, ended)) => (Ok(release), ended),
+        Err(error) => (Err(error), None),
     }
 }

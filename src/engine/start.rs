@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::{
     auth::LimitSlot,
     clock::SystemClock,
-    config::LimitsConfig,
+    config::{HistoryConfig, LimitsConfig},
     lifecycle::Lifecycle,
     lock::{IdempotencyHash, LockName, TokenHash},
     store::{
@@ -21,6 +21,7 @@ use crate::{
 
 use super::{
     events::Bus,
+    history::{LockHistory, Recorder},
     leases::LeaseRegistry,
     reaper::{Reaper, ReaperContext},
 };
@@ -36,6 +37,7 @@ pub(super) struct EngineShared {
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
+    pub(super) history: Recorder,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
@@ -53,6 +55,7 @@ impl Engine {
         store: impl Into<AnyStore>,
         lifecycle: Lifecycle,
         limits: &LimitsConfig,
+        history: &HistoryConfig,
         metrics: Metrics,
     ) -> Self {
         let store = store.into();
@@ -66,10 +69,19 @@ impl Engine {
             Arc::new(SystemClock),
             limits.max_event_streams,
         );
+        let history = Recorder::start(
+            store.clone(),
+            Arc::clone(&leases),
+            &lifecycle,
+            history,
+            Arc::new(SystemClock),
+            metrics.clone(),
+        );
         let context = ReaperContext {
             store: store.clone(),
             leases: Arc::clone(&leases),
             events: events.clone(),
+            history: history.clone(),
             metrics: metrics.clone(),
         };
         let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
@@ -92,6 +104,7 @@ impl Engine {
             reaper,
             leases,
             events,
+            history,
             reserved_positions: ReservedPositions::default(),
             metrics,
             reconnect_grace,
@@ -110,6 +123,11 @@ impl Engine {
     /// Reads from the store who holds a lock, and who waits for it.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.0.store.inspect(name).await
+    }
+
+    /// Reads who held a lock before, and how that ended; with the leases that hold the lock now.
+    pub async fn history(&self, name: &LockName) -> Result<LockHistory, StoreError> {
+        self.0.history.read(name).await
     }
 
     /// Lists held locks that `views` lets the caller see. A page that is short, or empty, need not be the last page:

@@ -120,6 +120,7 @@ fn operations() -> Vec<Operation> {
             locks::break_lock,
             &[KEY, BODY, HOLDER, WRITE],
         ),
+        row(locks::__path_history, locks::history, &[KEY, LOOK]),
         row(
             events::__path_events,
             events::events,

@@ -24,6 +24,7 @@ use super::{
         Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer, Requesting,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
+    history::{EndedLease, HistoryBatch, StoredHistory},
     parking::Parking,
     partition::Partition,
     redis::{CredentialsError, RedisStore, RedlockStore, check_credentials},
@@ -291,16 +292,21 @@ store_methods! {
         leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
         renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
         release_as(keeper: Option<KeeperId>, name: &LockName, token: &TokenHash) -> Release, "release";
+        release_lease(
+            keeper: Option<KeeperId>, name: &LockName, token: &TokenHash
+        ) -> (Release, Option<EndedLease>), "release";
         give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";
         give_back_unanswered(name: &LockName, token: &TokenHash, keeper: KeeperId) -> GiveBack, "give_back";
         break_lock(name: &LockName, target: Option<BreakTarget>) -> Breaking, "break";
         request_release(
             name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest
         ) -> Requesting, "request_release";
+        record_history(name: &LockName, batch: &HistoryBatch) -> (), "record_history";
     }
     reads {
         inspect(name: &LockName) -> Inspection, "inspect";
         list(query: &ListQuery) -> Page, "list";
+        history(name: &LockName) -> StoredHistory, "history";
     }
     facts {
         shares() -> bool;

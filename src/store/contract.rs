@@ -1,6 +1,6 @@
 //! The contract that every store keeps, and the types of its commands and answers.
 
-use std::time::Duration;
+use std::{future, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -14,9 +14,12 @@ use crate::{
     telemetry::metrics::StoreFigures,
 };
 
+pub use super::check::{Check, Health};
+
 use super::{
     StoreError,
     cursor::Cursor,
+    history::{EndedLease, HistoryBatch, StoredHistory},
     list_filter::ListFilter,
     parking::{Parking, Position},
     partition::Partition,
@@ -137,13 +140,26 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the living lease of a token: with `keeper`, only if that keeper still keeps the lease (clause 9). For a
     /// lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again.
+    /// [`Release::Released`] again. A store has this method or [`Store::release_lease`].
     fn release_as(
         &self,
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
-    ) -> impl Future<Output = Result<Release, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Release, StoreError>> + Send {
+        async move { Ok(self.release_lease(keeper, name, token).await?.0) }
+    }
+
+    /// As [`Store::release_as`], and answers which lease has ended, for the history of the lock: `None` if the store
+    /// does not know, or if this command has ended none.
+    fn release_lease(
+        &self,
+        keeper: Option<KeeperId>,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send {
+        async move { Ok((self.release_as(keeper, name, token).await?, None)) }
+    }
 
     /// Renews a lease by its token alone.
     fn renew(
@@ -190,6 +206,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// Shows one page of the locks that are held, in no order (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
+
+    /// Adds to the history of a lock, and cuts the history to its bounds. Repeating it does no harm, except that
+    /// shorter leases and dropped records count again.
+    fn record_history(
+        &self,
+        _name: &LockName,
+        _batch: &HistoryBatch,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        future::ready(Ok(()))
+    }
+
+    /// Reads the history of a lock. What was recorded before, at any gateway, is in the answer.
+    fn history(
+        &self,
+        _name: &LockName,
+    ) -> impl Future<Output = Result<StoredHistory, StoreError>> + Send {
+        future::ready(Ok(StoredHistory::default()))
+    }
 
     /// Whether this store grants shared leases. If not, no attempt to share a lock is sent to it.
     fn shares(&self) -> bool {
@@ -699,50 +733,6 @@ pub struct HeldLock {
     /// How many waiters are queued for the lock, as in an inspect. This number is not read at the same instant as the
     /// holder.
     pub waiters: u64,
-}
-
-// === Check ===
-//
-// The findings of a store about whether it can keep its promises.
-
-/// One finding of [`Store::check`] on whether the store can keep its promises.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// Stable name of what was checked, in lower case: `connection`, `permissions`, ..
-    pub name: &'static str,
-    /// The outcome of this check.
-    pub health: Health,
-    /// Additional information about a check that passes.
-    pub note: Option<String>,
-    /// How long at least the store grants no lock because of this finding; `None` if that is unknown, or if locks are
-    /// granted.
-    pub refuses_for: Option<Duration>,
-}
-
-impl Check {
-    /// Creates a finding without a note.
-    pub fn new(name: &'static str, health: Health) -> Self {
-        Self {
-            name,
-            health,
-            note: None,
-            refuses_for: None,
-        }
-    }
-}
-
-/// The outcome of one check of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
-    /// The check has found no problem with the store.
-    Passing,
-    /// Locks are safe, but the operator should look into the problem in the text.
-    Warning(String),
-    /// The store does not answer. The gateway stays in service, because every other gateway on the store would
-    /// see the same outage.
-    Outage(String),
-    /// The configuration of the store does not allow it to keep its promises.
-    Misconfigured(String),
 }
 
 // === Relay ===

@@ -1,10 +1,12 @@
 //! Stores of leases: one contract, and the stores that keep this contract.
 
 mod any;
+mod check;
 pub mod contract;
 pub mod cursor;
 pub mod embedded;
 mod error;
+pub mod history;
 pub mod list_filter;
 pub mod parking;
 pub(crate) mod partition;

@@ -147,6 +147,10 @@ class Readme(Document):
         self.begin()
         self.assertGreaterEqual(len(self.walk("docs/http.md")), 8)
 
+    def test_and_of_the_page_about_the_history(self):
+        self.begin()
+        self.assertEqual(len(self.walk("docs/history.md")), 4)
+
     def test_and_of_the_page_about_shared_locks(self):
         self.begin()
         self.program(self.home / "job.sh", "#!/bin/sh\necho $LATCHGATE_SLOT >slot\n")

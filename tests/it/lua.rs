@@ -15,10 +15,11 @@ const FLAGS: &str = "#!lua flags=allow-oom";
 /// First line of a script that a server also refuses without free memory.
 const REFUSED: &str = "#!lua\n";
 /// The directories of the scripts.
-const DIRECTORIES: [&str; 6] = [
+const DIRECTORIES: [&str; 7] = [
     "src/store/redis/scripts",
     "src/store/redis/scripts/parts",
     "src/store/redis/client",
+    "src/store/redis/history",
     "src/store/redis/health",
     "src/store/redis/redlock/lua",
     "src/store/redis/redlock/lua/parts",
@@ -282,7 +283,7 @@ fn each_topology_is_probed_for_what_its_scripts_call_and_the_acl_line_allows_no_
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(ACL_LINE);
     let source = fs::read_to_string(source).unwrap();
     for (probe, line, directories) in [
-        ("probe", "const ACL_LINE: &str", &DIRECTORIES[..4]),
+        ("probe", "const ACL_LINE: &str", &DIRECTORIES[..5]),
         (
             "quorum_probe",
             "const NODE_ACL_LINE: &str",

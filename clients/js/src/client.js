@@ -50,6 +50,10 @@ export class Latchgate {
     return this.#read(`/locks/${checkName(name)}`);
   }
 
+  async history(name) {
+    return this.#read(`/locks/${checkName(name)}/history`);
+  }
+
   async list(filter = {}) {
     const given = Object.entries(filter).filter(([, value]) => value !== undefined);
     return this.#read(`/locks?${new URLSearchParams(given)}`);

@@ -40,6 +40,8 @@ try {
 
 const lock = await locks.inspect('deploy');
 console.log(lock.state, lock.holders[0]?.fencingToken, lock.waiters.length);
+const past = await locks.history('deploy');
+console.log(past.entries.map(({ owner, ended, endedBy }) => [owner, ended, endedBy]), past.shorterLeases?.count);
 let cursor: string | undefined;
 do {
   const page = await locks.list({ prefix: 'deploy:', cursor });

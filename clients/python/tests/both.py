@@ -133,6 +133,9 @@ class LocksOfLoop:
     def inspect(self, name: str) -> latchgate.Lock:
         return self._loop.run(self._locks.inspect(name))
 
+    def history(self, name: str) -> latchgate.History:
+        return self._loop.run(self._locks.history(name))
+
     def list(self, **options: Any) -> latchgate.Page:
         return self._loop.run(self._locks.list(**options))
 

@@ -126,6 +126,10 @@ def test_c04_inspect_shows_who_holds(clients: Clients, rig: Rig, name: str) -> N
     with locks.acquire(name, owner="of the call"):
         assert locks.inspect(name).holders[0].owner == "of the call"
         assert [lock.name for lock in locks.list(prefix=name).locks] == [name]
+    locks.acquire(name, owner="of the call", renew=False)
+    locks.break_(name, reason="stuck")
+    last = locks.history(name).entries[0]
+    assert (last.owner, last.ended, last.reason) == ("of the call", "broken", "stuck")
 
 
 def test_c05_renew_gives_the_ttl_again(clients: Clients, rig: Rig, name: str) -> None:

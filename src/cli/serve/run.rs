@@ -116,6 +116,7 @@ async fn run(
         store.clone().measured(metrics.clone()),
         lifecycle.clone(),
         &config.limits,
+        &config.history,
         metrics.clone(),
     );
     let mut gateway = AppState::new(engine.clone(), Arc::clone(&config), clock);

@@ -19,6 +19,7 @@ use crate::{
     engine::{
         LossReason,
         leases::{LeaseRegistry, LeaseTag},
+        loss::ABANDONED,
     },
     lifecycle::Lifecycle,
     lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
@@ -155,7 +156,7 @@ impl Bus {
         lost: Option<LossReason>,
     ) {
         self.publish(EventKind::Released, name, Some(token), |event| {
-            event.reason = Some(lost.map_or("abandoned", LossReason::as_str).into());
+            event.reason = Some(lost.map_or(ABANDONED, LossReason::as_str).into());
         });
     }
 

@@ -387,7 +387,9 @@ impl Publisher {
                 self.state.run_out.push_back(run_out);
             }
             LeaseCheck::NotShown | LeaseCheck::Gone => {
-                let RunOutLease { tag, name, fence } = &run_out.lease;
+                let RunOutLease {
+                    tag, name, fence, ..
+                } = &run_out.lease;
                 let ended = self
                     .leases
                     .end_run_out(&run_out.lease, self.state.hears_ends_since);

@@ -266,7 +266,7 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
         if is_late {
             engine.release_later(name(), token, Instant::now());
         } else {
-            engine.release(name(), token).await.unwrap();
+            engine.release(name(), token, None).await.unwrap();
         }
         let ended = timeout(TTL, end_of(&mut hold)).await;
         let (end, renewals) = ended.expect("it ends at once");

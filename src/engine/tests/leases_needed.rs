@@ -34,12 +34,12 @@ async fn a_lease_that_is_known_to_be_over_is_not_waited_for() {
     let granted = engine.acquire(request(None)).await.unwrap();
     granted.delivery.delivered();
     // Releasing an unknown token does not end the known lease.
-    let other = engine.release(name(), Token::random().hash());
+    let other = engine.release(name(), Token::random().hash(), None);
     other.await.unwrap_err();
     assert!(engine.leases_needed_until().is_some());
     let (name, token) = (granted.lease.name, granted.lease.token);
     // The store says that the lease is lost, which counts as released.
-    engine.release(name, token.hash()).await.unwrap_err();
+    engine.release(name, token.hash(), None).await.unwrap_err();
     assert_eq!(engine.leases_needed_until(), None);
 }
 

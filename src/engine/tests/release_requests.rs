@@ -52,7 +52,7 @@ async fn request_of(
         let kept = Arc::clone(&kept);
         async move { kept.lock().push(record) }
     };
-    let asked = engine.request_release(name(), None, asked_for(), record);
+    let asked = engine.request_release(name(), None, asked_for(), None, record);
     (asked.await, lifecycle)
 }
 

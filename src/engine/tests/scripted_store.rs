@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     auth::Authorization,
-    config::{LimitsConfig, Millis},
+    config::{HistoryConfig, LimitsConfig, Millis},
     engine::{
         AcquireError, AcquireRequest, AdoptError, Engine, ExplicitTerms, Granted, Hold, HoldEnd,
         HoldEvent, LossReason,
@@ -444,9 +444,15 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
         reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
         ..LimitsConfig::default()
     };
+    // Without a history the store is asked nothing that a test does not cause.
+    let history = HistoryConfig {
+        entries: 0,
+        ..HistoryConfig::default()
+    };
     let store = AnyStore::other(Arc::clone(store));
+    let metrics = Metrics::default();
     (
-        Engine::start(store, lifecycle.clone(), &limits, Metrics::default()),
+        Engine::start(store, lifecycle.clone(), &limits, &history, metrics),
         lifecycle,
     )
 }
@@ -470,6 +476,7 @@ pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
         caller: CallerId::ANONYMOUS,
         authorization: Authorization::default(),
         idempotency_key: key.map(|key| IdempotencyKey::new(key).unwrap()),
+        by: None,
     }
 }
 

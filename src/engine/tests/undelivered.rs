@@ -168,7 +168,7 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
     let renewed = engine.renew(name(), Token::random(), RenewalTtl::default());
     assert!(renewed.await.is_ok());
     let error = engine
-        .release(name(), Token::random().hash())
+        .release(name(), Token::random().hash(), None)
         .await
         .unwrap_err();
     assert!(matches!(error, ReleaseError::Lost(Loss::Free)));
@@ -178,7 +178,10 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
 async fn a_release_is_carried_out_although_its_caller_hung_up() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
     let token = Token::random();
-    let hung_up = timeout(Duration::from_secs(1), engine.release(name(), token.hash()));
+    let hung_up = timeout(
+        Duration::from_secs(1),
+        engine.release(name(), token.hash(), None),
+    );
     assert!(hung_up.await.is_err());
     let changed = store.changed.notified();
     store.open_gate();

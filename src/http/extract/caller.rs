@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, Method, header::AUTHORIZATION, request::Part
 
 use crate::{
     auth::{Access, Charge, Refusal, Scope},
+    engine::Actor,
     http::{
         edge::{RequestContext, RequestSource},
         problem::{Problem, ProblemCode},
@@ -24,6 +25,8 @@ use super::{cookies::CookieNames, headers::single, target::lock};
 /// with the request, and causes no work for the store.
 pub(in crate::http) struct Caller<S> {
     access: Access,
+    /// The address of a caller without an API key, if the history may record it.
+    address: Option<IpAddr>,
     scope: PhantomData<S>,
 }
 
@@ -31,6 +34,24 @@ pub(in crate::http) struct Caller<S> {
 const FIELD: &str = "Authorization";
 
 // === impl Caller ===
+
+impl<S> Caller<S> {
+    /// Who the caller is, for the history of locks; `None` if that is not recorded.
+    pub(in crate::http) fn actor(&self) -> Option<Actor> {
+        actor(Some(&self.access), self.address)
+    }
+}
+
+fn actor(access: Option<&Access>, address: Option<IpAddr>) -> Option<Actor> {
+    let key = access.and_then(Access::name).cloned().map(Actor::Key);
+    key.or(address.map(Actor::Address))
+}
+
+/// The address of the sender of a request, if the history may record it.
+fn recorded_address(parts: &Parts, gateway: &AppState) -> Option<IpAddr> {
+    let address = peer(&parts.extensions)?.to_canonical();
+    (address.is_loopback() || gateway.config.history.addresses).then_some(address)
+}
 
 impl<S> Deref for Caller<S> {
     type Target = Access;
@@ -49,9 +70,13 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
     ) -> Result<Self, Problem> {
         let scope = PhantomData;
         if gateway.gate.is_open() {
-            let access = Access::ANYBODY;
+            let (access, address) = (Access::ANYBODY, recorded_address(parts, gateway));
             RequestContext::from_parts(parts).take_permit()?;
-            return Ok(Self { access, scope });
+            return Ok(Self {
+                access,
+                address,
+                scope,
+            });
         }
         let access = admit(parts, gateway)?;
         let context = RequestContext::from_parts(parts);
@@ -66,7 +91,11 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
             return Err(Problem::forbidden(permission, lock.as_ref()));
         }
         context.take_permit()?;
-        Ok(Self { access, scope })
+        Ok(Self {
+            access,
+            address: None,
+            scope,
+        })
     }
 }
 
@@ -101,6 +130,8 @@ pub(in crate::http) struct UnrefusedCaller {
     /// Access (the permissions) of the caller, if its API key or session is valid.
     access: Option<Access>,
     from: Option<IpAddr>,
+    /// The address, if the history may record it.
+    recorded: Option<IpAddr>,
 }
 
 /// Access of the session that the request brings, if it brings a valid one. An API key in the same request
@@ -110,6 +141,11 @@ pub(in crate::http) struct SessionHolder(pub(in crate::http) Option<Access>);
 // === impl UnrefusedCaller ===
 
 impl UnrefusedCaller {
+    /// Who the caller is, for the history of locks; `None` if that is not recorded.
+    pub(in crate::http) fn actor(&self) -> Option<Actor> {
+        actor(self.access.as_ref(), self.recorded)
+    }
+
     /// Counts the release against a rate limit in case its token is wrong: that of the API key, or of the
     /// address if there is no key. Refuses an address that has sent too many wrong tokens, unless this
     /// gateway knows the lease.
@@ -149,6 +185,7 @@ impl FromRequestParts<Arc<AppState>> for UnrefusedCaller {
         Ok(Self {
             access,
             from: peer(&parts.extensions),
+            recorded: recorded_address(parts, gateway),
         })
     }
 }

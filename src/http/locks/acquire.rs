@@ -263,7 +263,7 @@ impl AcquireBody {
         name: LockName,
         idempotency_key: Option<IdempotencyKey>,
         limits: &LimitsConfig,
-        caller: &Access,
+        caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
         if self.hold_limit.is_none() {
             let default = DEFAULT_HOLD_LIMIT
@@ -280,7 +280,7 @@ impl AcquireBody {
         self,
         name: LockName,
         idempotency_key: Option<IdempotencyKey>,
-        caller: &Access,
+        caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
         // Only a TTL from the body can be too long: the default was capped for the API key when the body was
         // read.
@@ -297,6 +297,7 @@ impl AcquireBody {
             name,
             caller: caller.id(),
             idempotency_key,
+            by: caller.actor(),
         })
     }
 }

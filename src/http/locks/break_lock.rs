@@ -112,7 +112,7 @@ pub(in crate::http) async fn break_lock(
                 name.clone(),
                 target,
                 reason,
-                caller.name().cloned(),
+                caller.actor(),
                 write_record,
             );
             (StatusCode::OK, broken.await?)
@@ -122,10 +122,9 @@ pub(in crate::http) async fn break_lock(
             let request = ReleaseRequest { by, reason, within };
             let record = Arc::new(record);
             let write_record = move |written| Arc::clone(&record).write_request(written);
-            let requested =
-                gateway
-                    .engine
-                    .request_release(name.clone(), target, request, write_record);
+            let engine = &gateway.engine;
+            let (lock, by) = (name.clone(), caller.actor());
+            let requested = engine.request_release(lock, target, request, by, write_record);
             (StatusCode::ACCEPTED, requested.await?)
         }
     };

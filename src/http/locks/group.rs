@@ -180,11 +180,12 @@ pub(in crate::http) async fn release_group(
     // released.
     let mut known = names.iter();
     let known = known.find(|name| gateway.engine.has_lease(name, &token));
+    let by = who.actor();
     let charge = who.charge(&gateway, known.unwrap_or(&names.as_slice()[0]), &token)?;
     // If the caller hangs up from here on, the engine still completes the commands.
     let commands = names
         .iter()
-        .map(|name| gateway.engine.release(name.clone(), token));
+        .map(|name| gateway.engine.release(name.clone(), token, by.clone()));
     let since = Instant::now();
     let released = join_all(commands).await;
     let (mut outcomes, mut is_guess) = (Outcomes::default(), true);

@@ -187,9 +187,10 @@ async fn end(
     name: LockName,
     token: TokenHash,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
+    let by = who.actor();
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // If the caller hangs up from here on, the engine still completes the command.
-    let released = gateway.engine.release(name.clone(), token).await;
+    let released = gateway.engine.release(name.clone(), token, by).await;
     charge.settle(released.as_ref().is_err_and(is_guessed));
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
     let unanswered = UnansweredReleases {

@@ -6,6 +6,7 @@ mod break_lock;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_body;
 mod group;
+mod history;
 mod hold;
 mod lease;
 mod lease_view;
@@ -17,6 +18,7 @@ pub(super) use group::{
     __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody,
     acquire_group, release_group, renew_group,
 };
+pub(super) use history::{__path_history, history};
 pub(super) use hold::{__path_hold, hold};
 pub(super) use lease::{
     __path_release, __path_release_by_post, __path_renew, RenewBody, release, release_by_post,

@@ -26,6 +26,7 @@
 
 mod command;
 mod health;
+mod history;
 mod log;
 mod records;
 mod state;

@@ -1,7 +1,7 @@
 //! The handle to the embedded store, through which callers send commands to its writer.
 
 use std::{
-    fmt,
+    fmt, io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -12,10 +12,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    task::spawn_blocking,
     time::Instant,
 };
 use tracing::warn;
@@ -30,6 +31,7 @@ use crate::{
             Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, RenewalTtl, Renewer,
             Requesting,
         },
+        history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
     },
 };
@@ -38,6 +40,7 @@ use super::{
     OpenError,
     command::{Command, Outcome, ReplySender},
     health::DiskHealth,
+    history::HistoryFile,
     log::{Contents, Directory, Log, LogEnd, RESERVE, Volume},
     records::Meta,
     state::{ListProgress, Moment, PageBuilder, State},
@@ -63,6 +66,7 @@ pub struct EmbeddedStore {
     pub(super) backups: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
+    pub(super) history: Arc<Mutex<HistoryFile>>,
     /// Whether the store is being closed. Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
@@ -119,6 +123,20 @@ impl EmbeddedStore {
         change: impl FnMut(&mut State, Moment) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.ask(|answer| Command::change(answer, change)).await
+    }
+
+    /// Reads or writes the file of the history, on a thread where that may take a while.
+    async fn in_history<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut HistoryFile) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Unavailability::Closing.into());
+        }
+        let history = Arc::clone(&self.history);
+        let done = spawn_blocking(move || run(&mut history.lock())).await;
+        let done = done.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
+        done.map_err(|error| Unavailability::Disk(format!("the history: {error}")).into())
     }
 
     fn publish_breaks(&self, name: &LockName, tokens: Vec<TokenHash>) {
@@ -194,15 +212,35 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    async fn release_as(
+    async fn release_lease(
         &self,
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<Release, StoreError> {
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let (name, token) = (name.clone(), *token);
-        self.change(move |state, now| Ok(state.release(keeper, &name, &token, now)))
+        let change = self.change(move |state, now| Ok(state.release(keeper, &name, &token, now)));
+        let (release, ended) = change.await?;
+        let ended = ended.map(|(fence, held_for)| EndedLease {
+            fence,
+            since: self.clock.wall() - held_for,
+        });
+        Ok((release, ended))
+    }
+
+    async fn record_history(
+        &self,
+        name: &LockName,
+        batch: &HistoryBatch,
+    ) -> Result<(), StoreError> {
+        let (name, batch) = (name.clone(), batch.clone());
+        self.in_history(move |history| history.append(&name, &batch))
             .await
+    }
+
+    async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
+        let name = name.clone();
+        self.in_history(move |history| history.read(&name)).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
@@ -299,7 +337,7 @@ impl Store for EmbeddedStore {
         // The command queue of the writer may be full. A blocking thread waits for room, because it delays no other
         // task.
         let close = (Command::Close(closed), Handle::current());
-        let sent = tokio::task::spawn_blocking(move || commands.send(close).is_ok()).await;
+        let sent = spawn_blocking(move || commands.send(close).is_ok()).await;
         if let Ok(true) = sent {
             // The close is not confirmed only if another close came first.
             done.await.ok();
@@ -404,6 +442,9 @@ impl EmbeddedStore {
             .open_files(log.generation())
             .map_err(|error| OpenError::from_io(directory.path(), error))?;
         let path = directory.path().to_owned();
+        let files = directory.files();
+        let files = files.map_err(|error| OpenError::from_io(directory.path(), error))?;
+        let history = Arc::new(Mutex::new(HistoryFile::new(files)));
         let writer = Writer {
             commands: received,
             state: Arc::clone(&state),
@@ -441,6 +482,7 @@ impl EmbeddedStore {
             backups: Arc::new(Semaphore::new(1)),
             parking,
             breaks: BreakFeed::default(),
+            history,
             closed,
             writer,
         })

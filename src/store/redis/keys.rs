@@ -14,6 +14,10 @@ pub(crate) struct GatewayId(Box<str>);
 /// How many hexadecimal digits a gateway's id has: few, because the id is sent with every command.
 const LENGTH: usize = 16;
 
+/// How many slots share the key of their histories, where keys need not be in the slot of their lock: few keys for a
+/// scan, and each small enough that Redis can delete it without a pause.
+const SLOTS_PER_HISTORY: usize = 16;
+
 /// The Redis keys of one lock, in one string.
 #[derive(Debug)]
 pub(super) struct Keys {
@@ -126,6 +130,16 @@ impl Keys {
     /// of a quorum.
     pub(super) fn of_name(&self, kind: &str) -> String {
         format!("lg:{{{}}}:{kind}", self.name)
+    }
+
+    /// What the keys of the history of the lock begin with. Many locks share such a key, so that their histories do not
+    /// slow down the scans of a list. Empty in a cluster, where the scripts use a key in the slot of the lock.
+    pub(super) fn history(&self, is_cluster: bool) -> String {
+        if is_cluster {
+            return String::new();
+        }
+        let place = self.slot.index() / SLOTS_PER_HISTORY;
+        format!("lg:{{}}:history:{place}:")
     }
 
     pub(super) fn slot(&self) -> Slot {

@@ -48,6 +48,7 @@ mod client;
 mod fields;
 mod gateways;
 mod health;
+mod history;
 mod keys;
 mod list;
 mod queue;

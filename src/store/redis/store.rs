@@ -28,6 +28,7 @@ use crate::{
             Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer,
             Requesting,
         },
+        history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
     },
     telemetry::metrics::StoreFigures,
@@ -172,14 +173,36 @@ impl Store for RedisStore {
         lock.renew(renewer, token, ttl).await
     }
 
-    async fn release_as(
+    async fn release_lease(
         &self,
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<Release, StoreError> {
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         lock.release(keeper, token).await
+    }
+
+    async fn record_history(
+        &self,
+        name: &LockName,
+        batch: &HistoryBatch,
+    ) -> Result<(), StoreError> {
+        let (_working, lock) = self.enter_lock(name)?;
+        let RedisContext {
+            dispatch, scripts, ..
+        } = &*self.context;
+        scripts.history.record(dispatch, &lock.keys, batch).await
+    }
+
+    async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
+        let (_working, lock) = self.enter_lock(name)?;
+        let shard = self.shard(lock.keys.slot()).await?;
+        let _room = shard.asking.within(Duration::ZERO).await?;
+        let RedisContext {
+            dispatch, scripts, ..
+        } = &*self.context;
+        scripts.history.read(dispatch, &lock.keys).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

@@ -92,6 +92,8 @@ catalogue! {
         "Locks that passed to a waiter at this gateway: by `this` gateway or the store at once, or provisionally by `another` gateway and confirmed here."
     Counter "latchgate_abandoned_waits" [] => abandoned_waits: Counter,
         "Waits that ended because their caller hung up."
+    Counter "latchgate_history_dropped" [] => history_dropped: Counter,
+        "Records of the history of locks that were not written, because the store did not take them in time. GET /locks/{name}/history shows such gaps."
     Counter "latchgate_given_back_grants" [] => given_back: Counter,
         "Leases that were released without a caller: the answer could not be delivered, or the stream that held the lease ended while the store could not be asked to release it."
 

@@ -101,6 +101,11 @@ impl Metrics {
         self.0.counted.given_back.inc();
     }
 
+    /// Counts records of the history that were dropped.
+    pub fn history_dropped(&self, records: u64) {
+        self.0.counted.history_dropped.inc_by(records);
+    }
+
     /// Counts a renewal. `left` is the time that was left of the lease before the renewal, if known.
     pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();

@@ -417,3 +417,35 @@ async fn it_goes_on_at_another_gateway_and_shows_the_gap() {
     // The words of the HTTP client must not be shown.
     assert!(!said.contains("error decoding"), "{said}");
 }
+
+#[test]
+fn the_history_says_who_held_a_lock_and_how_that_ended() {
+    let gateway = Gateway::start();
+    let none = gateway.typed("history deploy").read();
+    none.gives(0, "no lease of deploy is recorded\n");
+    acquire(&gateway, "deploy", "ci-9");
+    let fence = fence(&gateway, "deploy");
+    gateway
+        .latchgate(&["break", "deploy", "--any", "--reason", "ci-9 hangs"])
+        .ends(0);
+    let history = gateway.typed("history deploy").read();
+    let lines: Vec<&str> = history.out.lines().collect();
+    assert!(
+        lines[0].starts_with("FROM ") && lines[0].ends_with("  OWNER"),
+        "{history:?}"
+    );
+    assert!(
+        lines[1].contains("  broken by 127.0.0.1: ci-9 hangs  "),
+        "{history:?}"
+    );
+    assert!(
+        lines[1].contains(&fence) && lines[1].ends_with("  ci-9"),
+        "{history:?}"
+    );
+    let json = gateway.typed("history deploy --json").read().json();
+    let entry = &json["entries"][0];
+    assert_eq!(
+        (&entry["ended"], &entry["reason"]),
+        (&"broken".into(), &"ci-9 hangs".into())
+    );
+}

@@ -55,6 +55,14 @@ fn what_cannot_be_is_named_with_where_it_stands_and_what_is_allowed() {
             => http.allowed_origins is "https://a" (line 2 of lg.toml); allowed is a list of texts
         |threads = 99999999999999999999 => threads is 100000000000000000000.0 (line 2 of lg.toml);
             .. allowed is a whole number from 0 to 512
+        [history]|entries = 501 => history.entries is 501 (line 2 of lg.toml); allowed is a whole number
+            .. from 0 to 500
+        [history]|keep_ms = 59999 => history.keep_ms is 59999 (line 2 of lg.toml); allowed is a whole
+            .. number from 60000 to 7776000000
+        [history]|after_ms = 999 => history.after_ms is 999 (line 2 of lg.toml); allowed is a whole
+            .. number from 1000 to 86400000
+        [history]|addresses = 'all' => history.addresses is "all" (line 2 of lg.toml); allowed is true
+            .. or false
         REDIS_CONNECTIONS=many => redis.connections is "many" HERE; allowed is a whole number
             .. from 0 to 256
         LOG_FORMAT=xml => log.format is "xml" HERE; allowed is text or json

@@ -15,8 +15,9 @@ use crate::conformance::prelude::*;
 const WAIT: Duration = Duration::from_secs(50);
 
 fn engine(store: &AnyStore) -> Engine {
-    let limits = LimitsConfig::default();
-    Engine::start(store.clone(), Lifecycle::new(), &limits, Metrics::default())
+    let (limits, history) = (LimitsConfig::default(), HistoryConfig::default());
+    let (lifecycle, metrics) = (Lifecycle::new(), Metrics::default());
+    Engine::start(store.clone(), lifecycle, &limits, &history, metrics)
 }
 
 /// A group request for these locks.
@@ -54,7 +55,7 @@ async fn acquire(
 
 async fn release(engine: &Engine, held: GrantedGroup) {
     for lease in &held.leases {
-        let released = engine.release(lease.name.clone(), held.hash).await;
+        let released = engine.release(lease.name.clone(), held.hash, None).await;
         released.unwrap();
     }
     held.delivery.delivered();
@@ -115,12 +116,12 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     }
     // One lease is released separately, and the others go on with the same token.
     let token = held.leases[0].token.clone();
-    engine.release(name("y"), held.hash).await.unwrap();
+    engine.release(name("y"), held.hash, None).await.unwrap();
     assert!(is_free(&store, "y").await);
     let renewal = engine.renew(name("z"), token, RenewalTtl::default());
     assert_eq!(renewal.await.unwrap().held.fence, held.leases[2].held.fence);
     for lock in ["x", "z"] {
-        engine.release(name(lock), held.hash).await.unwrap();
+        engine.release(name(lock), held.hash, None).await.unwrap();
     }
     held.delivery.delivered();
 }
@@ -172,7 +173,10 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
     let expected = matches!(mismatch.error, AcquireError::IdempotencyMismatch);
     assert!(expected, "{mismatch:?}");
     for lock in ["x", "y"] {
-        other_engine.release(name(lock), first.hash).await.unwrap();
+        other_engine
+            .release(name(lock), first.hash, None)
+            .await
+            .unwrap();
     }
     let ended = acquire(&other_engine, request()).await.unwrap_err();
     let expected = matches!(ended.error, AcquireError::IdempotencyExpired);

@@ -3,6 +3,7 @@
 mod attempts;
 mod fixture;
 mod groups;
+mod history;
 mod late;
 mod leases;
 mod list;

@@ -4,7 +4,7 @@ use std::future::ready;
 
 use super::{
     fixture::{embedded::Embedded, redis::Redis, redlock::Redlock},
-    groups, late,
+    groups, history, late,
     leases::{
         breaks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
         requests,
@@ -106,6 +106,15 @@ conformance! {
             the_keeper_of_one_lease_is_none_of_the_next,
             a_lease_is_adopted_after_a_restart,
             an_ended_lease_is_not_adopted,;
+        history:
+            records_are_kept_and_belong_to_one_name,
+            of_many_records_the_newest_are_kept,
+            counts_of_shorter_leases_and_of_gaps_add_up,
+            a_release_tells_which_lease_has_ended,
+            a_lease_that_another_gateway_releases_is_one_entry,
+            a_break_is_recorded_however_short_the_lease_was,
+            a_lease_that_nobody_renews_has_expired,
+            short_leases_are_only_counted,;
         list:
             shows_every_lock_that_is_held_as_inspect_does,
             of_nothing_is_an_empty_page,

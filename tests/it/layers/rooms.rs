@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("client/", &["slot.rs", "keys.rs", "fields.rs"]),
     ("gateways.rs", &["keys.rs", "client/"]),
     ("health/", &["slot.rs", "keys.rs", "client/"]),
+    ("history/", &["keys.rs", "client/"]),
     ("redlock/", SHARED),
     (SERVER, SHARED),
 ];
@@ -27,6 +28,7 @@ const SHARED: &[&str] = &[
     "client/",
     "gateways.rs",
     "health/",
+    "history/",
 ];
 /// The name of the store on one server.
 const SERVER: &str = "";

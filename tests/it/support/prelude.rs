@@ -14,7 +14,9 @@ pub(crate) use futures_util::future::join_all;
 pub(crate) use latchgate::{
     auth::Authorization,
     clock::SystemClock,
-    config::{LimitsConfig, Millis, RedisConfig, RedlockConfig, ServersUrl, StoreUrl},
+    config::{
+        HistoryConfig, LimitsConfig, Millis, RedisConfig, RedlockConfig, ServersUrl, StoreUrl,
+    },
     engine::{
         AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted, Hold, HoldEnd, HoldEvent,
         LossReason,

@@ -10,13 +10,16 @@ from .blocking.client import Guard, Latchgate
 from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
-from .records import Holder, Lock, Mode, Page, ReleaseRequest, Waiter
+from .records import History, HistoryEntry, HistoryNote, Holder, Lock, Mode, Page, ReleaseRequest, Waiter
 from .version import __version__
 
 __all__ = [
     "Duration",
     "GatewayUnreachable",
     "Guard",
+    "History",
+    "HistoryEntry",
+    "HistoryNote",
     "Holder",
     "Latchgate",
     "LatchgateError",

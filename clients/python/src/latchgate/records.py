@@ -116,3 +116,84 @@ class Page:
     locks: tuple[Lock, ...]
     #: The cursor for the request of the next page; ``None``: this was the last page.
     next_cursor: Optional[str]
+
+
+@dataclass(frozen=True)
+class HistoryNote:
+    """Something that happened to a lease, such as ``release-requested``. Times are texts in RFC 3339."""
+
+    kind: str
+    at: str
+    by: Optional[str]
+    reason: Optional[str]
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> HistoryNote:
+        return cls(value["kind"], value["at"], value.get("by"), value.get("reason"))
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """A lease in the history of a lock. What was not recorded is ``None``. Times are texts in RFC 3339."""
+
+    fencing_token: int
+    mode: Optional[Mode]
+    slot: Optional[int]
+    owner: Optional[str]
+    metadata: Mapping[str, str]
+    acquired_at: Optional[str]
+    #: The name of an API key, or an address.
+    acquired_by: Optional[str]
+    waited_ms: Optional[int]
+    ended_at: Optional[str]
+    ended: Optional[Literal["released", "expired", "broken", "lost"]]
+    ended_by: Optional[str]
+    reason: Optional[str]
+    #: If no gateway has recorded the end of the lease: it ended at this time at the latest.
+    ended_at_latest: Optional[str]
+    #: What else happened to the lease, oldest first.
+    notes: tuple[HistoryNote, ...]
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> HistoryEntry:
+        return cls(
+            fencing_token=value["fencing_token"],
+            mode=value.get("mode"),
+            slot=value.get("slot"),
+            owner=value.get("owner"),
+            metadata=value.get("metadata") or {},
+            acquired_at=value.get("acquired_at"),
+            acquired_by=value.get("acquired_by"),
+            waited_ms=value.get("waited_ms"),
+            ended_at=value.get("ended_at"),
+            ended=value.get("ended"),
+            ended_by=value.get("ended_by"),
+            reason=value.get("reason"),
+            ended_at_latest=value.get("ended_at_latest"),
+            notes=tuple(HistoryNote.of(note) for note in value.get("notes") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of a lock."""
+
+    name: str
+    #: The last leases, newest first.
+    entries: tuple[HistoryEntry, ...]
+    #: How many further leases were too short for entries.
+    shorter_leases: int
+    #: How many records the gateways have dropped, because the store did not take them in time.
+    dropped: int
+    #: Whether the gateway records leases. If not, there are no entries.
+    enabled: bool
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> History:
+        return cls(
+            name=value["name"],
+            entries=tuple(HistoryEntry.of(entry) for entry in value["entries"]),
+            shorter_leases=(value.get("shorter_leases") or {}).get("count", 0),
+            dropped=value.get("dropped") or 0,
+            enabled=bool(value["enabled"]),
+        )

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchgate_client::{
     AcquireRequest, ClientError, FencingToken, LeaseRenewer, LockName, LockState, Loss, Metadata,
-    Mode, Owner,
+    Mode, Owner, Reason,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -99,6 +99,13 @@ async fn c04_inspect_shows_who_holds_the_lock() {
     client.acquire(&rig.name, &request).await.unwrap();
     let holder = &rig.look().await.holders[0];
     assert_eq!(holder.owner.as_deref(), Some("of the request"));
+    let reason = Reason::new("stuck").unwrap();
+    client.break_lock(&rig.name, &reason, None).await.unwrap();
+    let history = client.history(&rig.name).await.unwrap();
+    let last = &history.entries[0];
+    assert_eq!(last.owner.as_deref(), Some("of the request"));
+    let end = (last.ended.as_deref(), last.reason.as_deref());
+    assert_eq!(end, (Some("broken"), Some("stuck")));
 }
 
 #[tokio::test]

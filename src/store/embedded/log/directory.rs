@@ -125,7 +125,8 @@ impl LogFiles {
         }
     }
 
-    fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
+    /// Opens or creates a regular file of the data directory.
+    pub(crate) fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
         // Opening a pipe would block until another process writes to it, and writing through a symbolic link
         // would overwrite another file.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -139,6 +140,17 @@ impl LogFiles {
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
         Ok(file)
+    }
+
+    /// Creates a file, in the place of one that a crash has left.
+    pub(crate) fn draft_of(&self, name: &str) -> io::Result<File> {
+        self.remove_file(name)?;
+        self.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// Gives a file another name, in the place of the file that has this name.
+    pub(crate) fn rename(&self, name: &str, new: &str) -> io::Result<()> {
+        Ok(renameat(&self.directory, name, &self.directory, new)?)
     }
 
     fn remove_file(&self, name: &str) -> io::Result<()> {
@@ -188,8 +200,7 @@ impl Volume for LogFiles {
     }
 
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
-        self.remove_file(DRAFT)?;
-        let file = self.open(DRAFT, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        let file = self.draft_of(DRAFT)?;
         let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // On a full disk other files need the space of the failed draft.
@@ -200,8 +211,7 @@ impl Volume for LogFiles {
     }
 
     fn put_in_place(&self, generation: u64) -> io::Result<()> {
-        let name = file_name(generation);
-        renameat(&self.directory, DRAFT, &self.directory, name)?;
+        self.rename(DRAFT, &file_name(generation))?;
         self.directory.sync_all()
     }
 

@@ -11,7 +11,7 @@ pub use directory::OpenError;
 pub use snapshot::{BackupError, check_backup};
 
 pub(super) use append::{Log, LogEnd, Volume, WriteFailure};
-pub(super) use directory::{Directory, OpenFiles, RESERVE};
+pub(super) use directory::{Directory, LogFiles, OpenFiles, RESERVE};
 pub(super) use replay::Contents;
 pub(super) use snapshot::Backup;
 

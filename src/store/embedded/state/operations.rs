@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, TokenHash},
+    lock::{
+        BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, TokenHash,
+    },
     store::{
         StoreError, Unavailability,
         contract::{
@@ -293,20 +295,21 @@ impl State {
         name: &LockName,
         token: &TokenHash,
         now: Moment,
-    ) -> Release {
-        if let Some(lease) = self.living_of(name, token, now) {
-            let fence = lease.fence;
+    ) -> (Release, Option<(FencingToken, Duration)>) {
+        let release = if let Some(lease) = self.living_of(name, token, now) {
+            let (fence, held_for) = (lease.fence, now.since(lease.granted_at));
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
-                return Release::Adopted;
+                return (Release::Adopted, None);
             }
             self.end(name, fence, true, now);
             self.hand_off(name, now);
-            Release::Released
+            return (Release::Released, Some((fence, held_for)));
         } else if self.remembers(&RowKey::released(name, token), now) {
             Release::Released
         } else {
             Release::Lost(self.loss(name, token, now))
-        }
+        };
+        (release, None)
     }
 
     /// Renews the living lease of this token for a TTL from now, at most until the lease's hold limit.

@@ -203,7 +203,7 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
         room: 0,
     };
     state.bound(Some(shortage), now);
-    let released = state.release(None, &writer.name, &writer.token, now);
+    let (released, _) = state.release(None, &writer.name, &writer.token, now);
     assert_eq!(released, Release::Released);
     assert_eq!(state.commit().len(), 1);
     // The other reader is granted the lock, and the write of this grant fails.

@@ -3,7 +3,10 @@
 //! Each server has limits of its own for waiting callers, so that an unreachable server does not block the callers of
 //! the others.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bb8_redis::redis::Value;
 use parking_lot::Mutex;
@@ -265,6 +268,8 @@ pub(crate) struct Admission {
     pub(crate) skew: Mutex<Option<f64>>,
     /// The eviction policy of the server that was last read.
     pub(crate) policy: Mutex<Option<String>>,
+    /// Whether the memory of the server was nearly full when it was last read.
+    pub(crate) nearly_full: AtomicBool,
 }
 
 /// The findings of one examination of a server.
@@ -296,6 +301,11 @@ impl Admission {
     pub(crate) fn is_reached(&self) -> bool {
         let last = self.last.lock();
         (last.as_ref()).is_some_and(|it| !matches!(it.verdict, SafetyVerdict::Unreachable(_)))
+    }
+
+    /// Whether the memory of the server was nearly full when it was last examined.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.nearly_full.load(Ordering::Relaxed)
     }
 }
 
@@ -339,6 +349,18 @@ impl Findings {
                 Self::new(SafetyVerdict::Unreachable(why), [("connection", outage)])
             }
         }
+    }
+}
+
+/// The share of `maxmemory`, in percent, above which the memory of a server counts as nearly full.
+const NEARLY_FULL: u64 = 80;
+
+/// Reads from a reply to `INFO memory` whether the memory is nearly full. Memory without a limit never is.
+pub(crate) fn nearly_full(info: &str) -> bool {
+    let number = |field| info_field(info, field)?.parse::<u64>().ok();
+    match (number("used_memory"), number("maxmemory")) {
+        (Some(used), Some(limit)) if limit > 0 => used / NEARLY_FULL > limit / 100,
+        _ => false,
     }
 }
 
@@ -392,5 +414,18 @@ mod tests {
             assert_eq!(policy.as_deref(), Some(read));
         }
         assert_eq!(eviction_policy("# Memory\r\n"), None);
+    }
+
+    #[test]
+    fn memory_is_nearly_full_above_four_fifths_of_its_limit() {
+        for (used, limit, is_full) in [
+            (900, 0, false),
+            (80_000, 100_000, false),
+            (81_000, 100_000, true),
+        ] {
+            let info = format!("# Memory\r\nused_memory:{used}\r\nmaxmemory:{limit}\r\n");
+            assert_eq!(nearly_full(&info), is_full, "{used} of {limit}");
+        }
+        assert!(!nearly_full(""));
     }
 }

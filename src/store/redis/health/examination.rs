@@ -1,6 +1,9 @@
 //! Examines whether locks on a server are safe: at the start, on every new connection, once a minute, and on request.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio::time::{Duration, Instant, sleep};
 
@@ -19,7 +22,7 @@ use super::{
             Script,
             dispatch::Dispatch,
             failure::{Failure, explain},
-            shard::{Findings, NO_EVICTION, SafetyVerdict, Shard, eviction_policy},
+            shard::{self, Findings, NO_EVICTION, SafetyVerdict, Shard, eviction_policy},
         },
         keys::Keys,
         slot::Floors,
@@ -124,7 +127,11 @@ impl Examiner {
 
     async fn eviction(&self, shard: &Arc<Shard>) -> Result<Health, Failure> {
         let policy = match self.dispatch.info(shard, "memory").await {
-            Ok(info) => info.and_then(|info| eviction_policy(&info)),
+            Ok(info) => info.and_then(|info| {
+                let nearly_full = &shard.admission.nearly_full;
+                nearly_full.store(shard::nearly_full(&info), Ordering::Relaxed);
+                eviction_policy(&info)
+            }),
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
                 return Ok(self.unread(shard, explain(&missing, self.acl_line)));

@@ -1,7 +1,10 @@
 //! Calls of the scripts of a node: for each script a wrapper, which knows the positions of its arguments and decodes
 //! its reply.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::Instant;
 
@@ -13,6 +16,7 @@ use crate::{
     store::{
         StoreError, Unavailability,
         contract::{Attempt, Confirmation, GiveBack, Loss, Renewal, RenewalTtl, Renewer},
+        history::EndedLease,
     },
 };
 
@@ -113,8 +117,9 @@ pub(super) enum ReplayReply {
 /// Outcome of a release at one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeRelease {
-    /// The lease was at the node, and this release has ended it.
-    Released,
+    /// The lease was at the node, and this release has ended it. `None`: an earlier copy of the release has, or the
+    /// record of the lease is missing.
+    Released(Option<EndedLease>),
     /// The lease was at the node, and a break has ended it. `held`: another holder has the lock there now.
     Broken { held: bool },
     /// The lease was not at the node, for this reason.
@@ -141,6 +146,16 @@ pub(super) enum NodeBreak {
     Ended,
     /// The target does not have the lock at the node, or no longer has it.
     Changed,
+}
+
+/// Reads which lease a release has ended.
+fn ended(reply: &mut Reply) -> Option<EndedLease> {
+    let fence = FencingToken::new(reply.text()?.parse().ok()?).ok()?;
+    let since = Duration::from_millis(reply.text()?.parse().ok()?);
+    Some(EndedLease {
+        fence,
+        since: SystemTime::UNIX_EPOCH + since,
+    })
 }
 
 // === impl Vote ===
@@ -392,7 +407,7 @@ impl Node {
         let run = self.run(&self.scripts.release, keys, &token, fill);
         let DispatchReply { mut reply, earlier } = run.await?;
         let loss = match reply.kind() {
-            "released" => return Ok(NodeRelease::Released),
+            "released" => return Ok(NodeRelease::Released(ended(&mut reply))),
             "adopted" => return Ok(NodeRelease::Adopted),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,

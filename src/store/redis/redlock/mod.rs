@@ -39,6 +39,7 @@ mod agreement;
 mod break_lock;
 mod calls;
 mod health;
+mod history;
 mod learning;
 mod list;
 mod local_queue;

@@ -15,6 +15,7 @@ use crate::{
     store::{
         StoreError,
         contract::{GiveBack, Loss, Release},
+        history::EndedLease,
     },
 };
 
@@ -34,7 +35,7 @@ impl Shared {
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<Release, StoreError> {
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
@@ -47,14 +48,14 @@ impl Shared {
         if release_tally.released > 0 && outcome != Some(Release::Adopted) {
             // Parts of the lease may be at the other nodes, and a copy of its acquire may still be on its way, so the
             // lease is swept there.
-            for node in answers.others(|answer| *answer == Ok(NodeRelease::Released)) {
+            for node in answers.others(|answer| matches!(answer, Ok(NodeRelease::Released(_)))) {
                 self.sweeper
                     .sweep(node, name, token, SweepTarget::Lease(keeper));
             }
             self.hand_off(name).await;
         }
         if let Some(decided) = outcome {
-            return Ok(decided);
+            return Ok((decided, release_tally.ended));
         }
         Err(self.unknown(&answers, release_tally.released > 0))
     }
@@ -75,6 +76,8 @@ pub(super) struct ReleaseTally {
     pub(super) released: usize,
     broken: usize,
     adopted: usize,
+    /// The lease that the nodes have released; all nodes tell the same fence.
+    ended: Option<EndedLease>,
     /// How the lease was lost, for each node that did not have the lease or where it was broken.
     losses: Vec<Loss>,
 }
@@ -90,7 +93,10 @@ impl ReleaseTally {
         for node_release in answers.iter().flatten() {
             release_tally.answered += 1;
             match node_release {
-                NodeRelease::Released => release_tally.released += 1,
+                NodeRelease::Released(ended) => {
+                    release_tally.released += 1;
+                    release_tally.ended = release_tally.ended.or(*ended);
+                }
                 NodeRelease::Adopted => release_tally.adopted += 1,
                 NodeRelease::Broken { held } => {
                     release_tally.broken += 1;
@@ -245,7 +251,7 @@ impl Shared {
             SweepTarget::Attempt => None,
             SweepTarget::Lease(keeper) => {
                 let released = node.release(&keys, *keeper, &sweep.token).await?;
-                if released == NodeRelease::Released {
+                if matches!(released, NodeRelease::Released(_)) {
                     return Ok(());
                 }
                 // Without the withdrawal, a copy of the lease's acquire that is still on its way would take the lock.
@@ -261,6 +267,7 @@ impl Shared {
 mod tests {
     use super::{super::quorum::tests::replies, *};
 
+    const RELEASED: NodeRelease = NodeRelease::Released(None);
     const FREE: NodeRelease = NodeRelease::Lost(Loss::Free);
     const BROKEN: NodeRelease = NodeRelease::Broken { held: false };
 
@@ -274,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_no_majority_of_breaks_can_have_ended_was_released() {
-        let (released, free) = (|| Some(NodeRelease::Released), || Some(FREE));
+        let (released, free) = (|| Some(RELEASED), || Some(FREE));
         let broken = || Some(BROKEN);
         let told = Some(Release::Released);
         assert_eq!(outcome([released(), released(), None]), told);
@@ -294,7 +301,7 @@ mod tests {
     #[test]
     fn what_a_majority_did_not_have_was_lost_before() {
         let lost = Some(Release::Lost(Loss::Free));
-        let said = [Some(NodeRelease::Released), Some(FREE), Some(FREE)];
+        let said = [Some(RELEASED), Some(FREE), Some(FREE)];
         assert_eq!(outcome(said), lost);
         assert_eq!(outcome([Some(FREE), Some(FREE), None]), lost);
     }
@@ -305,7 +312,7 @@ mod tests {
         assert!(!said.is_decided(2));
         let lost = Release::Lost(Loss::Broken { held: false });
         assert_eq!(said.final_outcome(2), Some(lost));
-        let said = release_tally([Some(BROKEN), Some(NodeRelease::Released), None]);
+        let said = release_tally([Some(BROKEN), Some(RELEASED), None]);
         assert!(!said.is_decided(2));
         assert_eq!(said.final_outcome(2), None);
     }

@@ -7,6 +7,7 @@ use crate::{lock::Token, store::contract::Idempotency};
 use super::super::{
     client::{Command, Parts, REQUEST, Script, hex},
     gateways::Channels,
+    history::HistoryScripts,
     keys::Keys,
 };
 
@@ -26,6 +27,7 @@ pub(super) struct QuorumScripts {
     pub(super) learn: Script,
     pub(super) teach: Script,
     pub(super) admit: Script,
+    pub(super) history: HistoryScripts,
 }
 
 /// The Lua parts that the scripts of a quorum share, by the names under which scripts import them.
@@ -64,6 +66,7 @@ impl QuorumScripts {
             learn: Script::new(include_str!("lua/learn.lua"), 1, PARTS),
             teach: Script::new(include_str!("lua/teach.lua"), 1, PARTS),
             admit: Script::new(include_str!("lua/admit.lua"), 1, PARTS),
+            history: HistoryScripts::new("PEXPIREAT"),
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::{
             Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer,
             Requesting,
         },
+        history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
     },
     telemetry::metrics::StoreFigures,
@@ -227,14 +228,30 @@ impl Store for RedlockStore {
         self.shared.renew(renewer, name, token, ttl).await
     }
 
-    async fn release_as(
+    async fn release_lease(
         &self,
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<Release, StoreError> {
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let _working = self.enter()?;
         self.shared.release(keeper, name, token).await
+    }
+
+    async fn record_history(
+        &self,
+        name: &LockName,
+        batch: &HistoryBatch,
+    ) -> Result<(), StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        self.shared.record_history(name, batch).await
+    }
+
+    async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        self.shared.history(name).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

@@ -4,6 +4,7 @@ use super::super::{
     client::{KeyOfLock, Parts, REQUEST, Script},
     fields::inline,
     gateways::Channels,
+    history::HistoryScripts,
     keys::Keys,
     records::{FLOOR, ID, LEASE, OWNER, PACKED, PLACE, TICKET},
 };
@@ -23,6 +24,7 @@ pub(crate) struct Scripts {
     pub(super) list: Script,
     pub(super) break_lock: Script,
     pub(super) ask: Script,
+    pub(in crate::store::redis) history: HistoryScripts,
 }
 
 /// The Lua parts that scripts share, by the name in their import lines. A part that only the rare paths of a script
@@ -76,6 +78,7 @@ impl Scripts {
             list: of_lock(include_str!("list.lua"), &[Keys::lock]).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
             ask: of_queue(include_str!("ask.lua")),
+            history: HistoryScripts::new("PEXPIRE"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; and `advance.lua`, which passes on
 //! a free lock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::{
     lock::{
@@ -14,6 +14,7 @@ use crate::{
             Breaking, Contention, Holder, INSPECTED_WAITERS, Inspection, Loss, Release, Renewal,
             RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS, SharedHolders,
         },
+        history::EndedLease,
     },
 };
 
@@ -70,7 +71,7 @@ impl LockScripts<'_> {
         &self,
         keeper: Option<KeeperId>,
         token: &TokenHash,
-    ) -> Result<Release, StoreError> {
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let id = id(token);
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor());
@@ -79,22 +80,31 @@ impl LockScripts<'_> {
         let run = self.run_with_news(&self.context.scripts.release, &id, fill);
         let DispatchReply { mut reply, earlier } = run.await?;
         let loss = match reply.kind() {
-            "released" => return Ok(Release::Released),
-            "adopted" => return Ok(Release::Adopted),
+            "released" => return Ok((Release::Released, reply.str().and_then(ended))),
+            "adopted" => return Ok((Release::Adopted, None)),
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
             // An earlier copy of this release cannot have caused `broken`: it would have released the lease.
-            "broken" => return Ok(Release::Lost(reply.broken()?)),
+            "broken" => return Ok((Release::Lost(reply.broken()?), None)),
             "overdue" => reply.broken()?,
             _ => return Err(reply.unexpected()),
         };
         match earlier {
-            None => Ok(Release::Lost(loss)),
+            None => Ok((Release::Lost(loss), None)),
             // The lease may have been lost before, or released by the earlier copy whose reply was lost: the store
             // cannot tell.
             Some(unknown) => Err(unknown.into()),
         }
     }
+}
+
+/// Reads which lease a release has ended.
+fn ended(text: &str) -> Option<EndedLease> {
+    let (fence, since) = text.split_at_checked(16)?;
+    Some(EndedLease {
+        fence: FencingToken::new(fence.parse().ok()?).ok()?,
+        since: SystemTime::UNIX_EPOCH + Duration::from_micros(since.parse().ok()?),
+    })
 }
 
 // Looks at the holder of the lock, and ends exactly that lease or value. So a copy of the command breaks nothing else,

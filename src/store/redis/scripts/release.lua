@@ -11,7 +11,8 @@
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   3  the keeper that releases the lease, if a keeper does
 -- Reply
---   released ARGV 1: news
+--   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each;
+--                                nothing if an earlier copy has ended the lease
 --   adopted ARGV 1: news         another keeper has adopted the lease
 --   another | free ARGV 1: news, 0 | 1
 --                                the token does not hold the lock; 1: another holder has the lock
@@ -47,7 +48,7 @@ if not KEYS[2] then
     return (held == '2*' and 'shared ' or 'moving ') .. id .. ' 0:'
   end
   redis.call('DEL', lock)
-  return 'released ' .. id .. ' 0:'
+  return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
 end
 
 local function remember_release(lease)
@@ -67,7 +68,7 @@ local first = ours and redis.call('LPOP', wait)
 if ours and not first then
   remember_release(held)
   redis.call('DEL', lock)
-  return 'released ' .. id .. ' 0:'
+  return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
 end
 
 local counter, floor, me, news = KEYS[2], ARGV[2], floor_gateway(ARGV[2]), ''
@@ -101,7 +102,7 @@ if not ours then
   elseif left > 0 then
     pcall(share.end_with_last, us)
   end
-  return 'released ' .. id .. ' ' .. field(news)
+  return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(lease, 'fence', 'since')
 end
 
 local passed = hand_over(first, try_clock())
@@ -112,4 +113,4 @@ remember_release(held)
 if passed ~= 'passed' then
   redis.call('DEL', lock)
 end
-return 'released ' .. id .. ' ' .. field(news)
+return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(held, 'fence', 'since')

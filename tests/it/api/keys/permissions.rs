@@ -5,11 +5,12 @@ use latchgate::lock::Metadata;
 use crate::api::prelude::*;
 
 /// Calls that need an API key: method, path behind the lock, and permission.
-const CALLS: [(&str, &str, &str); 4] = [
+const CALLS: [(&str, &str, &str); 5] = [
     ("POST", "", "acquire"),
     ("POST", "/hold", "acquire"),
     ("PUT", "/renew", "acquire"),
     ("GET", "", "view"),
+    ("GET", "/history", "view"),
 ];
 
 async fn call(

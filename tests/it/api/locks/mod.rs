@@ -4,6 +4,7 @@ mod acquire;
 mod breaks;
 mod contended;
 mod group;
+mod history;
 mod hold;
 mod lease;
 mod look;

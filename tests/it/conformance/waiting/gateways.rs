@@ -62,7 +62,14 @@ impl Gateways {
     pub(crate) fn with(fixture: &dyn Fixture, limits: &LimitsConfig) -> Self {
         let stores = fixture.gateways();
         let engines = stores.iter().map(|store| {
-            Engine::start(store.clone(), Lifecycle::new(), limits, Metrics::default())
+            let (lifecycle, history) = (Lifecycle::new(), HistoryConfig::default());
+            Engine::start(
+                store.clone(),
+                lifecycle,
+                limits,
+                &history,
+                Metrics::default(),
+            )
         });
         Self {
             engines: engines.collect(),
@@ -234,7 +241,10 @@ impl Gateways {
     }
 
     pub(crate) async fn release(&self, lock: &str, token: &Token) {
-        self.any().release(name(lock), token.hash()).await.unwrap();
+        self.any()
+            .release(name(lock), token.hash(), None)
+            .await
+            .unwrap();
     }
 
     /// Releases `lock`, which must be handed to this caller.

@@ -152,6 +152,7 @@ impl Gateway {
             store,
             lifecycle.clone(),
             &LimitsConfig::default(),
+            &HistoryConfig::default(),
             Metrics::default(),
         );
         Self { engine, lifecycle }

@@ -174,8 +174,9 @@ async fn a_late_copy_breaks_nothing_that_came_after_it() {
 async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
     let rig = Rig::start().await;
     let store = Arc::new(rig.store);
-    let limits = LimitsConfig::default();
-    let engine = Engine::start(store.clone(), Lifecycle::new(), &limits, Metrics::default());
+    let (limits, history) = (LimitsConfig::default(), HistoryConfig::default());
+    let (lifecycle, metrics) = (Lifecycle::new(), Metrics::default());
+    let engine = Engine::start(store.clone(), lifecycle, &limits, &history, metrics);
     let request = with(request("lock"), |it| {
         it.ttl = ttl(3_000);
         it.wait = Duration::ZERO;

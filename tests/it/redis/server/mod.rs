@@ -4,6 +4,7 @@ pub(crate) mod clocks;
 mod connections;
 mod eviction;
 pub(crate) mod examination;
+mod history;
 pub(crate) mod moved;
 mod outages;
 pub(crate) mod power_loss;

@@ -49,7 +49,13 @@ impl TestGateway {
             it.reconnect_grace_ms = Millis(u64::try_from(GRACE.as_millis()).unwrap());
         });
         let (of, metrics) = (store.clone(), Metrics::default());
-        let engine = Engine::start(of, lifecycle.clone(), &limits, metrics);
+        let engine = Engine::start(
+            of,
+            lifecycle.clone(),
+            &limits,
+            &HistoryConfig::default(),
+            metrics,
+        );
         Self {
             store,
             engine,
@@ -221,6 +227,7 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         caller: CallerId::ANONYMOUS,
         authorization: Authorization::default(),
         idempotency_key: None,
+        by: None,
     }
 }
 

@@ -10,8 +10,8 @@ const BOUND: Duration = Duration::from_mins(1);
 fn engine(nodes: &Nodes) -> Engine {
     let lifecycle = Lifecycle::new();
     let store = Arc::new(nodes.open(&lifecycle));
-    let limits = LimitsConfig::default();
-    Engine::start(store, lifecycle, &limits, Metrics::default())
+    let (limits, history) = (LimitsConfig::default(), HistoryConfig::default());
+    Engine::start(store, lifecycle, &limits, &history, Metrics::default())
 }
 
 fn request() -> AcquireRequest {
@@ -55,7 +55,7 @@ async fn visits(engine: Engine, seen: Arc<Seen>, turns: u64) {
         seen.enters(granted.lease.held.fence.get());
         tokio::task::yield_now().await;
         seen.leaves();
-        let released = engine.release(name("contended"), granted.hash).await;
+        let released = engine.release(name("contended"), granted.hash, None).await;
         released.unwrap();
     }
 }

@@ -22,7 +22,7 @@ from ..protocol.grant import Grant
 from ..protocol.holdings import Holdings, UnderWay, closed
 from ..protocol.names import Names
 from ..protocol.settings import Settings
-from ..records import Lock, Page
+from ..records import History, Lock, Page
 from .driver import run, run_in_background
 from .lease import Lease, OnReleaseRequested, on_loop
 from .transport import HttpxTransport
@@ -147,6 +147,10 @@ class Latchgate:
     async def inspect(self, name: str) -> Lock:
         """Shows the holders and the waiters of a lock."""
         return await run(looking.inspect(self._settings, name), self._transport)
+
+    async def history(self, name: str) -> History:
+        """Shows who held a lock, from when to when, and how that ended; newest first."""
+        return await run(looking.history(self._settings, name), self._transport)
 
     async def list(
         self,

@@ -19,7 +19,7 @@ from ..protocol.clock import now
 from ..protocol.holdings import Holdings, UnderWay, closed
 from ..protocol.names import Names
 from ..protocol.settings import Settings
-from ..records import Lock, Page, ReleaseRequest
+from ..records import History, Lock, Page, ReleaseRequest
 from . import at_exit
 from .driver import Cancelled, run, run_in_background
 from .lease import Lease
@@ -177,6 +177,10 @@ class Latchgate:
     def inspect(self, name: str) -> Lock:
         """Shows the holders and the waiters of a lock."""
         return run(looking.inspect(self._settings, name), self._transport)
+
+    def history(self, name: str) -> History:
+        """Shows who held a lock, from when to when, and how that ended; newest first."""
+        return run(looking.history(self._settings, name), self._transport)
 
     def list(
         self,

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from ..durations import Duration, finite_ms
 from ..errors import LatchgateError, OutcomeUnknown
-from ..records import Holder, Lock, Page
+from ..records import History, Holder, Lock, Page
 from .clock import now
 from .exchange import Answer, Call, Operation
 from .names import check_name
@@ -24,6 +24,11 @@ T = TypeVar("T")
 def inspect(settings: Settings, name: str) -> Operation[Lock]:
     """Shows the holders and the waiters of a lock."""
     return _asked(settings, Call("GET", f"/locks/{check_name(name)}"), Lock.of)
+
+
+def history(settings: Settings, name: str) -> Operation[History]:
+    """Shows who held a lock, from when to when, and how that ended."""
+    return _asked(settings, Call("GET", f"/locks/{check_name(name)}/history", max_answer=MAX_PAGE), History.of)
 
 
 def list_locks(

@@ -11,7 +11,8 @@
 --   2  how long to remember an end, in ms
 --   3  the keeper that releases the lease, or empty
 -- Reply
---   {released, ARGV 1}
+--   {released, ARGV 1, fence, since}  the lease had this fence, and was held since this time in ms; without both if
+--                              an earlier copy has ended the lease
 --   {adopted, ARGV 1}          another keeper has adopted the lease and keeps it
 --   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: another holder has it
 --   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: another holder has the lock; 1: the lease
@@ -38,7 +39,7 @@ local token = ARGV[1]
 -- import publish_free
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', 'keeper', 'asked')
+local record, layout = read_record(info, 'idem', 'keeper', 'asked', 'fence', 'acquired')
 if layout then
   return { 'layout', token, layout }
 end
@@ -67,4 +68,4 @@ if ours and ours[3] then
 end
 redis.call('DEL', lock, info)
 wake()
-return { 'released', token }
+return { 'released', token, ours and ours[6], ours and ours[7] }

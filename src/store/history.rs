@@ -1,0 +1,155 @@
+//! What stores keep about past leases of a lock: records, as the engine writes and reads them, and a few counts.
+//!
+//! A record is one fact about one lease, as a line of text that begins with the fencing token of the lease in 16
+//! digits. A store does not read the rest. The newest records of a lock are the ones with the largest fencing tokens.
+
+use std::time::{Duration, SystemTime};
+
+use crate::lock::FencingToken;
+
+/// A lease that a release has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedLease {
+    /// The fencing token of the lease.
+    pub fence: FencingToken,
+    /// When the lease was granted, by the clock of the store.
+    pub since: SystemTime,
+}
+
+/// How much of the history of a lock is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryBounds {
+    /// How many leases a history shows at most.
+    pub entries: usize,
+    /// How long a lease is shown after its end.
+    pub keep: Duration,
+}
+
+/// A record that waits to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryRecord {
+    /// The fencing token of the lease in 16 digits, a space, and the fact. One line.
+    pub text: String,
+    /// Whether the record is written even if the store is nearly full.
+    pub is_vital: bool,
+}
+
+/// What a history counts instead of showing it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HistoryCounts {
+    /// How many leases were too short for records of their own.
+    pub shorter: u64,
+    /// When the first of the shorter leases ended, in milliseconds since 1970.
+    pub since: u64,
+    /// How many records were dropped, because too many waited to be written.
+    pub dropped: u64,
+}
+
+/// What is added to the history of a lock at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryBatch {
+    /// The bounds to which the store then cuts the history.
+    pub bounds: HistoryBounds,
+    /// The records, in any order.
+    pub records: Vec<HistoryRecord>,
+    /// The numbers to add to the counts of the lock.
+    pub counts: HistoryCounts,
+}
+
+/// The history of a lock, as a store has kept it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredHistory {
+    /// The texts of the records, in any order; a text may be there twice.
+    pub records: Vec<String>,
+    /// The counts of the lock.
+    pub counts: HistoryCounts,
+}
+
+/// The digits of the fencing token at the beginning of a record.
+const FENCE_DIGITS: usize = 16;
+
+// === impl HistoryBounds ===
+
+impl HistoryBounds {
+    /// The longest time for which a history may be kept.
+    pub const MAX_KEEP: Duration = Duration::from_hours(90 * 24);
+
+    /// How many records a store keeps for a lock: for each lease its beginning and its end, which two gateways may
+    /// record, and what happened meanwhile.
+    pub fn records(self) -> usize {
+        4 * self.entries
+    }
+}
+
+// === impl HistoryRecord ===
+
+impl HistoryRecord {
+    /// Makes the record of a fact about the lease with this fencing token.
+    pub fn new(fence: FencingToken, fact: &str, is_vital: bool) -> Self {
+        let text = format!("{:0FENCE_DIGITS$} {fact}", fence.get());
+        Self { text, is_vital }
+    }
+
+    /// Reads the fencing token and the fact of a record; `None` if the text is no record.
+    pub fn read(text: &str) -> Option<(FencingToken, &str)> {
+        let (fence, fact) = text.split_at_checked(FENCE_DIGITS)?;
+        let fence = FencingToken::new(fence.parse().ok()?).ok()?;
+        Some((fence, fact.strip_prefix(' ')?))
+    }
+}
+
+// === impl HistoryCounts ===
+
+impl HistoryCounts {
+    /// Whether nothing was counted.
+    pub fn is_zero(self) -> bool {
+        self.shorter == 0 && self.dropped == 0
+    }
+
+    /// Adds what was counted elsewhere or later.
+    pub fn add(&mut self, other: Self) {
+        if self.shorter == 0 || (other.shorter > 0 && other.since < self.since) {
+            self.since = other.since;
+        }
+        self.shorter += other.shorter;
+        self.dropped += other.dropped;
+    }
+
+    /// The text under which a store keeps the counts beside the records. Sorts after all records.
+    pub fn text(self) -> String {
+        format!("~{} {} {}", self.shorter, self.since, self.dropped)
+    }
+}
+
+// === impl HistoryBatch ===
+
+impl HistoryBatch {
+    /// The part of the batch that is written although the store is nearly full. The other records count as dropped.
+    #[must_use]
+    pub fn vital(mut self) -> Self {
+        let all = self.records.len();
+        self.records.retain(|record| record.is_vital);
+        self.counts.dropped += (all - self.records.len()) as u64;
+        self
+    }
+}
+
+// === impl StoredHistory ===
+
+impl StoredHistory {
+    /// Adds a text that a store has kept: a record, or counts. Any other text is ignored.
+    pub fn add_text(&mut self, text: &str) {
+        let Some(counts) = text.strip_prefix('~') else {
+            self.records.push(text.to_owned());
+            return;
+        };
+        let counts: Vec<_> = counts.split(' ').map_while(|it| it.parse().ok()).collect();
+        if let [shorter, since, dropped] = counts[..] {
+            self.counts.add(HistoryCounts {
+                shorter,
+                since,
+                dropped,
+            });
+        }
+    }
+}

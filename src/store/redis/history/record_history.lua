@@ -1,0 +1,58 @@
+#!lua
+-- Record history: adds records to the history of a lock, and removes its oldest records.
+--
+-- KEYS
+--   1  fence  string: the fence counter of the slot, which only names the slot
+-- ARGV
+--   1  the name of the lock
+--   2  what the keys of the histories begin with; empty for keys in the slot of the lock
+--   3  how long records are kept, in ms
+--   4  how many records of the lock are kept
+--   5  how many shorter leases to add to the count
+--   6  when the first of them ended, in ms
+--   7  how many dropped records to add to the count
+--   8  the command that sets an expiry: PEXPIRE, or PEXPIREAT for a user that may not run PEXPIRE
+--   9  the records, each ended by a line feed
+-- Reply
+--   {recorded, ARGV 1}
+-- Replay
+--   Adds no record again, but counts ARGV 5 and 7 again.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   The sorted set is in the slot of the lock; it is not declared, because its name needs the time.
+-- Cost
+--   O(log n) for each record, in the number of records of all locks of this sorted set.
+
+local name, added = ARGV[1], {}
+local now = redis.call('TIME')[1]
+local key = ARGV[2] == '' and string.sub(KEYS[1], 1, -6) .. 'history:' or ARGV[2]
+key = key .. string.format('%.0f', math.floor(now / 604800))
+local first, after = '[' .. name .. '\0', '(' .. name .. '\1'
+for text in string.gmatch(ARGV[9], '[^\n]+') do
+  added[#added + 1] = '0'
+  added[#added + 1] = name .. '\0' .. text
+end
+if ARGV[5] ~= '0' or ARGV[7] ~= '0' then
+  local count, since, dropped = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+  local old = redis.call('ZRANGE', key, first .. '~', after, 'BYLEX')[1]
+  if old then
+    local had, from, lost = string.match(old, '~(%d+) (%d+) (%d+)$')
+    since = tonumber(had) == 0 and since or tonumber(from)
+    count, dropped = count + had, dropped + lost
+    redis.call('ZREM', key, old)
+  end
+  added[#added + 1] = '0'
+  added[#added + 1] = name .. '\0~' .. string.format('%.0f %.0f %.0f', count, since, dropped)
+end
+-- Lua unpacks only some thousand values.
+for i = 1, #added, 2000 do
+  redis.call('ZADD', key, unpack(added, i, math.min(#added, i + 1999)))
+end
+local over = redis.call('ZRANGE', key, after, first, 'BYLEX', 'REV', 'LIMIT', ARGV[4], '2000')
+if over[1] then
+  redis.call('ZREM', key, unpack(over))
+end
+local from = ARGV[8] == 'PEXPIREAT' and now * 1000 or 0
+redis.call(ARGV[8], key, string.format('%.0f', from + ARGV[3] + 604800000))
+return { 'recorded', name }

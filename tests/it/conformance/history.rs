@@ -1,0 +1,232 @@
+//! The history of a lock: what stores keep, and what gateways on one store record and show.
+
+use latchgate::{
+    clock::Clock as _,
+    engine::{Actor, HistoryEntry, LockHistory},
+    store::history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord, StoredHistory},
+};
+
+use crate::conformance::prelude::*;
+
+const BOUNDS: HistoryBounds = HistoryBounds {
+    entries: 2,
+    keep: Duration::from_hours(24),
+};
+
+fn batch(fences: impl IntoIterator<Item = u64>) -> HistoryBatch {
+    let record = |fence| HistoryRecord::new(FencingToken::new(fence).unwrap(), "fact", false);
+    HistoryBatch {
+        bounds: BOUNDS,
+        records: fences.into_iter().map(record).collect(),
+        counts: HistoryCounts::default(),
+    }
+}
+
+async fn stored(store: &AnyStore, lock: &str) -> StoredHistory {
+    store.history(&name(lock)).await.unwrap()
+}
+
+/// The fencing tokens of the records, each once.
+fn fences(history: &StoredHistory) -> BTreeSet<u64> {
+    let records = history.records.iter();
+    let fences = records.filter_map(|text| HistoryRecord::read(text));
+    fences.map(|(fence, _)| fence.get()).collect()
+}
+
+pub(super) async fn records_are_kept_and_belong_to_one_name(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for (lock, fence) in [("a", 1), ("a:b", 2), ("ab", 3), ("A", 4), ("a", 5)] {
+        for _repeated in 0..2 {
+            store
+                .record_history(&name(lock), &batch([fence]))
+                .await
+                .unwrap();
+        }
+    }
+    let store = fixture.restart_if(true).await;
+    assert_eq!(fences(&stored(&store, "a").await), [1, 5].into());
+    assert_eq!(fences(&stored(&store, "a:b").await), [2].into());
+    assert_eq!(stored(&store, "nothing").await, StoredHistory::default());
+}
+
+pub(super) async fn of_many_records_the_newest_are_kept(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for from in [1, 2_000, 1_000] {
+        store
+            .record_history(&name("lock"), &batch(from..from + 900))
+            .await
+            .unwrap();
+    }
+    let fences = fences(&stored(&store, "lock").await);
+    let newest = 2_900 - BOUNDS.records() as u64 + 1..2_900;
+    assert!(
+        newest.clone().all(|fence| fences.contains(&fence)),
+        "{fences:?}"
+    );
+}
+
+pub(super) async fn counts_of_shorter_leases_and_of_gaps_add_up(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for (shorter, since, dropped) in [(0, 0, 7), (3, 1_000, 0), (4, 2_000, 1)] {
+        let counts = HistoryCounts {
+            shorter,
+            since,
+            dropped,
+        };
+        let batch = HistoryBatch {
+            counts,
+            ..batch([])
+        };
+        store.record_history(&name("lock"), &batch).await.unwrap();
+    }
+    let store = fixture.restart_if(true).await;
+    let counts = stored(&store, "lock").await.counts;
+    assert_eq!(
+        (counts.shorter, counts.since, counts.dropped),
+        (7, 1_000, 8)
+    );
+}
+
+pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    for asked in [attempt("lock"), keyed("lock", "key")] {
+        let held = granted(&store, &asked).await;
+        let wall = SystemClock.wall();
+        let (released, ended) = store
+            .release_lease(None, &asked.name, &asked.token)
+            .await
+            .unwrap();
+        assert_eq!(released, Release::Released);
+        let ended = ended.expect("the store knows the lease");
+        assert_eq!(ended.fence, held.fence);
+        let apart = ended.since.max(wall).duration_since(ended.since.min(wall));
+        assert!(apart.unwrap() < Duration::from_secs(9), "{ended:?}");
+        let again = store
+            .release_lease(None, &asked.name, &asked.token)
+            .await
+            .unwrap();
+        assert_eq!(again.1, None, "the lease has ended before");
+    }
+}
+
+/// Two gateways on the store, which record leases.
+fn gateways(fixture: &dyn Fixture) -> [Engine; 2] {
+    let stores = fixture.gateways();
+    [stores.first(), stores.last()].map(|store| {
+        let (limits, history) = (LimitsConfig::default(), HistoryConfig::default());
+        let store = store.expect("there is one").clone();
+        Engine::start(
+            store,
+            Lifecycle::new(),
+            &limits,
+            &history,
+            Metrics::default(),
+        )
+    })
+}
+
+fn key(name: &str) -> Option<Actor> {
+    Some(Actor::Key(name.into()))
+}
+
+async fn hold(engine: &Engine, ttl_ms: u64) -> Lease {
+    let asked = with(request("lock", "holder"), |it| {
+        (it.ttl, it.wait, it.by) = (ttl(ttl_ms), Duration::ZERO, key("ci"));
+        let entry = ("job".to_owned(), "4711".to_owned());
+        it.metadata = Metadata::new([entry].into()).unwrap();
+    });
+    let granted = eventually("the lock is free", async || {
+        engine.acquire(asked.clone()).await.ok()
+    });
+    let granted = granted.await;
+    granted.delivery.delivered();
+    granted.lease
+}
+
+/// Waits until the history at a gateway is so, and answers it.
+async fn until_history(engine: &Engine, is_so: impl Fn(&LockHistory) -> bool) -> LockHistory {
+    eventually("the history is so", async || {
+        let history = engine.history(&name("lock")).await.ok()?;
+        is_so(&history).then_some(history)
+    })
+    .await
+}
+
+/// How a lease ended, by whom, and why.
+fn end(entry: &HistoryEntry) -> Option<(&str, Option<&str>, Option<&str>)> {
+    let ended = entry.ended.as_ref()?;
+    Some((&ended.kind, ended.by.as_deref(), ended.reason.as_deref()))
+}
+
+pub(super) async fn a_lease_that_another_gateway_releases_is_one_entry(fixture: &dyn Fixture) {
+    let [here, there] = gateways(fixture);
+    let lease = hold(&here, LONG).await;
+    let open = until_history(&there, |it| !it.entries.is_empty()).await;
+    assert_eq!(
+        (end(&open.entries[0].1), open.entries[0].1.ended_at_latest),
+        (None, None)
+    );
+    let released = there.release(name("lock"), lease.token.hash(), key("ops"));
+    released.await.unwrap();
+    let history = until_history(&here, |it| end(&it.entries[0].1).is_some()).await;
+    let [entry] = &history.entries[..] else {
+        panic!("{history:?}");
+    };
+    assert_eq!(entry.fence, lease.held.fence);
+    assert_eq!(end(entry), Some(("released", Some("ops"), None)));
+    let opened = entry.opened.as_ref().unwrap();
+    assert_eq!(opened.by.as_deref(), Some("ci"));
+    let told = opened.lease.as_ref().unwrap();
+    assert_eq!(
+        (told.shared, told.owner.as_deref()),
+        (false, Some("holder"))
+    );
+    assert_eq!(told.metadata["job"], "4711");
+    assert!(
+        Some(entry.ended.as_ref().unwrap().at) > entry.acquired_at,
+        "{entry:?}"
+    );
+}
+
+pub(super) async fn a_break_is_recorded_however_short_the_lease_was(fixture: &dyn Fixture) {
+    let [here, there] = gateways(fixture);
+    let lease = hold(&here, LONG).await;
+    let reason = Reason::new("stuck").unwrap();
+    let record = |_| std::future::ready(());
+    let broken = there.break_lock(name("lock"), None, reason, key("ops"), record);
+    broken.await.unwrap();
+    let history = until_history(&here, |it| it.entries.iter().any(|it| end(&it.1).is_some())).await;
+    let (fence, entry) = &history.entries[0];
+    assert_eq!(*fence, lease.held.fence);
+    assert_eq!(end(entry), Some(("broken", Some("ops"), Some("stuck"))));
+    let told = entry.lease.as_ref().unwrap();
+    assert_eq!(told.owner.as_deref(), Some("holder"));
+}
+
+pub(super) async fn a_lease_that_nobody_renews_has_expired(fixture: &dyn Fixture) {
+    let [here, there] = gateways(fixture);
+    let lease = hold(&here, 1_500).await;
+    let history = until_history(&there, |it| {
+        it.entries.first().is_some_and(|it| end(&it.1).is_some())
+    })
+    .await;
+    let (fence, entry) = &history.entries[0];
+    assert_eq!(
+        (*fence, end(entry)),
+        (lease.held.fence, Some(("expired", None, None)))
+    );
+}
+
+pub(super) async fn short_leases_are_only_counted(fixture: &dyn Fixture) {
+    let [here, _] = gateways(fixture);
+    for _ in 0..3 {
+        let lease = hold(&here, LONG).await;
+        here.release(name("lock"), lease.token.hash(), None)
+            .await
+            .unwrap();
+    }
+    // On a busy machine a lease may last longer than it should.
+    let history = here.history(&name("lock")).await.unwrap();
+    let recorded = history.entries.len() as u64;
+    assert_eq!(history.counts.shorter + recorded, 3, "{history:?}");
+}

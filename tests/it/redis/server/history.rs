@@ -1,0 +1,128 @@
+//! The history of locks when the server or a gateway is away, when memory is short, and beside a list.
+
+use std::time::SystemTime;
+
+use latchgate::{
+    clock::Clock as _,
+    engine::LockHistory,
+    store::history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord},
+};
+
+use crate::redis::prelude::*;
+
+const BOUNDS: HistoryBounds = HistoryBounds {
+    entries: 50,
+    keep: Duration::from_hours(24),
+};
+
+fn batch(is_vital: bool) -> HistoryBatch {
+    let fence = FencingToken::new(7).unwrap();
+    HistoryBatch {
+        bounds: BOUNDS,
+        records: vec![HistoryRecord::new(fence, "fact", is_vital)],
+        counts: HistoryCounts::default(),
+    }
+}
+
+async fn until_recorded(gate: &TestGateway, lock: &str) -> LockHistory {
+    eventually("the lease is recorded", async || {
+        let history = gate.engine.history(&name(lock)).await.ok()?;
+        (!history.entries.is_empty()).then_some(history)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_open_leases_of_a_gateway_that_is_killed_end_at_the_latest_with_the_next_grant() {
+    let server = RedisServer::start().await;
+    let (here, there) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
+    let lease = here.take_for("lock", 4_000).await;
+    until_recorded(&there, "lock").await;
+    here.kill().await;
+    let next = until_taken(&there, "lock", 30_000).await;
+    let history = until_recorded(&there, "lock").await;
+    let entry = history
+        .entries
+        .iter()
+        .find(|it| it.fence == lease.held.fence);
+    let entry = entry.unwrap();
+    assert!(entry.ended.is_none(), "{entry:?}");
+    let now = SystemClock.wall().duration_since(SystemTime::UNIX_EPOCH);
+    let at_latest = Duration::from_millis(entry.ended_at_latest.unwrap());
+    assert!(at_latest <= now.unwrap(), "{entry:?}");
+    assert!(next.held.fence > lease.held.fence);
+}
+
+#[tokio::test]
+async fn what_a_gateway_could_not_write_is_written_when_the_server_is_back() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let cable = Cable::to(server.port(), &lifecycle).await;
+    let by_cable = url(&format!("redis://127.0.0.1:{}", cable.port()));
+    let (here, there) = (TestGateway::at(&by_cable), TestGateway::on(&server).await);
+    let lease = until_taken(&here, "lock", 60_000).await;
+    cable.cut();
+    // The beginning of the lease is recorded after a second, and cannot be written.
+    sleep(Duration::from_secs(3)).await;
+    let before = there.engine.history(&name("lock")).await.unwrap();
+    assert!(before.entries.is_empty(), "{before:?}");
+    cable.mend();
+    let history = until_recorded(&there, "lock").await;
+    let (fence, entry) = &history.entries[0];
+    assert_eq!(*fence, lease.held.fence);
+    assert!(
+        entry.ended.is_none() && entry.ended_at_latest.is_none(),
+        "{entry:?}"
+    );
+    assert_eq!(history.counts.dropped, 0);
+}
+
+#[tokio::test]
+async fn while_memory_is_nearly_full_only_breaks_and_losses_are_written() {
+    let rig = Rig::start().await;
+    let used = rig.server.text(&["INFO", "memory"]).await;
+    let used = used
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    let used: u64 = used.unwrap().trim().parse().unwrap();
+    rig.server
+        .set("maxmemory", &(used * 11 / 10).to_string())
+        .await;
+    // An examination reads how much memory is used.
+    rig.store.check().await;
+    for is_vital in [false, true] {
+        rig.store
+            .record_history(&name("lock"), &batch(is_vital))
+            .await
+            .unwrap();
+        let history = rig.store.history(&name("lock")).await.unwrap();
+        let kept = (history.records.len(), history.counts.dropped);
+        assert_eq!(kept, (usize::from(is_vital), 1));
+    }
+}
+
+#[tokio::test]
+async fn the_histories_of_many_locks_are_few_keys_and_a_list_is_as_quick_as_before() {
+    let rig = Rig::start().await;
+    rig.grant(&attempt("held")).await;
+    let record = async |number: u32| {
+        let name = name(&format!("past:{number}"));
+        rig.store
+            .record_history(&name, &batch(false))
+            .await
+            .unwrap();
+    };
+    for first in (0..20_000).step_by(100) {
+        join_all((first..first + 100).map(record)).await;
+    }
+    let keys = rig.server.keys().await;
+    let histories = keys.iter().filter(|key| key.contains(":history:")).count();
+    assert!((900..=1_024).contains(&histories), "{histories} keys");
+    let before = rig.server.calls("scan").await;
+    let page = rig.store.list(&list_query(100, None)).await.unwrap();
+    assert_eq!((page.locks.len(), page.next), (1, None));
+    let steps = rig.server.calls("scan").await - before;
+    assert!(steps <= 6, "{steps} steps");
+}
