@@ -149,7 +149,11 @@ mod tests {
         let batches: HashMap<_, _> = pending.take(BOUNDS, false).into_iter().collect();
         let shown = |name| (batches[name].records.len(), batches[name].counts.dropped);
         assert_eq!((shown(&busy), shown(&other)), ((10_000, 1), (0, 1)));
-        assert_eq!((pending.records, pending.locks.len()), (0, 0), "nothing is left");
+        assert_eq!(
+            (pending.records, pending.locks.len()),
+            (0, 0),
+            "nothing is left"
+        );
     }
 
     #[tokio::test]
@@ -178,7 +182,11 @@ mod tests {
             let taken = pending.take(BOUNDS, false);
             assert_eq!(taken.len(), most);
             let counts = taken.iter().map(|(_, batch)| batch.counts);
-            assert!(counts.into_iter().all(|it| (it.shorter, it.since) == (2, 1)));
+            assert!(
+                counts
+                    .into_iter()
+                    .all(|it| (it.shorter, it.since) == (2, 1))
+            );
         }
         assert!(pending.locks.is_empty());
     }

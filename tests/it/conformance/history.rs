@@ -89,7 +89,10 @@ pub(super) async fn counts_of_shorter_leases_and_of_gaps_add_up(fixture: &dyn Fi
 
 pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture) {
     let store = fixture.store();
-    for asked in [attempt("lock"), keyed("lock", "key")] {
+    for asked in [
+        attempt("lock", LONG),
+        keyed("lock", LONG, super::attempts::key()),
+    ] {
         let held = granted(&store, &asked).await;
         let wall = SystemClock.wall();
         let (released, ended) = store
@@ -169,14 +172,13 @@ pub(super) async fn a_lease_that_another_gateway_releases_is_one_entry(fixture: 
     let released = there.release(name("lock"), lease.token.hash(), key("ops"));
     released.await.unwrap();
     let history = until_history(&here, |it| end(&it.entries[0].1).is_some()).await;
-    let [entry] = &history.entries[..] else {
+    let [(fence, entry)] = &history.entries[..] else {
         panic!("{history:?}");
     };
-    assert_eq!(entry.fence, lease.held.fence);
+    assert_eq!(*fence, lease.held.fence);
     assert_eq!(end(entry), Some(("released", Some("ops"), None)));
-    let opened = entry.opened.as_ref().unwrap();
-    assert_eq!(opened.by.as_deref(), Some("ci"));
-    let told = opened.lease.as_ref().unwrap();
+    let told = entry.lease.as_ref().unwrap();
+    assert_eq!(told.acquired_by.as_deref(), Some("ci"));
     assert_eq!(
         (told.shared, told.owner.as_deref()),
         (false, Some("holder"))

@@ -146,10 +146,14 @@ local held = redis.call('GETRANGE', lock, '0', '262')
 local ours = string.sub(held, 1, 65) == id
 local keeper = string.sub(held, 136, 199)
 if (string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper) ~= ARGV[3] then
+return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
 if (string.byte(lease, 68) == 49) then
 redis.call('SET', name .. 'key:' .. string.sub(lease, 200, 263), 'l' .. id, 'PX', '60000')
+return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17, 32), ''
+return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(lease, 71, 102)
+return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(held, 71, 102)
 -- renew
 local mine, since, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, 0
 since = string.sub(held, 87, 102)

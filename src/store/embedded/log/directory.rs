@@ -71,8 +71,10 @@ impl Directory {
 
     /// The files of the log in the data directory.
     pub(crate) fn files(&self) -> io::Result<LogFiles> {
+        // A clone of the handle would share the lock of the directory, and keep it longer than this value.
+        let directory = openat(&self.handle, ".", OFlags::CLOEXEC, Mode::empty())?;
         Ok(LogFiles {
-            directory: self.handle.try_clone()?,
+            directory: directory.into(),
             growth: 256 * 1024,
             shortest_log: 16 * 1024 * 1024,
         })

@@ -25,7 +25,7 @@ for back = 0, tonumber(ARGV[3]) do
   local key = prefix .. string.format('%.0f', week - back)
   local found = redis.call('ZRANGE', key, '(' .. name .. '\1', '[' .. name .. '\0', 'BYLEX', 'REV')
   for _, member in ipairs(found) do
-    reply[#reply + 1] = string.sub(member, #name + 2)
+    reply[#reply + 1] = string.match(member, '%z(.*)$')
   end
 end
 return reply

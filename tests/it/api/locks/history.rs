@@ -69,7 +69,7 @@ async fn a_lease_of_a_second_shows_who_acquired_and_released_it_and_shorter_ones
     let (service, _directory) = gateway(&file);
     for pause in [Duration::from_millis(1_100), Duration::ZERO] {
         let lease = service.call("POST /locks/a", &[ci.auth()]).await.is(201);
-        tokio::time::sleep(pause).await;
+        sleep(pause).await;
         let token = lease["token"].as_str().unwrap();
         let headers = [ops.auth(), ("lock-token", token)];
         service.call("DELETE /locks/a", &headers).await.is(204);

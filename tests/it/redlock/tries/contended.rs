@@ -27,6 +27,7 @@ fn request() -> AcquireRequest {
         caller: CallerId::ANONYMOUS,
         authorization: Authorization::default(),
         idempotency_key: None,
+        by: None,
     }
 }
 
@@ -123,14 +124,14 @@ async fn who_waits_is_next_although_the_holder_releases_at_another_gateway() {
             })
             .await;
         }
-        let released = here.release(name("contended"), first.hash).await;
+        let released = here.release(name("contended"), first.hash, None).await;
         released.unwrap();
         let mut next = async || {
             let next = timeout(BOUND, waiting.join_next()).await;
             next.expect("its turn comes").unwrap().unwrap()
         };
         let second = next().await;
-        let released = there.release(name("contended"), second).await;
+        let released = there.release(name("contended"), second, None).await;
         released.unwrap();
         let began = Instant::now();
         let third = next().await;
@@ -138,7 +139,7 @@ async fn who_waits_is_next_although_the_holder_releases_at_another_gateway() {
         if took >= HAND_OFF {
             slow.push(took);
         }
-        there.release(name("contended"), third).await.unwrap();
+        there.release(name("contended"), third, None).await.unwrap();
     }
     assert!(slow.len() <= 1, "{slow:?}");
 }

@@ -79,7 +79,7 @@ async fn come_back(gateways: &Gateways, request: &AcquireRequest) {
         Ok(granted) => {
             granted.delivery.delivered();
             let token = granted.lease.token.hash();
-            match gateways.any().release(name, token).await {
+            match gateways.any().release(name, token, None).await {
                 // On a busy machine a lease with a short TTL may end before its release.
                 Ok(()) | Err(ReleaseError::Lost(_)) => {}
                 Err(error) => panic!("{error:?}"),
