@@ -80,6 +80,8 @@ async fn what_a_gateway_could_not_write_is_written_when_the_server_is_back() {
 #[tokio::test]
 async fn while_memory_is_nearly_full_only_breaks_and_losses_are_written() {
     let rig = Rig::start().await;
+    let filler = "x".repeat(20_000_000);
+    rig.server.run(&["SET", "filler", &filler]).await;
     let used = rig.server.text(&["INFO", "memory"]).await;
     let used = used
         .lines()
