@@ -1,7 +1,8 @@
 """What the tests of the recipes for proxies share: each recipe with its servers, and a holder that pauses itself.
 
-As a program, `edge.py GATEWAY KEY PORT LOCK ROUNDS TTL_MS` is that holder: in each round it acquires the lock, writes the
-first half, stops itself until somebody lets it go on, writes the second half and prints the status of that write."""
+As a program, `edge.py GATEWAY KEY PORT LOCK ROUNDS TTL_MS` is that holder: in each round it acquires the lock, writes
+the first half, stops itself until somebody lets it go on, writes the second half and prints the status of that write.
+"""
 
 import http.client
 import json
@@ -33,14 +34,15 @@ def hold(gateway, key, port, lock, rounds, ttl_ms):
         while True:
             connection = http.client.HTTPConnection(gateway, timeout=70)
             body = json.dumps({"ttl_ms": int(ttl_ms), "wait_ms": 50_000})
-            connection.request("POST", f"/locks/{lock}", body, {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+            connection.request("POST", f"/locks/{lock}", body, headers)
             answer = connection.getresponse()
             lease = json.loads(answer.read())
             connection.close()
-            assert answer.status == 201, lease
-            # On a slow machine the lease may be over already: then this is no round.
-            if put(int(port), lock, HALVES[0], text, lease["fencing_token"]) < 300:
+            # On a slow machine so short a lease may be over before it is granted or used: then this is no round.
+            if answer.status == 201 and put(int(port), lock, HALVES[0], text, lease["fencing_token"]) < 300:
                 break
+            assert answer.status in (201, 504), lease
         print("half", flush=True)
         os.kill(os.getpid(), signal.SIGSTOP)
         print(put(int(port), lock, HALVES[1], text, lease["fencing_token"]), flush=True)

@@ -126,7 +126,9 @@ class Recorder:
     def _pass_on(to, request, target, body):
         connection = http.client.HTTPConnection(to, timeout=30)
         try:
-            connection.request(request.command, target, body, {"Host": to, "Content-Type": "application/json"})
+            own = {"host", "connection", "content-length", "transfer-encoding"}
+            headers = {name: value for name, value in request.headers.items() if name.lower() not in own}
+            connection.request(request.command, target, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.headers["Content-Type"]
         finally:

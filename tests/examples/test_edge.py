@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -29,7 +30,7 @@ server {
 }
 """
 # Of the holder that is paused.
-TTL_MS = 300
+TTL_MS = 500
 
 
 class Recipe:
@@ -103,8 +104,9 @@ class Recipe:
         ]
         for thread in threads:
             thread.start()
+        end = time.monotonic() + 100
         for thread in threads:
-            thread.join(60)
+            thread.join(max(0, end - time.monotonic()))
         self.assertEqual(len(outcomes), rounds)
         return outcomes
 
@@ -170,7 +172,8 @@ class Recipe:
         proxy = self.edge()
         fence = self.lease()["fencing_token"]
         self.redis.freeze()
-        self.assertEqual(put(proxy.port, "report", "one", "x", fence), 503)
+        # A slow gateway says so later than the proxy waits.
+        self.assertIn(put(proxy.port, "report", "one", "x", fence), (503, self.SILENT))
         self.redis.thaw()
         until("it is served again", lambda: put(proxy.port, "report", "two", "x", fence) < 300)
         self.gateway.freeze()

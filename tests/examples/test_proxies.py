@@ -39,6 +39,7 @@ UNCHANGED = {
         ("/x", CADDY % "handle_path /x/* {\n reverse_proxy GATEWAY\n }"),
     ],
 }
+JSON = {"Content-Type": "application/json"}
 DECODES = ("", NGINX % "location / { proxy_pass http://GATEWAY/; }")
 
 
@@ -86,11 +87,11 @@ class Names(unittest.TestCase):
         names = ["acme/db", "acme/web"]
         for which, proxy, prefix in self.proxies(kinds):
             with self.subTest(proxy=which):
-                status, _, read = proxy.send("POST", f"{prefix}/locks", json.dumps({"names": names}))
+                status, _, read = proxy.send("POST", f"{prefix}/locks", json.dumps({"names": names}), JSON)
                 lease = json.loads(read)
                 self.assertEqual((status, [one["name"] for one in lease["leases"]]), (201, names))
                 status, _, read = proxy.send("GET", f"{prefix}/locks?prefix=acme/")
-                self.assertEqual([one["name"] for one in json.loads(read)["locks"]], names)
+                self.assertEqual(sorted(one["name"] for one in json.loads(read)["locks"]), names)
                 token = {"Lock-Token": lease["token"]}
                 for method in ("PUT", "DELETE"):
                     status, _, read = proxy.send(method, f"{prefix}/locks?names={','.join(names)}", headers=token)
