@@ -38,7 +38,7 @@ use super::{
 /// token is lost.
 #[derive(Args)]
 pub(super) struct AcquireArgs {
-    /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are acquired or none, with one token
+    /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are acquired or none, with one token
     #[arg(required = true, value_name = "NAME")]
     names: Vec<LockName>,
     #[command(flatten)]

@@ -16,6 +16,8 @@ from gateway import DEADLINE, PROGRAM, ROOT, Gateway, until
 
 # Blocks that need a whole machine, or that other tests run.
 NOT_RUN = {"cargo run --release      # needs Rust 1.91 or later; listens on 127.0.0.1:7420\n"}
+# Languages of blocks that configure another program.
+CONFIGURATION = ("nginx", "haproxy", "caddyfile")
 
 
 def blocks(page, section=""):
@@ -114,7 +116,7 @@ class Document(unittest.TestCase):
         host = self.gateway.url.removeprefix("http://")
         tokens, all_printed = {}, []
         for language, block in blocks(page):
-            if block in NOT_RUN:
+            if block in NOT_RUN or language in CONFIGURATION:
                 continue
             self.assertIn(language, ("console", "sh"), block)
             for command, expected in steps(block) if language == "console" else [(block, [])]:
@@ -152,6 +154,10 @@ class Readme(Document):
         self.program(self.home / "job.sh", "#!/bin/sh\necho $LATCHGATE_SLOT >slot\n")
         self.assertGreaterEqual(len(self.walk("docs/sharing.md")), 3)
         self.assertEqual((self.home / "slot").read_text(), "0\n")
+
+    def test_and_of_the_page_about_names(self):
+        self.begin()
+        self.assertGreaterEqual(len(self.walk("docs/names.md")), 4)
 
     def test_what_is_not_printed_is_found(self):
         shown = ['HTTP/1.1 423 Locked', '', '{"status":423, … "retry_after_ms":5000}']

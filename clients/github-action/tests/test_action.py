@@ -367,7 +367,7 @@ class Refused(Case):
                 self.assertEqual(step.code, 1, step.raw)
                 self.assertIn(name.replace("_", "-"), step.commands("error")[0])
                 self.assertEqual(step.job.processes(), [])
-        for inputs in ({"url": "nowhere"}, {"url": "http://user:word@nowhere"}, {"lock": "a/b"}, {"key": "two words"}):
+        for inputs in ({"url": "nowhere"}, {"url": "http://user:word@nowhere"}, {"lock": "a//b"}, {"key": "two words"}):
             with self.subTest(inputs=inputs):
                 step = self.job(**inputs).main().ended()
                 self.assertEqual((step.code, len(step.commands("error"))), (1, 1), step.raw)

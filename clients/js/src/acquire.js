@@ -18,12 +18,13 @@ const FIRST_LINK_MS = 10_000;
 /** How long the withdrawal of an acquire is tried at most: the default TTL of a lease. */
 const WITHDRAW_MS = 30_000;
 
-const NAME = /^(?!\.\.?$)[\w.:@~-]{1,200}$/;
+/** Segments with `/` between; the last of several is no operation. The messages of the gateway say why. */
+const NAME = /^(?!.{201})(?!.*\/(break|check|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
 const KEY = /^[!-~]{16,128}$/;
 
 export function checkName(name) {
   if (typeof name === 'string' && NAME.test(name)) return name;
-  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ -');
+  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ - /, and a path that no proxy changes');
 }
 
 function freshKey() {
@@ -140,7 +141,7 @@ export class Acquire {
   #request(wait) {
     return {
       method: 'POST',
-      path: this.#body.names ? '/locks' : `/locks/${this.#names[0]}`,
+      path: this.#body.names ? '/locks' : locksPath(this.#names),
       idempotencyKey: this.#key,
       body: { ...this.#body, wait_ms: wait || undefined },
     };

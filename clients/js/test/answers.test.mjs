@@ -544,7 +544,8 @@ test('of a group that is lost whatever may be left is given back', async () => {
 
 test('names are checked before anything is sent', async () => {
   const { locks, asked } = gateway();
-  for (const name of ['', '.', '..', 'a/b', 'é', 'a'.repeat(201), undefined, 7, [], ['a', '..']]) {
+  const paths = ['/a', 'a/', 'a//b', 'a/.', '../a', 'a/../b', 'a/renew', 'a/b/hold', 'a\\b', 'a%2Fb', 'a/b\n'];
+  for (const name of ['', '.', '..', ...paths, 'é', 'a'.repeat(201), undefined, 7, [], ['a', '..'], ['a', 'b/check']]) {
     await assert.rejects(locks.acquire(name), TypeError, String(name));
   }
   assert.equal(asked.length, 0);

@@ -167,7 +167,7 @@ impl Acquiring {
         // granted lease ends with its TTL.
         if let Ok(answer) = answer
             && answer.status.is_success()
-            && let Ok(lease) = Lease::from_answer(answer)
+            && let Ok(lease) = Lease::from_answer(answer, None)
         {
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
@@ -217,7 +217,8 @@ impl Acquiring {
             };
             answer.in_doubt = retry.in_doubt;
             if answer.status.is_success() {
-                return Lease::from_answer(answer);
+                let asked = self.name.as_ref().filter(|_| self.names.is_none());
+                return Lease::from_answer(answer, asked);
             }
             if !self.needs_retry(&mut answer, wait) {
                 return Err(self.refusal(answer));

@@ -15,7 +15,7 @@ use crate::{
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
     lease::renewal,
-    lock::{GroupNames, Token},
+    lock::{GroupNames, LockName, Token},
 };
 
 /// The result of a renewal or release for one lease of a group.
@@ -110,7 +110,7 @@ impl Client {
         time_out: Duration,
     ) -> Result<Lease, RetryableFailure> {
         let path = match lease.parts.as_slice() {
-            [] => format!("/locks/{}/renew", lease.name),
+            [] => format!("/locks/{}/renew", lease.name.segment()),
             _ => format!("/locks?names={}", joined(lease)),
         };
         let renewal = renewal(path, &lease.token, ttl);
@@ -118,8 +118,8 @@ impl Client {
         if !lease.parts.is_empty() {
             return Ok(PartResults::from_response(answer)?.renewed(lease, ttl)?);
         }
-        let renewed = Self::renewed(answer)?;
-        if (&renewed.name, renewed.fence) != (&lease.name, lease.fence) {
+        let renewed = Self::renewed(answer, &lease.name)?;
+        if renewed.fence != lease.fence {
             return Err(not_of_this_lease().into());
         }
         Ok(renewed)
@@ -174,8 +174,10 @@ impl Client {
                 if !result.may_be_repeated() {
                     continue;
                 }
-                let path = format!("/locks/{}", result.name);
-                let call = Call::at(Method::DELETE, path).token(token);
+                let Ok(name) = LockName::new(&result.name) else {
+                    continue;
+                };
+                let call = Call::new(Method::DELETE, &name, "").token(token);
                 match call.send_copy(self, retry.time_out()).await {
                     Ok(answer) => result.answered(&answer),
                     Err(error) => {

@@ -48,7 +48,7 @@ use super::super::{
 /// one came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
-    /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are held while the command runs
+    /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are held while the command runs
     #[arg(required = true, value_name = "NAME")]
     pub(super) names: Vec<LockName>,
     #[command(flatten)]

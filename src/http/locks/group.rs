@@ -15,7 +15,7 @@ use crate::{
         edge::RequestContext,
         extract::{
             AcceptsJson, ApiJson, ApiQuery, Caller, Field, Fields, Form, IdempotencyKeyHeader,
-            LockToken, NAME, NoQuery, OnlyToken, PreferredWait, Query, RequestBody,
+            LockToken, NAME, NAMES_PATTERN, NoQuery, OnlyToken, PreferredWait, Query, RequestBody,
             UnrefusedCaller, declare_fields,
         },
         json_response::JsonResponse,
@@ -339,7 +339,7 @@ declare_fields! {
     const IN_QUERY: "names" => Form::text(
         0,
         GroupNames::MAX * (LockName::MAX_LEN + 1) - 1,
-        "^[A-Za-z0-9._:@~-]+(,[A-Za-z0-9._:@~-]+){1,15}$",
+        NAMES_PATTERN,
     )
     .required()
     .example("cluster:eu,database");

@@ -8,7 +8,7 @@ from latchgate_client import AuthenticatedClient as Client
 from latchgate_client.api.locks import acquire_lock, inspect_lock, list_locks, release_lock, renew_lock
 from latchgate_client.models import AcquireBody, Lease, Lock, Page, Problem, ProblemCode, RenewBody
 
-NAME = "generated:python"
+NAME = "generated/python"
 
 
 def main(url: str) -> None:
@@ -21,7 +21,7 @@ def main(url: str) -> None:
     assert refused.status == 423 and refused.holders, refused
     renewed = renew_lock.sync(NAME, client=client, lock_token=lease.token, body=RenewBody(ttl_ms=60_000))
     assert isinstance(renewed, Lease) and renewed.ttl_ms == 60_000, renewed
-    page = list_locks.sync(client=client, prefix="generated:")
+    page = list_locks.sync(client=client, prefix="generated/")
     assert isinstance(page, Page) and NAME in [lock.name for lock in page.locks], page
     pool, patient = ThreadPoolExecutor(), Client(base_url=url, token="lgk_none")
     waiting = pool.submit(acquire_lock.sync, NAME, client=patient, body=AcquireBody(wait_ms=25_000))

@@ -18,7 +18,7 @@ function check(is: boolean, what: unknown): void {
 }
 
 const client = createClient<paths>({ baseUrl: must(process.argv[2], "no URL") });
-const name = "generated:typescript";
+const name = "generated/typescript";
 const path = { name };
 const headers = (token: string) => ({ path, header: { "Lock-Token": token } });
 
@@ -38,7 +38,7 @@ const renewed = await client.PUT("/locks/{name}/renew", {
 });
 check(renewed.data?.ttl_ms === 60000, renewed.error);
 
-const page = await client.GET("/locks", { params: { query: { prefix: "generated:" } } });
+const page = await client.GET("/locks", { params: { query: { prefix: "generated/" } } });
 check(must(page.data, "no page").locks.some((lock) => lock.name === name), page.data);
 
 const waiting = client.POST("/locks/{name}", { params: { path }, body: { wait_ms: 25000 } });

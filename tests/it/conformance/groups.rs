@@ -104,13 +104,13 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
 pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture: &dyn Fixture) {
     let store = fixture.store();
     let engine = engine(&store);
-    let held = acquire(&engine, group(&["y", "x", "z"], LONG, Duration::ZERO, None)).await;
+    let held = acquire(&engine, group(&["y", "x/a", "z"], LONG, Duration::ZERO, None)).await;
     let held = held.unwrap();
     for lease in &held.leases {
         let shown = store.must_be_held(&lease.name).await;
         assert_eq!((shown.fence, shown.ttl), (lease.held.fence, ttl(LONG)));
         let group = shown.metadata.group().unwrap();
-        assert_eq!((group.first, group.count), (name("x"), 3));
+        assert_eq!((group.first, group.count), (name("x/a"), 3));
         assert_eq!(shown.metadata.iter().count(), 0);
     }
     // One lease is released separately, and the others go on with the same token.
@@ -119,7 +119,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     assert!(is_free(&store, "y").await);
     let renewal = engine.renew(name("z"), token, RenewalTtl::default());
     assert_eq!(renewal.await.unwrap().held.fence, held.leases[2].held.fence);
-    for lock in ["x", "z"] {
+    for lock in ["x/a", "z"] {
         engine.release(name(lock), held.hash).await.unwrap();
     }
     held.delivery.delivered();

@@ -9,7 +9,7 @@ use super::{
         breaks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
         requests,
     },
-    list, random, told,
+    list, paths, random, told,
     waiting::{
         broken, crowd, expiries, leaving, order, orphans, places, queue,
         random::{histories, sequences},
@@ -117,6 +117,11 @@ conformance! {
             a_walk_comes_by_all_that_is_held_while_others_come_and_go,
             a_walk_goes_on_after_a_restart,
             a_cursor_that_means_nothing_here_begins_anew,;
+        paths:
+            are_locks_of_their_own,
+            are_listed_by_the_beginning_of_the_path,
+            keep_what_they_are_over_a_restart,
+            pass_to_waiters_of_every_gateway_in_order,;
         breaks:
             end_whoever_holds_the_lock,
             with_a_fence_end_the_lease_that_has_it,

@@ -15,7 +15,7 @@ from ..options import RequestOptions
 from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .grant import Grant, grant_of, token_in
-from .names import Names, check_names
+from .names import Names, check_names, lease_path
 from .releasing import OVERDUE, release
 from .renewing import renew_first
 from .retry import Retry, backoff, send
@@ -78,7 +78,7 @@ class AcquireRequest:
     def call(self, key: str, wait: float) -> Call:
         """Makes a copy of the request that waits at the gateway for ``wait`` seconds."""
         body = {**self._body, "wait_ms": math.ceil(wait * 1000) or None}
-        path = "/locks" if len(self.names) > 1 else f"/locks/{self.names[0]}"
+        path = "/locks" if len(self.names) > 1 else lease_path(self.names)
         sent = json.dumps({name: value for name, value in body.items() if value is not None})
         return Call("POST", path, {"Idempotency-Key": key}, sent.encode())
 

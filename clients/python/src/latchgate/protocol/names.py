@@ -8,8 +8,10 @@ from typing import Sequence, Union
 #: The name of one lock, or the names of a group of locks.
 Names = Union[str, Sequence[str]]
 
-# No character of a lock name needs escaping in a path.
-_NAME = re.compile(r"\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,}")
+# Segments with `/` between; the last of several is no operation. The messages of the gateway say why.
+_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._:@~-]+"
+_OPERATION = r"/(?:break|check|history|hold|release|renew)\Z"
+_NAME = re.compile(rf"(?!.*{_OPERATION}){_SEGMENT}(?:/{_SEGMENT})*")
 _LONGEST = 200
 _MOST = 16
 
@@ -19,7 +21,8 @@ def check_name(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a lock is a text, not {name!r}")
     if len(name) > _LONGEST or not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot name a lock: 1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ -, and not only dots")
+        rule = f"1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ - /, and a path that no proxy changes"
+        raise ValueError(f"{name!r} cannot name a lock: {rule}")
     return name
 
 
@@ -42,5 +45,12 @@ def check_names(names: Names) -> tuple[str, ...]:
 def lease_path(names: Sequence[str], operation: str = "") -> str:
     """The path of a lease, of one lock or of a group of locks."""
     if len(names) == 1:
-        return f"/locks/{names[0]}{operation}"
+        # All other characters of a lock name stand for themselves in a path.
+        return f"/locks/{names[0].replace('/', '%2F')}{operation}"
     return f"/locks?names={','.join(names)}"
+
+
+def other_lock(answered: Sequence[str], asked: Sequence[str]) -> str:
+    """The message for an answer about other locks than those of the request."""
+    about = f"the answer is about {', '.join(answered)}, not {', '.join(asked)}"
+    return f"{about}: a proxy has changed the path of the request"
