@@ -267,7 +267,9 @@ mod tests {
     #[test]
     fn what_begins_no_name_is_no_prefix() {
         let long = "a".repeat(201);
-        for bad in ["", "team:*", "**", "/a", "a//", "a/../", "{a}", " a", "ä", &long] {
+        for bad in [
+            "", "team:*", "**", "/a", "a//", "a/../", "{a}", " a", "ä", &long,
+        ] {
             assert_eq!(Prefixes::new(["a:", bad]), Err(PrefixError), "{bad}");
         }
         assert!(Prefixes::new([".", "..", "a/", "a/b", "*"]).is_ok());

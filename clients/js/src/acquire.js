@@ -24,7 +24,7 @@ const KEY = /^[!-~]{16,128}$/;
 
 export function checkName(name) {
   if (typeof name === 'string' && NAME.test(name)) return name;
-  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ - /, and a path that no proxy changes');
+  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ - /, and no path that a proxy may change');
 }
 
 function freshKey() {

@@ -27,7 +27,9 @@ pub enum NameError {
     #[error("has the segment {0:?}, which HTTP clients and proxies remove from a path")]
     Dots(&'static str),
     /// A segment is empty.
-    #[error("begins or ends with a slash or has two in a row; proxies remove such a slash from a path")]
+    #[error(
+        "begins or ends with a slash or has two in a row; proxies remove such a slash from a path"
+    )]
     EmptySegment,
     /// The last of several segments is in [`LockName::OPERATIONS`].
     #[error(
@@ -185,12 +187,25 @@ mod tests {
         for name in ["/", "//", "/a", "a/", "a//b", "a/b//", "/."] {
             assert_eq!(LockName::new(name), Err(NameError::EmptySegment), "{name}");
         }
-        for (name, dots) in [("a/.", "."), ("./a", "."), ("a/../b", ".."), ("../renew", "..")] {
+        for (name, dots) in [
+            ("a/.", "."),
+            ("./a", "."),
+            ("a/../b", ".."),
+            ("../renew", ".."),
+        ] {
             assert_eq!(LockName::new(name), Err(NameError::Dots(dots)), "{name}");
         }
         for word in LockName::OPERATIONS {
-            for name in [format!("a/{word}"), format!("a/b/{word}"), format!("{word}/{word}")] {
-                assert_eq!(LockName::new(&name), Err(NameError::Operation(word)), "{name}");
+            for name in [
+                format!("a/{word}"),
+                format!("a/b/{word}"),
+                format!("{word}/{word}"),
+            ] {
+                assert_eq!(
+                    LockName::new(&name),
+                    Err(NameError::Operation(word)),
+                    "{name}"
+                );
             }
         }
         for (name, c) in [
@@ -241,12 +256,24 @@ mod tests {
     fn takes_the_beginnings_of_names_and_nothing_else() {
         let longest = "a".repeat(LockName::MAX_LEN);
         for text in [
-            "", ".", "..", "deploy:", "acme/", "acme/w", "a/..", "a/renew", longest.as_str(),
+            "",
+            ".",
+            "..",
+            "deploy:",
+            "acme/",
+            "acme/w",
+            "a/..",
+            "a/renew",
+            longest.as_str(),
         ] {
             assert_eq!(NamePrefix::new(text).unwrap().as_str(), text);
         }
         for text in ["/", "/a", "a//", "a//b"] {
-            assert_eq!(NamePrefix::new(text), Err(NameError::EmptySegment), "{text}");
+            assert_eq!(
+                NamePrefix::new(text),
+                Err(NameError::EmptySegment),
+                "{text}"
+            );
         }
         for text in ["../", "a/../", "../a"] {
             assert_eq!(NamePrefix::new(text), Err(NameError::Dots("..")), "{text}");

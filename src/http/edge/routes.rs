@@ -349,11 +349,7 @@ mod tests {
             ("/locks", "/locks", None),
             ("/locks/a%2Fb", "/locks/{name}", Some("a%2Fb")),
             ("/locks/a%2frenew", "/locks/{name}", Some("a%2frenew")),
-            (
-                "/locks/a%2Fb/renew",
-                "/locks/{name}/renew",
-                Some("a%2Fb"),
-            ),
+            ("/locks/a%2Fb/renew", "/locks/{name}/renew", Some("a%2Fb")),
             ("/locks/a/b/renew", "", None),
             ("/locks/a/renew", "/locks/{name}/renew", Some("a")),
             ("/locks/a/nothing", "", None),

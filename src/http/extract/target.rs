@@ -49,8 +49,7 @@ macro_rules! name {
 }
 
 /// Form of a lock name: its length, and the characters that it may have.
-pub(in crate::http) const NAME: Form =
-    Form::text(1, LockName::MAX_LEN, concat!("^", name!(), "$"));
+pub(in crate::http) const NAME: Form = Form::text(1, LockName::MAX_LEN, concat!("^", name!(), "$"));
 
 /// Pattern of several lock names with commas between.
 pub(in crate::http) const NAMES_PATTERN: &str = concat!("^", name!(), "(,", name!(), "){1,15}$");

@@ -104,7 +104,11 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
 pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture: &dyn Fixture) {
     let store = fixture.store();
     let engine = engine(&store);
-    let held = acquire(&engine, group(&["y", "x/a", "z"], LONG, Duration::ZERO, None)).await;
+    let held = acquire(
+        &engine,
+        group(&["y", "x/a", "z"], LONG, Duration::ZERO, None),
+    )
+    .await;
     let held = held.unwrap();
     for lease in &held.leases {
         let shown = store.must_be_held(&lease.name).await;

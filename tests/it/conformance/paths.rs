@@ -14,8 +14,16 @@ pub(super) async fn are_locks_of_their_own(fixture: &dyn Fixture) {
     let store = fixture.store();
     let longest = longest();
     let locks = [
-        "acme", "acme/web", "acme/web/eu", "acme:web", "Acme/web", "acme/w.e.b", "acmeweb", "renew",
-        "renew/acme", &longest,
+        "acme",
+        "acme/web",
+        "acme/web/eu",
+        "acme:web",
+        "Acme/web",
+        "acme/w.e.b",
+        "acmeweb",
+        "renew",
+        "renew/acme",
+        &longest,
     ];
     for lock in locks {
         granted(&store, &attempt(lock, LONG)).await;

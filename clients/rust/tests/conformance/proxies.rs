@@ -155,7 +155,10 @@ async fn c34_an_answer_about_another_lock_is_no_lease() {
     other("POST").await;
     let error = client.acquire(&rig.name, &ttl(LONG)).await.unwrap_err();
     told(&error);
-    assert!(matches!(error, ClientError::OutcomeUnknown { .. }), "{error:?}");
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error:?}"
+    );
     rig.until_free(seconds(2)).await;
 
     let lease = client.acquire(&rig.name, &ttl(LONG)).await.unwrap();
@@ -166,9 +169,15 @@ async fn c34_an_answer_about_another_lock_is_no_lease() {
     told(&client.inspect(&rig.name).await.unwrap_err());
     other("POST").await;
     let reason = Reason::new("it hangs").unwrap();
-    let error = client.break_lock(&rig.name, &reason, None).await.unwrap_err();
+    let error = client
+        .break_lock(&rig.name, &reason, None)
+        .await
+        .unwrap_err();
     told(&error);
-    assert!(matches!(error, ClientError::OutcomeUnknown { .. }), "{error:?}");
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

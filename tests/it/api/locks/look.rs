@@ -179,7 +179,8 @@ async fn everything_that_is_wrong_is_named_and_nothing_is_asked() {
         prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
         prefix=/a => prefix: begins or ends with a slash or has two in a row; proxies remove such a slash
         .. from a path
-        prefix=a/../ => prefix: has the segment "..", which HTTP clients and proxies remove from a path
+        prefix=a/../ => prefix: has the segment "
+        ..", which HTTP clients and proxies remove from a path
         prefix=%5B&owner= => prefix: has '[' in it; allowed are ASCII letters, digits
         .. and . _ : @ ~ - / | owner: is missing or empty
         owner=%0A => owner: has the control character '\n' in it

@@ -21,7 +21,7 @@ def check_name(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a lock is a text, not {name!r}")
     if len(name) > _LONGEST or not _NAME.fullmatch(name):
-        rule = f"1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ - /, and a path that no proxy changes"
+        rule = f"1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ - /, and no path that a proxy may change"
         raise ValueError(f"{name!r} cannot name a lock: {rule}")
     return name
 
