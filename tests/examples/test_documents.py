@@ -318,7 +318,7 @@ class Webhooks(Document):
 
     def test_a_delivery_that_cannot_be_handled_is_refused_for_good(self):
         self.receive()
-        for delivery, repository in (("", "shop/web"), ("a/b", "shop/web"), ("f", "shop/my web"), ("f", 7)):
+        for delivery, repository in (("", "shop/web"), ("a//b", "shop/web"), ("a/renew", "shop/web"), ("f", "shop/my web"), ("f", 7)):
             self.assertEqual(self.deliver(delivery, repository), 400, (delivery, repository))
         self.assertFalse(self.log.exists() and self.log.read_text())
         self.assertEqual(self.deliver("f"), 200)
