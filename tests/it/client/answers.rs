@@ -120,8 +120,9 @@ async fn an_answer_about_another_lock_is_an_error_that_names_both() {
     assert!(!is_told(&error.unwrap_err()), "a look is never in doubt");
     let gateway = FakeGateway::new([Reply::Answer(200, shown)]);
     let reason = Reason::new("it hangs").unwrap();
-    let error = client_of(&gateway.url).break_lock(&path, &reason, None);
-    assert!(is_told(&error.await.unwrap_err()));
+    let client = client_of(&gateway.url);
+    let error = client.break_lock(&path, &reason, None).await;
+    assert!(is_told(&error.unwrap_err()));
 }
 
 #[tokio::test]
