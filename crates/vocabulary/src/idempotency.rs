@@ -4,10 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::{
-    Digest, Sha256,
-    digest::Update,
-};
+use sha2::{Digest, Sha256};
 
 use crate::{
     FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
@@ -171,7 +168,7 @@ impl Fingerprint {
 }
 
 /// Adds a part to a hash, with its length, so that parts of other lengths make another hash.
-fn update(hash: &mut impl Update, part: &[u8]) {
+fn update(hash: &mut impl hmac::digest::Update, part: &[u8]) {
     hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
     hash.update(part);
 }
@@ -182,7 +179,11 @@ impl SupersedeHash {
     /// The hash of a key of `supersedes` of this caller for this lock.
     pub fn compute(key: &SupersedeKey, caller: &CallerId, name: &LockName) -> Self {
         let mut hash = Sha256::new();
-        for part in [caller.as_bytes(), name.as_str().as_bytes(), key.as_str().as_bytes()] {
+        for part in [
+            caller.as_bytes(),
+            name.as_str().as_bytes(),
+            key.as_str().as_bytes(),
+        ] {
             update(&mut hash, part);
         }
         let whole: [u8; 32] = hash.finalize().into();

@@ -19,8 +19,8 @@ use crate::{
         state::AppState,
     },
     lock::{
-        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, Owner, Sharing, SupersedeKey,
-        Ttl,
+        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, Owner, Sharing,
+        SupersedeKey, Ttl,
     },
 };
 

@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash},
+    lock::{
+        BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
+    },
     store::{
         StoreError, Unavailability,
         contract::{

@@ -50,9 +50,15 @@ pub(crate) async fn leaves_other_keys_callers_locks_and_the_holder_alone(fixture
     let caller = with(newest("deploy", "of another caller"), |it| {
         it.caller = CallerId::of_key("ci".into());
     });
-    let elsewhere = with(newest("deploy", "elsewhere"), |it| it.name = name("another"));
+    let elsewhere = with(newest("deploy", "elsewhere"), |it| {
+        it.name = name("another")
+    });
     let elsewhere = gateways.queue(elsewhere, 1).await;
-    let waiters = [newest("test", "of another key"), caller, newest("deploy", "newest")];
+    let waiters = [
+        newest("test", "of another key"),
+        caller,
+        newest("deploy", "newest"),
+    ];
     let waiters = gateways.queue_each(waiters).await;
     assert!(elsewhere.is_waiting());
     let mut lease = lease;
@@ -68,8 +74,14 @@ pub(crate) async fn takes_nobody_out_unless_it_is_queued(fixture: &dyn Fixture) 
     let gateways = Gateways::with(fixture, &limits);
     let lease = gateways.hold("lock").await;
     let waits = gateways.queue(newest("deploy", "waits"), 1).await;
-    gateways.ask(waits_for(0, newest("deploy", "does not wait"))).held().await;
-    let error = gateways.ask(newest("deploy", "finds it full")).refused().await;
+    gateways
+        .ask(waits_for(0, newest("deploy", "does not wait")))
+        .held()
+        .await;
+    let error = gateways
+        .ask(newest("deploy", "finds it full"))
+        .refused()
+        .await;
     assert!(matches!(error, AcquireError::TooManyWaiters), "{error:?}");
     assert!(waits.is_waiting());
     gateways.pass(&lease, waits).await;
@@ -174,7 +186,9 @@ pub(crate) async fn of_a_long_queue_takes_the_older_out(fixture: &dyn Fixture) {
         wait.longest_queue = 10_000;
         wait.supersedes = Some(SupersedeHash::from_bytes([7; 16]));
     };
-    let mut older = store.stand(&with(patient(attempt("lock", LONG)), newest)).await;
+    let mut older = store
+        .stand(&with(patient(attempt("lock", LONG)), newest))
+        .await;
     let mut crowd = Vec::new();
     for _ in 0..520 {
         let one = with(patient(attempt("lock", LONG)), |it| {
@@ -184,7 +198,10 @@ pub(crate) async fn of_a_long_queue_takes_the_older_out(fixture: &dyn Fixture) {
     }
     let newer = with(patient(attempt("lock", LONG)), newest);
     let _newer = store.stand(&newer).await;
-    assert_eq!(timeout(LATE, older.news()).await.unwrap(), News::NewerWaiter);
+    assert_eq!(
+        timeout(LATE, older.news()).await.unwrap(),
+        News::NewerWaiter
+    );
     released(&store, &holder).await;
     let news = timeout(LATE, crowd[0].news()).await.unwrap();
     let is_granted = matches!(news, News::Granted(_) | News::GrantedProvisionally);

@@ -76,7 +76,8 @@ impl Game {
             in_other_words: self.random.below(6) == 0,
             waits: self.random.below(5) > 0,
             // A request that is repeated under its key says the same.
-            supersedes: self.supersedes && key.map_or_else(|| self.random.below(3) == 0, |key| key == 0),
+            supersedes: self.supersedes
+                && key.map_or_else(|| self.random.below(3) == 0, |key| key == 0),
         };
         let plain = match ask.key {
             Some(key) if ask.in_other_words => keyed(LOCK, LONG - 1, self.keys[key]),
