@@ -188,7 +188,6 @@ async fn inspect_shows_the_queue_and_its_length() {
     let service = Service::start();
     let waiter = |owner: Option<&str>, ms| Waiter {
         sharing: None,
-        supersedes: None,
         owner: owner.map(|owner| Owner::new(owner).unwrap()),
         waited: Duration::from_millis(ms),
     };

@@ -308,7 +308,11 @@ impl<'a> Named<'a> {
         let possible = self.places.keys().copied().filter(|fence| {
             lease(fence).is_none_or(|lease| {
                 let end_is_forgotten = history.faults.forgot(lease.ended, from);
-                let ended = if end_is_forgotten { lease.may_last } else { lease.free() };
+                let ended = if end_is_forgotten {
+                    lease.may_last
+                } else {
+                    lease.free()
+                };
                 lease.asked < from && from <= ended
             })
         });
