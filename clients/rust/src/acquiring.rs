@@ -1,16 +1,16 @@
 //! An acquire under way: a chain of requests. The requests for one lock keep their position in the queue.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use reqwest::{Method, StatusCode, header::HeaderName};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    Client, ClientError, GroupLocks, Holder, Inspection, Lease, Problem,
+    Client, ClientError, Holder, Inspection, Lease, Problem,
     http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
-    lock::{IdempotencyKey, Limit, LockName, Metadata, Owner},
+    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
 
 /// The header with the key under which an acquire can be repeated and keeps its position in the queue.
@@ -477,6 +477,12 @@ pub enum AcquireMode {
     },
 }
 
+/// The locks of a group to acquire. Made of [`GroupNames`], all locks have the mode of the request. Made of a map, each
+/// lock has its own mode, and the mode of the request does not count: with `deploy` exclusive and `openai` shared with
+/// the limit 20, the group holds `deploy` alone and one of the twenty places of `openai`.
+#[derive(Debug, Clone)]
+pub struct GroupLocks(BTreeMap<LockName, Option<AcquireMode>>);
+
 // === impl AcquireMode ===
 
 impl AcquireMode {
@@ -487,6 +493,52 @@ impl AcquireMode {
             Self::Exclusive => (None, None),
             Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
         }
+    }
+}
+
+// === impl GroupLocks ===
+
+impl GroupLocks {
+    /// The field `names` of a request, and the mode that the request has beside it. `of_request`: the mode of the locks
+    /// without a mode of their own.
+    pub(crate) fn wire(&self, of_request: AcquireMode) -> (Value, AcquireMode) {
+        let locks = self.0.iter();
+        let mut locks = locks.map(|(name, own)| (name.as_str(), own.unwrap_or(of_request)));
+        let first = locks.clone().next().map_or(of_request, |(_, mode)| mode);
+        // Every version of the gateway knows one mode for all locks.
+        if locks.all(|(_, mode)| mode == first) {
+            return (self.0.keys().map(LockName::as_str).collect(), first);
+        }
+        let locks = self.0.iter().map(|(name, own)| {
+            let (mode, limit) = own.unwrap_or(of_request).wire();
+            match (mode, limit) {
+                (Some(mode), Some(limit)) => {
+                    json!({"name": name.as_str(), "mode": mode, "limit": limit})
+                }
+                (Some(mode), None) => json!({"name": name.as_str(), "mode": mode}),
+                (None, _) => json!(name.as_str()),
+            }
+        });
+        (locks.collect(), AcquireMode::Exclusive)
+    }
+}
+
+impl From<GroupNames> for GroupLocks {
+    fn from(names: GroupNames) -> Self {
+        Self::from(&names)
+    }
+}
+
+impl From<&GroupNames> for GroupLocks {
+    fn from(names: &GroupNames) -> Self {
+        Self(names.iter().map(|name| (name.clone(), None)).collect())
+    }
+}
+
+impl From<BTreeMap<LockName, AcquireMode>> for GroupLocks {
+    fn from(modes: BTreeMap<LockName, AcquireMode>) -> Self {
+        let modes = modes.into_iter();
+        Self(modes.map(|(name, mode)| (name, Some(mode))).collect())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Groups: several locks that are acquired, renewed and released together.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
@@ -8,21 +8,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    AcquireMode, AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
+    AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
     acquire::OnDrop,
     error::ENDED_BEFORE,
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
     lease::renewal,
-    lock::{GroupNames, LockName, Token},
+    lock::{GroupNames, Token},
 };
-
-/// The locks of a group to acquire. Made of [`GroupNames`], all locks have the mode of the request. Made of a map, each
-/// lock has its own mode, and the mode of the request does not count: with `deploy` exclusive and `openai` shared with
-/// the limit 20, the group holds `deploy` alone and one of the twenty places of `openai`.
-#[derive(Debug, Clone)]
-pub struct GroupLocks(BTreeMap<LockName, Option<AcquireMode>>);
 
 /// The result of a renewal or release for one lease of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -212,52 +206,6 @@ fn not_of_this_lease() -> ClientError {
 fn joined(lease: &Lease) -> String {
     let names: Vec<_> = lease.parts.iter().map(|part| part.name.as_str()).collect();
     names.join(",")
-}
-
-// === impl GroupLocks ===
-
-impl GroupLocks {
-    /// The field `names` of a request, and the mode that the request has beside it. `of_request`: the mode of the locks
-    /// without a mode of their own.
-    pub(crate) fn wire(&self, of_request: AcquireMode) -> (Value, AcquireMode) {
-        let locks = self.0.iter();
-        let mut locks = locks.map(|(name, own)| (name.as_str(), own.unwrap_or(of_request)));
-        let first = locks.clone().next().map_or(of_request, |(_, mode)| mode);
-        // Every version of the gateway knows one mode for all locks.
-        if locks.all(|(_, mode)| mode == first) {
-            return (self.0.keys().map(LockName::as_str).collect(), first);
-        }
-        let locks = self.0.iter().map(|(name, own)| {
-            let (mode, limit) = own.unwrap_or(of_request).wire();
-            match (mode, limit) {
-                (Some(mode), Some(limit)) => {
-                    json!({"name": name.as_str(), "mode": mode, "limit": limit})
-                }
-                (Some(mode), None) => json!({"name": name.as_str(), "mode": mode}),
-                (None, _) => json!(name.as_str()),
-            }
-        });
-        (locks.collect(), AcquireMode::Exclusive)
-    }
-}
-
-impl From<GroupNames> for GroupLocks {
-    fn from(names: GroupNames) -> Self {
-        Self::from(&names)
-    }
-}
-
-impl From<&GroupNames> for GroupLocks {
-    fn from(names: &GroupNames) -> Self {
-        Self(names.iter().map(|name| (name.clone(), None)).collect())
-    }
-}
-
-impl From<BTreeMap<LockName, AcquireMode>> for GroupLocks {
-    fn from(modes: BTreeMap<LockName, AcquireMode>) -> Self {
-        let modes = modes.into_iter();
-        Self(modes.map(|(name, mode)| (name, Some(mode))).collect())
-    }
 }
 
 // === impl ResultsWire ===

@@ -34,11 +34,11 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
-pub use group::{GroupLocks, PartResult, PartResults};
+pub use group::{PartResult, PartResults};
 pub use holder::{Holder, ReleaseRequest};
 pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};

@@ -44,6 +44,7 @@ I3+:   2-3 group acquire both -> 7 and 8
 I3+:   2-3 group acquire both:share -> 7 and 8; 4-5 r2 share -> 9
 I3+:   2-3 group acquire both:share -> 7 and 8; 4-5 w acquire of:other -> 9
 # and with its own limit
+given: 0-1 r1 share of:other -> 5
 right: 2-3 group acquire both:share/2 -> 7 and 8#0
 I3+:   2-3 group acquire both:share/1 -> 7 and 8#0
 # holders that are seen together and may not be are found although none was told
