@@ -80,6 +80,7 @@ export class Acquire {
       max_hold_ms: toMs(options.maxHold, 'maxHold'),
       mode: options.mode,
       limit: options.limit,
+      supersedes: options.supersedes,
       owner: options.owner,
       metadata: options.metadata,
       ...(locks.length < 2 && locks[0].name && { ...locks[0], name: undefined }),

@@ -166,7 +166,7 @@ impl RequestBody for AcquireGroupBody {
     fn read(fields: &mut Fields<'_>) -> Self {
         Self {
             locks: locks(fields),
-            terms: AcquireBody::read(fields),
+            terms: AcquireBody::of_any(fields),
         }
     }
 }
