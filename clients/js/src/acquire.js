@@ -59,8 +59,13 @@ export class Acquire {
 
   constructor(sendCopy, names, options) {
     this.#sendCopy = sendCopy;
-    this.#names = [names].flat().map(checkName);
+    // A lock is a name, or an object with its name and a mode and a limit of its own.
+    const locks = [names].flat().map((lock) => (lock?.name ? { ...lock } : lock));
+    this.#names = locks.map((lock) => checkName(lock?.name ?? lock));
     checkName(this.#names[0]);
+    if ((options.mode ?? options.limit) !== undefined && locks.some((lock) => lock.name)) {
+      throw new TypeError('mode, limit: expected in the object of each lock, or for all locks');
+    }
     this.#options = options;
     const { wait = 0, idempotencyKey } = options;
     if (idempotencyKey !== undefined && !KEY.test(idempotencyKey)) {
@@ -71,7 +76,7 @@ export class Acquire {
     this.#waitMs = toMs(wait === false ? 0 : wait, 'wait');
     this.#retry = new Retry(now() + (this.#waitMs || RETRY_MS), this.#signal);
     this.#body = {
-      names: this.#names.length > 1 ? this.#names : undefined,
+      names: locks.length > 1 ? locks : undefined,
       ttl_ms: toMs(options.ttl, 'ttl'),
       max_hold_ms: toMs(options.maxHold, 'maxHold'),
       mode: options.mode,
@@ -79,6 +84,7 @@ export class Acquire {
       supersedes: options.supersedes,
       owner: options.owner,
       metadata: options.metadata,
+      ...(locks.length < 2 && locks[0].name && { ...locks[0], name: undefined }),
     };
   }
 

@@ -84,7 +84,8 @@ export class Lease {
     this.fencingToken = this.fencingTokens[this.name];
     this.slots = of('slot');
     this.slot = this.slots[this.name];
-    this.mode = parts[0].mode;
+    this.modes = of('mode');
+    this.mode = this.modes[this.name];
     this.owner = body.owner ?? undefined;
     this.metadata = body.metadata;
     this.ttlMs = body.ttlMs;

@@ -298,6 +298,16 @@ define('C16', 'a group is granted and released as one', async (t) => {
   equal(error.problem.name, x, 'the lock that is held');
   await t.free(1_000, y);
 
+  const pool = { name: `${t.lock}-pool`, limit: 2 };
+  const one = await t.locks.acquire([`${t.lock}-1`, pool]);
+  const two = await t.locks.acquire([{ name: pool.name, mode: 'shared', limit: 2 }, { name: `${t.lock}-2` }]);
+  equal([one.slots, two.slot], [{ [`${t.lock}-1`]: undefined, [pool.name]: 0 }, 1], 'slots');
+  equal([one.mode, one.modes, two.mode], ['exclusive', { [`${t.lock}-1`]: 'exclusive', [pool.name]: 'shared' }, 'shared'], 'modes');
+  equal((await rejected(t.locks.acquire([`${t.lock}-3`, pool]), LockHeld)).problem.name, pool.name, 'the lock that is full');
+  await rejected(t.locks.acquire(pool.name), LockHeld);
+  await one.release();
+  equal((await t.locks.acquire(pool)).slot, 0, 'one lock with its terms');
+
   const [v, w] = [`${t.lock}-v`, `${t.lock}-w`];
   const partial = await t.locks.acquire([v, w], { ttl: '1500ms' });
   await t.b.break(v, { reason: 'a part', fencingToken: partial.fencingTokens[v] });

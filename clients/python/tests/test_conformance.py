@@ -16,7 +16,7 @@ import pytest
 from both import Clients
 from rig import Rig, until
 
-from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, LockTerms, OutcomeUnknown
 
 CHILD = str(Path(__file__).with_name("child.py"))
 
@@ -384,6 +384,19 @@ def test_c16_a_group(clients: Clients, rig: Rig, name: str) -> None:
             locks.acquire(names)
         assert caught.value.name == names[1]
         assert locks.inspect(names[0]).state == "free"
+    pool: LockTerms = {"name": f"{name}-pool", "limit": 2}
+    one = locks.acquire([f"{name}-3", pool])
+    two = locks.acquire([{"name": f"{name}-pool", "mode": "shared", "limit": 2}, {"name": f"{name}-4"}])
+    assert (one.mode, one.slots) == ("exclusive", {f"{name}-3": None, f"{name}-pool": 0})
+    assert two.modes == {f"{name}-4": "exclusive", f"{name}-pool": "shared"}
+    assert two.slots[f"{name}-pool"] == 1
+    with pytest.raises(LockHeld) as caught:
+        locks.acquire([f"{name}-5", pool])
+    assert caught.value.name == f"{name}-pool"
+    with pytest.raises(LockHeld):
+        locks.acquire(f"{name}-pool")
+    one.release()
+    assert locks.acquire(pool).slot == 0
 
 
 def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
+    AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
     acquire::OnDrop,
     error::ENDED_BEFORE,
@@ -65,17 +65,20 @@ impl Client {
     /// future is dropped, the client releases in the background, as [`Client::acquire`] does.
     pub async fn acquire_all(
         &self,
-        names: &GroupNames,
+        locks: impl Into<GroupLocks>,
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
-        let acquiring = self.acquiring_all(names.clone(), request.clone());
+        let acquiring = self.acquiring_all(locks, request.clone());
         OnDrop::new(self, acquiring).finish().await
     }
 
     /// Prepares an acquire of a group of locks. No request is sent yet.
-    pub fn acquiring_all(&self, names: GroupNames, request: AcquireRequest) -> Acquiring {
-        let first = names.as_slice()[0].clone();
-        self.acquiring(first, request).of_group(names)
+    pub fn acquiring_all(
+        &self,
+        locks: impl Into<GroupLocks>,
+        request: AcquireRequest,
+    ) -> Acquiring {
+        self.prepare(None, Some(locks.into()), request)
     }
 
     /// Renews the leases of these locks, which have one token.

@@ -61,3 +61,9 @@ check(lost.response.status === 410 && lost.error?.code === "lease-lost", lost.er
 
 const ended = await client.DELETE("/locks/{name}", { params: headers(next.token) });
 check(ended.response.status === 204, ended.error);
+
+// In place of a name, an object asks for one lock of several in a mode of its own.
+const pool = { name: "generated:pool", limit: 2 };
+const group = await client.POST("/locks", { body: { names: [name, pool] } });
+const leases = must(group.data, "no group").leases;
+check(leases.length === 2 && leases[0]?.slot === 0 && leases[1]?.mode === "exclusive", leases);

@@ -378,3 +378,51 @@ pub(super) fn metadata_cases() -> Vec<Case> {
 async fn hostile_texts_are_kept_or_refused_and_harm_nobody() {
     Bench::start().await.run(metadata_cases()).await;
 }
+
+/// JSON values that are no lock of a group.
+const NO_LOCKS: &str = r#"
+    null true 7 -1 0.5 [] ["b"] [{"name":"b"}] "" "." ".." "b,c" "b\u0000" "b=2" {} {"name":null}
+    {"name":""} {"name":7} {"name":["b"]} {"name":{"name":"b"}} {"name":".."} {"name":"b=2"}
+    {"name":"b\n"} {"Name":"b"} {"names":["b","c"]} {"name":"b","name":"c"} {"name":"a"}
+    {"name":"b","mode":""} {"name":"b","mode":"Shared"} {"name":"b","mode":"shared "}
+    {"name":"b","mode":1} {"name":"b","mode":true} {"name":"b","mode":["shared"]}
+    {"name":"b","mode":"exclusive","limit":2} {"name":"b","mode":"shared","mode":"exclusive"}
+    {"name":"b","limit":0} {"name":"b","limit":1001} {"name":"b","limit":65537}
+    {"name":"b","ttl_ms":1000} {"name":"b","wait_ms":0} {"name":"b","owner":"me"}
+    {"name":"b","metadata":{}} {"name":"b","slot":0} {"name":"b","token":"x"} {"name":"b","":1}
+"#;
+
+fn groups_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut refused = |body: String| cases.push(Case::body("POST /locks", body, INVALID));
+    for lock in words(NO_LOCKS) {
+        refused(format!("{{\"names\":[\"a\",{lock}]}}"));
+        refused(format!(
+            "{{\"names\":[{lock},\"a\",\"c\"],\"ttl_ms\":1000}}"
+        ));
+    }
+    for number in words(NO_NUMBERS).chain(words(TOO_LARGE)) {
+        refused(format!(
+            "{{\"names\":[\"a\",{{\"name\":\"b\",\"limit\":{number}}}]}}"
+        ));
+    }
+    for beside in words(
+        r#""mode":"shared" "mode":"exclusive" "limit":2 "mode":7 "limit":null,"mode":"shared""#,
+    ) {
+        refused(format!("{{\"names\":[\"a\",{{\"name\":\"b\"}}],{beside}}}"));
+    }
+    for count in [0, 1, 17, 500] {
+        let locks: Vec<_> = (0..count)
+            .map(|n| json!({"name": format!("n{n}"), "limit": 2}))
+            .collect();
+        refused(json!({"names": locks}).to_string());
+    }
+    let deep = format!("{}\"b\"{}", "{\"name\":".repeat(100), "}".repeat(100));
+    refused(format!("{{\"names\":[\"a\",{deep}]}}"));
+    cases
+}
+
+#[tokio::test]
+async fn what_is_no_lock_of_a_group_takes_none() {
+    Bench::start().await.run(groups_cases()).await;
+}

@@ -230,6 +230,7 @@ mod sharing {
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
+        groups,
         sharing::{breaks, ends, grants, keys, leases, queue, sequences, shown, slots},
         waiting::newest,
     };
@@ -274,6 +275,12 @@ mod sharing {
                 a_lease_is_told_with_all_that_it_was_given,
                 they_survive_a_restart_and_still_exclude,
                 one_who_was_granted_confirms_and_does_not_leave,;
+            groups:
+                each_lock_of_a_group_is_held_in_its_own_mode,
+                a_group_stands_in_the_queue_in_the_mode_of_each_lock,
+                a_repeated_group_must_have_the_same_modes,
+                many_groups_in_mixed_modes_are_all_served,
+                what_a_killed_gateway_shares_ends_by_itself_and_nothing_else,;
             slots:
                 are_the_smallest_that_are_free,
                 are_had_by_those_with_a_limit_alone,
