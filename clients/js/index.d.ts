@@ -33,6 +33,11 @@ export interface AcquireOptions {
   mode?: Mode;
   /** Share the lock with fewer than this many others; the lease has a `slot` then. */
   limit?: number;
+  /**
+   * Takes an older waiter of the same lock and API key, with the same text here, out of the queue. Its acquire rejects
+   * with the code `newer-waiter`. For one lock only.
+   */
+  supersedes?: string;
   /** Who asks, for people to read. */
   owner?: string;
   /** Facts about the holder, for people to read. */

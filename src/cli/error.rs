@@ -83,6 +83,8 @@ with_all! {
         NoStore = 111,
         /// The gateway ended before all of its work was done.
         CutShort = 112,
+        /// A newer waiter took the command out of the queue.
+        NewerWaiter = 113,
     }
 }
 
@@ -166,7 +168,7 @@ impl CliError {
 }
 
 /// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
-const FLAGS: [(&str, &str); 17] = [
+const FLAGS: [(&str, &str); 18] = [
     (
         "Send it as `Authorization: Bearer KEY`",
         "Name a file with it by --key-file, or set LATCHGATE_KEY",
@@ -178,6 +180,7 @@ const FLAGS: [(&str, &str); 17] = [
     ("`wait_ms`", "--wait"),
     ("`grace_ms`", "--grace"),
     ("`limit`", "--limit"),
+    ("`supersedes`", "--latest"),
     ("`owner`", "--owner"),
     ("`metadata`", "--meta"),
     ("`reason`", "--reason"),
@@ -239,6 +242,7 @@ impl Exit {
             (Self::CutShort, _) => {
                 "a second signal, or the end of the grace period, interrupted work"
             }
+            (Self::NewerWaiter, _) => "a newer waiter with the same --latest took over",
         }
     }
 
@@ -248,7 +252,7 @@ impl Exit {
         let changes = acquires || matches!(command, "renew" | "release" | "break");
         match self {
             Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
-            Self::Held | Self::WaitOver => acquires,
+            Self::Held | Self::WaitOver | Self::NewerWaiter => acquires,
             Self::Lost => matches!(command, "run" | "renew" | "release" | "check"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
                 changes || matches!(command, "inspect" | "list" | "check" | "events" | "backup")
@@ -298,6 +302,7 @@ impl From<&ClientError> for Exit {
                 "not-held" => Self::NotHeld,
                 "holder-changed" => Self::HolderChanged,
                 "ends-too-soon" => Self::EndsTooSoon,
+                "newer-waiter" => Self::NewerWaiter,
                 _ => Self::Refused,
             },
             ClientError::Unexpected { .. } => Self::Unexpected,

@@ -4,6 +4,7 @@
 export const DEFAULTS = { wait: '10m', ttl: '1m', 'max-hold': '6h', 'on-lost': 'fail' };
 
 const OWNER_LENGTH = 128;
+const SUPERSEDES_LENGTH = 64;
 
 export const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] ?? '').trim() || DEFAULTS[name];
 
@@ -35,6 +36,8 @@ export function readInputs(env = process.env) {
   failsIfLost();
   const limit = input('limit');
   if (limit !== undefined && !/^[1-9]\d*$/.test(limit)) throw new Error(`limit: expected a number, not '${limit}'`);
+  const latest = oneOf('latest', ['true', 'false']);
+  const job = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} ${env.GITHUB_JOB}`;
   const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
   const run = `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;
   return {
@@ -47,6 +50,7 @@ export function readInputs(env = process.env) {
       maxHold: duration('max-hold'),
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
+      supersedes: latest === 'true' ? job.slice(-SUPERSEDES_LENGTH) : undefined,
       owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),
       metadata: { run, job: `${env.GITHUB_JOB}` },
     },

@@ -75,6 +75,7 @@ export class Acquire {
       max_hold_ms: toMs(options.maxHold, 'maxHold'),
       mode: options.mode,
       limit: options.limit,
+      supersedes: options.supersedes,
       owner: options.owner,
       metadata: options.metadata,
     };

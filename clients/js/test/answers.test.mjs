@@ -68,6 +68,12 @@ test('superseded under a key of the caller it gives up', async () => {
   assert.deepEqual([error.code, asked.length], ['superseded', 1]);
 });
 
+test('taken out of the queue by a newer waiter it gives up', async () => {
+  const { locks, asked } = gateway(broken, () => problem(409, 'newer-waiter'));
+  const error = await locks.acquire('x', { wait: '1m', supersedes: 'deploy' }).catch((it) => it);
+  assert.deepEqual([error.code, asked.length], ['newer-waiter', 2]);
+});
+
 test('a lease whose answer was lost and that is over is asked for under a new key', async () => {
   const { locks, asked } = gateway(broken, () => problem(409, 'idempotency-expired'), lease);
   await locks.acquire('x');

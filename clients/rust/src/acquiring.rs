@@ -10,7 +10,7 @@ use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
     http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
-    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
+    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner, SupersedeKey},
 };
 
 /// The header with the key under which an acquire can be repeated and keeps its position in the queue.
@@ -451,6 +451,9 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// Whether the lease holds the lock alone or together with others.
     pub mode: AcquireMode,
+    /// With a key, a waiter takes an older waiter of the same lock, API key and `supersedes` key out of the queue. The
+    /// older acquire ends with the problem `newer-waiter`. For one lock only, not for a group.
+    pub supersedes: Option<SupersedeKey>,
     /// Owner text for people; if absent, the owner of the client.
     pub owner: Option<Owner>,
     /// Metadata to attach to the lease.
@@ -502,6 +505,7 @@ impl AcquireRequest {
             "wait_ms": (!wait.is_zero()).then(|| millis(wait)),
             "mode": mode,
             "limit": limit,
+            "supersedes": self.supersedes.as_ref().map(SupersedeKey::as_str),
             "owner": self.owner.as_ref().map(Owner::as_str),
             "metadata": (!metadata.is_empty()).then_some(metadata),
         })

@@ -46,8 +46,8 @@ pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
-    MetadataError, Mode, NameError, NamePrefix, Owner, Reason, SearchText, Text, TextError, Token,
-    TokenError,
+    MetadataError, Mode, NameError, NamePrefix, Owner, Reason, SearchText, SupersedeKey, Text,
+    TextError, Token, TokenError,
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

@@ -1,4 +1,5 @@
-//! Idempotency keys: with one, a caller can repeat an acquire and get the same lease.
+//! Idempotency keys: with one, a caller can repeat an acquire and get the same lease. Keys of `supersedes`, by which a
+//! newer waiter takes an older one out of the queue.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
-    Token, Ttl,
+    Text, Token, Ttl,
     token::{self, stored_bytes},
 };
 
@@ -41,6 +42,13 @@ pub struct Fingerprint([u8; 32]);
 /// Random bytes that a store keeps with a lease. The token of the lease is derived from them and the idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Salt([u8; 16]);
+
+/// The key of `supersedes`: a waiter that is queued takes the waiters of the same lock, caller and key out of the queue.
+pub type SupersedeKey = Text<64>;
+
+/// The hash of the caller, the lock name and the key of `supersedes`. A store keeps this hash instead of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SupersedeHash([u8; 16]);
 
 // === impl IdempotencyKey ===
 
@@ -97,8 +105,7 @@ impl IdempotencyKey {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
             .expect("HMAC takes a key of any length");
         for part in [purpose, caller.as_bytes(), name.as_str().as_bytes(), salt] {
-            mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            mac.update(part);
+            update(&mut mac, part);
         }
         mac.finalize().into_bytes().into()
     }
@@ -123,10 +130,7 @@ impl Fingerprint {
         metadata: &Metadata,
     ) -> Self {
         let mut hash = Sha256::new();
-        let mut part = |bytes: &[u8]| {
-            hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hash.update(bytes);
-        };
+        let mut part = |bytes: &[u8]| update(&mut hash, bytes);
         part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
         // In the hash, 0 stands for exclusive, 1 for shared without a limit, and other numbers for the limit plus 1.
@@ -136,6 +140,19 @@ impl Fingerprint {
         for (name, value) in metadata.iter() {
             part(name.as_bytes());
             part(value.as_bytes());
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// The fingerprint of the same request with this key of `supersedes`.
+    #[must_use]
+    pub fn with_supersedes(self, key: Option<&SupersedeKey>) -> Self {
+        let Some(key) = key else {
+            return self;
+        };
+        let mut hash = Sha256::new();
+        for part in [&self.0, b"supersedes".as_slice(), key.as_str().as_bytes()] {
+            update(&mut hash, part);
         }
         Self(hash.finalize().into())
     }
@@ -150,6 +167,31 @@ impl Fingerprint {
     }
 }
 
+/// Adds a part to a hash, with its length, so that parts of other lengths make another hash.
+fn update(hash: &mut impl hmac::digest::Update, part: &[u8]) {
+    hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+    hash.update(part);
+}
+
+// === impl SupersedeHash ===
+
+impl SupersedeHash {
+    /// The hash of a key of `supersedes` of this caller for this lock.
+    pub fn compute(key: &SupersedeKey, caller: &CallerId, name: &LockName) -> Self {
+        let mut hash = Sha256::new();
+        for part in [
+            caller.as_bytes(),
+            name.as_str().as_bytes(),
+            key.as_str().as_bytes(),
+        ] {
+            update(&mut hash, part);
+        }
+        let whole: [u8; 32] = hash.finalize().into();
+        let half = whole.first_chunk().expect("16 of 32 bytes");
+        Self(*half)
+    }
+}
+
 // === impl Salt ===
 
 impl Salt {
@@ -159,7 +201,7 @@ impl Salt {
     }
 }
 
-stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
+stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16, SupersedeHash: 16);
 
 // === Break target ===
 //
@@ -266,7 +308,7 @@ mod tests {
     #[test]
     fn tells_requests_apart_by_every_field() {
         let ttl = Ttl::MIN;
-        let owner = Owner::new("x").unwrap();
+        let (owner, key) = (Owner::new("x").unwrap(), SupersedeKey::new("x").unwrap());
         let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
         let limit = HoldLimit::MAX;
         let shared = |limit, has_slot| {
@@ -285,6 +327,7 @@ mod tests {
             Fingerprint::compute(None, None, shared(2, true), None, &none),
             Fingerprint::compute(None, None, None, Some(&owner), &none),
             Fingerprint::compute(None, None, None, None, &metadata),
+            Fingerprint::compute(None, None, None, None, &none).with_supersedes(Some(&key)),
             Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "b"])),
             Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "c"])),
             Fingerprint::compute(None, None, None, None, &metadata).of_group(&group(["a", "b"])),

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     client::{AcquireMode, AcquireRequest, Acquiring, Client, Lease, LeasePart},
-    lock::{GroupNames, Limit, LockName, Metadata, Owner},
+    lock::{GroupNames, Limit, LockName, Metadata, Owner, SupersedeKey},
 };
 
 use super::{
@@ -32,6 +32,19 @@ pub(crate) struct RequestArgs {
     /// no other lease of the lock has.
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<Limit>,
+    /// Let only the newest waiter wait: take an older one with the same KEY out of the queue
+    ///
+    /// An older waiter of the same lock, API key and KEY ends with exit code 113. A command that does not wait takes
+    /// nobody out. For one lock only.
+    #[arg(
+        long,
+        value_name = "KEY",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "latest",
+        value_parser = SupersedeKey::not_blank
+    )]
+    latest: Option<SupersedeKey>,
     /// Owner of the lease, for people to read [default: USER@HOST]
     #[arg(long, value_parser = Owner::new)]
     owner: Option<Owner>,
@@ -64,6 +77,7 @@ impl RequestArgs {
             wait,
             max_hold: self.max_hold,
             mode: self.mode(),
+            supersedes: self.latest.clone(),
             owner,
             metadata,
             idempotency_key: None,

@@ -19,7 +19,8 @@ use crate::{
         state::AppState,
     },
     lock::{
-        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, Owner, Sharing, Ttl,
+        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, Owner, Sharing,
+        SupersedeKey, Ttl,
     },
 };
 
@@ -197,6 +198,7 @@ pub(in crate::http) struct AcquireBody {
     wait: Option<Duration>,
     hold_limit: Option<HoldLimit>,
     sharing: Option<Sharing>,
+    supersedes: Option<SupersedeKey>,
     owner: Option<Owner>,
     metadata: Metadata,
 }
@@ -224,6 +226,10 @@ declare_fields! {
     /// With `shared`: the lock is granted while fewer leases than this limit hold it, and the lease has a
     /// `slot`. The limit binds at this grant only, so use one limit per name.
     const LIMIT: "limit" => Form::whole(|limits| (1, limits.max_holders));
+    /// When this request is queued, it takes an older waiter of the same lock with the same text here, asked for
+    /// with the same API key, out of the queue: the older request is answered 409 `newer-waiter`. No control
+    /// characters. A request that does not wait takes nobody out.
+    const SUPERSEDES: "supersedes" => Form::prose(SupersedeKey::MAX_CHARS);
     /// Owner text, for people to read: shown to callers that find the lock held, never trusted. No control
     /// characters.
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
@@ -289,6 +295,7 @@ impl AcquireBody {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
             sharing: self.sharing,
+            supersedes: self.supersedes,
             explicit: self.explicit,
             wait: self.wait.unwrap_or_default(),
             owner: self.owner,
@@ -305,6 +312,17 @@ impl RequestBody for AcquireBody {
     const ABOUT: Field = ACQUIRE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
+        let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
+        Self {
+            supersedes,
+            ..Self::of_any(fields)
+        }
+    }
+}
+
+impl AcquireBody {
+    /// Reads the fields that a request for several locks has, too.
+    pub(super) fn of_any(fields: &mut Fields<'_>) -> Self {
         let default = Ttl::from_millis(fields.limits.default_ttl_ms.0)
             .expect("the default TTL was checked when the configuration was read");
         let asked_ttl = ttl(fields, &TTL);
@@ -327,6 +345,7 @@ impl RequestBody for AcquireBody {
             wait,
             hold_limit,
             sharing,
+            supersedes: None,
             owner,
             metadata: metadata.unwrap_or_default(),
         }

@@ -142,7 +142,7 @@ impl RequestBody for AcquireGroupBody {
     fn read(fields: &mut Fields<'_>) -> Self {
         Self {
             names: names(fields),
-            terms: AcquireBody::read(fields),
+            terms: AcquireBody::of_any(fields),
         }
     }
 }

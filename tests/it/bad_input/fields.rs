@@ -360,6 +360,8 @@ pub(super) fn metadata_cases() -> Vec<Case> {
     let long = |len| "ä".repeat(len);
     cases.push(body(json!({"owner": long(128)}), Expected::Granted));
     cases.push(body(json!({"owner": long(129)}), INVALID));
+    cases.push(body(json!({"supersedes": long(64)}), Expected::Granted));
+    cases.push(body(json!({"supersedes": long(65)}), INVALID));
     for (entries, bytes, expected) in [
         (16, 1, Expected::Granted),
         (17, 1, INVALID),

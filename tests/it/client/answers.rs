@@ -9,7 +9,7 @@ use latchgate::{
     },
     lock::{
         BreakTarget, GroupNames, IdempotencyKey, Limit, LockName, Metadata, Mode, Owner, Reason,
-        Token,
+        SupersedeKey, Token,
     },
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -70,6 +70,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
         mode: AcquireMode::Shared {
             limit: Limit::new(3).ok(),
         },
+        supersedes: Some(SupersedeKey::new("deploy").unwrap()),
         owner: Some(Owner::new("me").unwrap()),
         metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),
         idempotency_key: Some(IdempotencyKey::new(key).unwrap()),
@@ -82,7 +83,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"mode":"shared","owner":"me","ttl_ms":30000}"#
+        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"mode":"shared","owner":"me","supersedes":"deploy","ttl_ms":30000}"#
     );
 }
 

@@ -227,13 +227,14 @@ conformance! {
     }
 }
 
-/// The cases for shared locks. The quorum store does not support them.
+/// The cases for shared locks and for `supersedes`. The quorum store does not support them.
 mod sharing {
     use std::future::ready;
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
         sharing::{breaks, checks, ends, grants, keys, leases, queue, sequences, shown, slots},
+        waiting::newest,
     };
 
     conformance! {
@@ -244,6 +245,15 @@ mod sharing {
             cluster = Redis::clustered();
         }
         cases: {
+            newest:
+                takes_the_older_out_and_stands_at_the_end,
+                leaves_other_keys_callers_locks_and_the_holder_alone,
+                takes_nobody_out_unless_it_is_queued,
+                tells_the_next_request_of_a_chain,
+                of_two_chains_one_stays,
+                lets_those_behind_the_older_share_the_lock,
+                late_copies_change_nothing,
+                of_a_long_queue_takes_the_older_out,;
             grants:
                 those_who_share_a_lock_hold_it_together,
                 one_who_wants_to_be_alone_is_refused_until_the_last_has_gone,

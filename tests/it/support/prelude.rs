@@ -23,7 +23,7 @@ pub(crate) use latchgate::{
     lock::{
         BreakTarget, CallerId, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
         IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, Mode, Owner,
-        Reason, ReleaseRequest, Salt, Sharing, Token, TokenHash, Ttl,
+        Reason, ReleaseRequest, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{group_exchange, worker::Request};
+use super::{group_exchange, process::SHARED, worker::Request};
 use crate::{
     history::{Ask, Mode, RecordedAnswer, Seen},
     wire::Reply,
@@ -16,11 +16,12 @@ pub(super) struct Exchange {
 }
 
 /// Problem codes that say that the request had no effect.
-const NOTHING: [&str; 9] = [
+const NOTHING: [&str; 10] = [
     "store-unavailable",
     "draining",
     "overloaded",
     "superseded",
+    "newer-waiter",
     "idempotency-expired",
     "too-many-waiters",
     "rate-limited",
@@ -50,11 +51,15 @@ impl Exchange {
                 wait_ms,
                 keyed,
                 mode,
-            } => (
-                format!("POST /locks/{lock}"),
-                key(*keyed, errand),
-                wanted(*ttl_ms, *wait_ms, *mode, errand).to_string(),
-            ),
+            } => {
+                let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+                if lock == SHARED[0] && *mode == Mode::Exclusive {
+                    // Of the writers that wait, only the newest stays in the queue.
+                    body["supersedes"] = "writer".into();
+                }
+                let line = format!("POST /locks/{lock}");
+                (line, key(*keyed, errand), body.to_string())
+            }
             Ask::Hold {
                 ttl_ms,
                 wait_ms,

@@ -17,6 +17,7 @@ fn engine(nodes: &Nodes) -> Engine {
 fn request() -> AcquireRequest {
     AcquireRequest {
         sharing: None,
+        supersedes: None,
         name: name("contended"),
         ttl: ttl(30_000),
         hold_limit: None,
@@ -31,7 +32,7 @@ fn request() -> AcquireRequest {
 }
 
 #[tokio::test]
-async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
+async fn a_quorum_shares_no_lock_takes_no_waiter_out_and_does_not_ask_its_nodes_for_it() {
     let nodes = Nodes::start(3).await;
     let engine = engine(&nodes);
     for has_slot in [false, true] {
@@ -43,6 +44,12 @@ async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
         let expected = matches!(refused, Err(AcquireError::CannotShare));
         assert!(expected, "{refused:?}");
     }
+    let newest = with(request(), |it| {
+        it.supersedes = Some(SupersedeKey::new("deploy").unwrap());
+    });
+    let refused = timeout(BOUND, engine.acquire(newest)).await.unwrap();
+    let expected = matches!(refused, Err(AcquireError::CannotSupersede));
+    assert!(expected, "{refused:?}");
     let alone = timeout(BOUND, engine.acquire(request())).await.unwrap();
     assert!(alone.is_ok(), "the lock is free: {alone:?}");
 }

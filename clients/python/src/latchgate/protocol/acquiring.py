@@ -63,6 +63,7 @@ class AcquireRequest:
             "ttl_ms": finite_ms(options.get("ttl"), "ttl"),
             "mode": options.get("mode"),
             "limit": options.get("limit"),
+            "supersedes": options.get("supersedes"),
             "owner": settings.owner if owner is None else owner,
             "metadata": options.get("metadata"),
             "max_hold_ms": finite_ms(options.get("max_hold"), "max_hold"),
