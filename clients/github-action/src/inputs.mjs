@@ -27,7 +27,19 @@ function oneOf(name, values) {
   throw new Error(`${name}: expected ${values.join(' or ')}, not '${value}'`);
 }
 
-export const lockNames = () => (input('lock') ?? '').split(/[\s,]+/).filter(Boolean);
+const lockArguments = () => (input('lock') ?? '').split(/[\s,]+/).filter(Boolean);
+
+export const lockNames = () => lockArguments().map((text) => text.split('=')[0]);
+
+/** A lock as the client takes it: `NAME`, `NAME=shared`, or `NAME=20` for one of twenty places. */
+function lockOf(text) {
+  const [name, ...terms] = text.split('=');
+  if (!terms.length) return name;
+  const mode = terms.join('=');
+  if (mode === 'shared') return { name, mode };
+  if (/^[1-9]\d*$/.test(mode)) return { name, limit: Number(mode) };
+  throw new Error(`lock: expected shared or a number behind the =, not '${text}'`);
+}
 
 export const failsIfLost = () => oneOf('on-lost', ['fail', 'warn']) === 'fail';
 
@@ -36,6 +48,9 @@ export function readInputs(env = process.env) {
   failsIfLost();
   const limit = input('limit');
   if (limit !== undefined && !/^[1-9]\d*$/.test(limit)) throw new Error(`limit: expected a number, not '${limit}'`);
+  const locks = lockArguments().map(lockOf);
+  const forAll = ['mode', 'limit'].find((name) => input(name));
+  if (forAll && locks.some((lock) => lock.name)) throw new Error(`${forAll}: is for all locks, and lock has one with a = of its own`);
   const latest = oneOf('latest', ['true', 'false']);
   const job = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} ${env.GITHUB_JOB}`;
   const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
@@ -44,6 +59,7 @@ export function readInputs(env = process.env) {
     url: required('url'),
     key: input('key'),
     names: lockNames(),
+    locks,
     options: {
       wait: duration('wait'),
       ttl: duration('ttl'),

@@ -34,7 +34,7 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};

@@ -7,8 +7,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
-    Text, Token, Ttl,
+    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, Owner, Sharing, Text, Token,
+    Ttl,
     token::{self, stored_bytes},
 };
 
@@ -133,9 +133,7 @@ impl Fingerprint {
         let mut part = |bytes: &[u8]| update(&mut hash, bytes);
         part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
-        // In the hash, 0 stands for exclusive, 1 for shared without a limit, and other numbers for the limit plus 1.
-        let limit = |sharing: Sharing| 1 + sharing.explicit_limit().map_or(0, Limit::get);
-        part(&sharing.map_or(0, limit).to_be_bytes());
+        part(&terms(sharing).to_be_bytes());
         part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
         for (name, value) in metadata.iter() {
             part(name.as_bytes());
@@ -157,14 +155,34 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The fingerprint of the same request for a group, which must have exactly these locks.
+    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
+    /// The locks are in the order of their names, and this fingerprint covers the sharing of one of them.
     #[must_use]
-    pub fn of_group(self, names: &GroupNames) -> Self {
+    pub fn of_group<'a>(
+        self,
+        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>)>,
+    ) -> Self {
+        let locks: Vec<_> = locks.map(|(name, it)| (name.as_str(), terms(it))).collect();
+        // If all locks have the same terms, the names alone are hashed. Gateways that know no terms of single locks
+        // compute the same fingerprint.
+        let is_uniform = locks.windows(2).all(|pair| pair[0].1 == pair[1].1);
         let mut hash = Sha256::new();
         hash.update(self.0);
-        hash.update(names.joined());
+        for (at, (name, terms)) in locks.iter().enumerate() {
+            hash.update(if at > 0 { "," } else { "" });
+            hash.update(name);
+            if !is_uniform {
+                hash.update(format!("={terms}"));
+            }
+        }
         Self(hash.finalize().into())
     }
+}
+
+/// The number that stands for the sharing of a lock in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
+/// otherwise the limit plus 1.
+fn terms(sharing: Option<Sharing>) -> u16 {
+    sharing.map_or(0, |it| 1 + it.explicit_limit().map_or(0, Limit::get))
 }
 
 /// Adds a part to a hash, with its length, so that parts of other lengths make another hash.
@@ -305,18 +323,54 @@ mod tests {
         assert_ne!(token(&a, &salt), token(&b, &salt));
     }
 
+    /// Sharing terms; with a slot if the limit comes from the caller.
+    fn shared(limit: u64, has_slot: bool) -> Option<Sharing> {
+        let limit = Limit::new(limit).unwrap();
+        Some(Sharing { limit, has_slot })
+    }
+
+    /// The fingerprint of a group request, as the engine makes it: from the request for its last lock.
+    fn group<const N: usize>(
+        metadata: &Metadata,
+        locks: [(&str, Option<Sharing>); N],
+    ) -> Fingerprint {
+        let names = locks.map(|(name, _)| LockName::new(name).unwrap());
+        let sharing = locks.map(|(_, sharing)| sharing);
+        Fingerprint::compute(None, None, sharing[N - 1], None, metadata)
+            .of_group(names.iter().zip(sharing))
+    }
+
+    #[test]
+    fn of_a_group_with_the_same_terms_for_all_is_that_of_earlier_versions() {
+        let none = Metadata::default();
+        for (fingerprint, golden) in [
+            (
+                group(&none, [("a", None), ("b", None)]),
+                "201874740bd4f26298cbf036a5df57e1df6242d9abaec1e7a6074fe98ba985bd",
+            ),
+            (
+                group(&none, [("a", shared(3, true)), ("b", shared(3, true))]),
+                "5ee543896a8d015bae2b1bc0987f69f421c49784607d1445012cbae8334a9d25",
+            ),
+            // The limit of the gateway is no term of the request.
+            (
+                group(&none, [("a", shared(7, false)), ("b", shared(9, false))]),
+                "5359794c2f9e66c7dad1f8500b9ce0350d4927fe49b564fc84adb083fd0cc2a9",
+            ),
+        ] {
+            let bytes = fingerprint.as_bytes().iter();
+            let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, golden);
+        }
+    }
+
     #[test]
     fn tells_requests_apart_by_every_field() {
         let ttl = Ttl::MIN;
         let (owner, key) = (Owner::new("x").unwrap(), SupersedeKey::new("x").unwrap());
         let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
         let limit = HoldLimit::MAX;
-        let shared = |limit, has_slot| {
-            let limit = Limit::new(limit).unwrap();
-            Some(Sharing { limit, has_slot })
-        };
         let none = Metadata::default();
-        let group = |names: [&str; 2]| GroupNames::parse(names).unwrap();
         let all = [
             Fingerprint::compute(None, None, None, None, &none),
             Fingerprint::compute(Some(ttl), None, None, None, &none),
@@ -328,9 +382,14 @@ mod tests {
             Fingerprint::compute(None, None, None, Some(&owner), &none),
             Fingerprint::compute(None, None, None, None, &metadata),
             Fingerprint::compute(None, None, None, None, &none).with_supersedes(Some(&key)),
-            Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "b"])),
-            Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "c"])),
-            Fingerprint::compute(None, None, None, None, &metadata).of_group(&group(["a", "b"])),
+            group(&none, [("a", None), ("b", None)]),
+            group(&none, [("a", None), ("c", None)]),
+            group(&metadata, [("a", None), ("b", None)]),
+            group(&none, [("a", shared(1, true)), ("b", None)]),
+            group(&none, [("a", None), ("b", shared(1, true))]),
+            group(&none, [("a", shared(1, false)), ("b", None)]),
+            group(&none, [("a", shared(2, true)), ("b", shared(1, true))]),
+            group(&none, [("a", shared(1, true)), ("b", shared(1, true))]),
         ];
         for (i, a) in all.iter().enumerate() {
             for (j, b) in all.iter().enumerate() {

@@ -222,10 +222,10 @@ declare_fields! {
     const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
     /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
     /// `exclusive`.
-    const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
+    pub(super) const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
     /// With `shared`: the lock is granted while fewer leases than this limit hold it, and the lease has a
     /// `slot`. The limit binds at this grant only, so use one limit per name.
-    const LIMIT: "limit" => Form::whole(|limits| (1, limits.max_holders));
+    pub(super) const LIMIT: "limit" => Form::whole(|limits| (1, limits.max_holders));
     /// When this request is queued, it takes an older waiter of the same lock with the same text here, asked for
     /// with the same API key, out of the queue: the older request is answered 409 `newer-waiter`. No control
     /// characters. A request that does not wait takes nobody out.
@@ -358,7 +358,8 @@ pub(super) fn ttl(fields: &mut Fields<'_>, field: &'static Field) -> Option<Ttl>
     fields.check(field, Ttl::from_millis(ms))
 }
 
-fn sharing(fields: &mut Fields<'_>) -> Option<Sharing> {
+/// Reads the fields with the mode and the limit. `None`: the lock is asked for alone, or a field was refused.
+pub(super) fn sharing(fields: &mut Fields<'_>) -> Option<Sharing> {
     let mode = fields.text(&MODE);
     let limit = fields.whole(&LIMIT);
     match mode.as_deref() {

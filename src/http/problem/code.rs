@@ -104,7 +104,8 @@ problem_codes! {
         "No route of the gateway has this path. A lock is never missing: a lock without \
          a holder is free.",
         "Check the path. A lock is `/locks/NAME`, where NAME is one path segment that is not \
-         empty. `/openapi.json` lists all routes.";
+         empty: write `/` in a name as `%2F`. If the client did so, a proxy in front of the gateway has \
+         decoded it. `/openapi.json` lists all routes.";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED,
         "The path does not take this method",
         "The path exists, but not with this method. The header `Allow` lists the allowed methods.",

@@ -272,7 +272,7 @@ fn streams_cases() -> Vec<Case> {
         }
     }
     let list = r"
-        x=1 prefix=a&prefix=b prefix=%FF prefix={a} prefix=a/b prefix=a%00 limit=1 Prefix=a
+        x=1 prefix=a&prefix=b prefix=%FF prefix={a} prefix=a//b prefix=/a prefix=..%2f prefix=a%5cb prefix=a%00 limit=1 Prefix=a
     ";
     for query in words(list) {
         cases.push(Case::bare(format!("GET /events?{query}"), INVALID));

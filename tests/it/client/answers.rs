@@ -88,6 +88,45 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
 }
 
 #[tokio::test]
+async fn an_answer_about_another_lock_is_an_error_that_names_both() {
+    let path = LockName::new("acme/deploy").unwrap();
+    let other = "the answer is about the lock \"deploy\", not \"acme/deploy\": a proxy has changed the path";
+    let is_told = |error: &ClientError| {
+        assert!(error.to_string().contains(other), "{error}");
+        matches!(error, ClientError::OutcomeUnknown { .. })
+    };
+    // The lease that was granted is released: it is answered to the withdrawal, too.
+    let released = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([lease(), lease(), released]);
+    let client = client(&gateway);
+    let error = client.acquire(&path, &AcquireRequest::default()).await;
+    assert!(is_told(&error.unwrap_err()));
+    client.finish_releases().await;
+    let lines: Vec<_> = gateway.received().into_iter().map(|it| it.line).collect();
+    assert_eq!(
+        lines,
+        [
+            "POST /locks/acme%2Fdeploy HTTP/1.1",
+            "POST /locks/acme%2Fdeploy HTTP/1.1",
+            "DELETE /locks/deploy HTTP/1.1",
+        ]
+    );
+
+    let gateway = FakeGateway::new([lease()]);
+    let error = client_of(&gateway.url).renew(&path, &token(), None).await;
+    assert!(is_told(&error.unwrap_err()));
+    let shown = r#"{"name":"deploy","state":"free","holders":[],"holder_count":0}"#.to_owned();
+    let gateway = FakeGateway::new([Reply::Answer(200, shown.clone())]);
+    let error = client_of(&gateway.url).inspect(&path).await;
+    assert!(!is_told(&error.unwrap_err()), "a look is never in doubt");
+    let gateway = FakeGateway::new([Reply::Answer(200, shown)]);
+    let reason = Reason::new("it hangs").unwrap();
+    let client = client_of(&gateway.url);
+    let error = client.break_lock(&path, &reason, None).await;
+    assert!(is_told(&error.unwrap_err()));
+}
+
+#[tokio::test]
 async fn a_lease_counts_from_when_it_was_asked_for() {
     let gateway = FakeGateway::new([lease()]);
     let before = Instant::now();

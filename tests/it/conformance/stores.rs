@@ -9,7 +9,7 @@ use super::{
         breaks, checks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
         requests,
     },
-    list, random, told,
+    list, paths, random, told,
     waiting::{
         broken, crowd, expiries, leaving, order, orphans, places, queue,
         random::{histories, sequences},
@@ -117,6 +117,11 @@ conformance! {
             a_walk_comes_by_all_that_is_held_while_others_come_and_go,
             a_walk_goes_on_after_a_restart,
             a_cursor_that_means_nothing_here_begins_anew,;
+        paths:
+            are_locks_of_their_own,
+            are_listed_by_the_beginning_of_the_path,
+            keep_what_they_are_over_a_restart,
+            pass_to_waiters_of_every_gateway_in_order,;
         breaks:
             end_whoever_holds_the_lock,
             with_a_fence_end_the_lease_that_has_it,
@@ -233,6 +238,7 @@ mod sharing {
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
+        groups,
         sharing::{breaks, checks, ends, grants, keys, leases, queue, sequences, shown, slots},
         waiting::newest,
     };
@@ -277,6 +283,12 @@ mod sharing {
                 a_lease_is_told_with_all_that_it_was_given,
                 they_survive_a_restart_and_still_exclude,
                 one_who_was_granted_confirms_and_does_not_leave,;
+            groups:
+                each_lock_of_a_group_is_held_in_its_own_mode,
+                a_group_stands_in_the_queue_in_the_mode_of_each_lock,
+                a_repeated_group_must_have_the_same_modes,
+                many_groups_in_mixed_modes_are_all_served,
+                what_a_killed_gateway_shares_ends_by_itself_and_nothing_else,;
             slots:
                 are_the_smallest_that_are_free,
                 are_had_by_those_with_a_limit_alone,

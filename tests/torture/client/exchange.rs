@@ -105,14 +105,19 @@ impl Exchange {
 
 /// The body of an acquire.
 pub(super) fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> Value {
-    let mut body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    let body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    in_mode(body, mode)
+}
+
+/// The object with the fields for this mode.
+pub(super) fn in_mode(mut object: Value, mode: Mode) -> Value {
     if let Mode::Shared { limit } = mode {
-        body["mode"] = word(mode).into();
+        object["mode"] = word(mode).into();
         if let Some(limit) = limit {
-            body["limit"] = limit.into();
+            object["limit"] = limit.into();
         }
     }
-    body
+    object
 }
 
 /// The header with the idempotency key of an errand, if it has one.
