@@ -217,7 +217,7 @@ impl Acquiring {
             };
             answer.in_doubt = retry.in_doubt;
             if answer.status.is_success() {
-                let asked = self.name.as_ref().filter(|_| self.names.is_none());
+                let asked = self.name.as_ref().filter(|_| self.group.is_none());
                 return Lease::from_answer(answer, asked);
             }
             if !self.needs_retry(&mut answer, wait) {
