@@ -16,6 +16,8 @@ pub enum Permission {
     View,
     /// Break locks, per name.
     Break,
+    /// Check fencing tokens, per name.
+    Check,
     /// Read metrics.
     Metrics,
 }
@@ -61,6 +63,9 @@ pub mod scope {
     /// The caller needs [`Permission::Break`].
     #[derive(Debug)]
     pub enum Break {}
+    /// The caller needs [`Permission::Check`]. These requests have a limit of their own.
+    #[derive(Debug)]
+    pub enum Check {}
     /// The caller needs [`Permission::Metrics`].
     #[derive(Debug)]
     pub enum Metrics {}
@@ -81,6 +86,10 @@ pub mod scope {
     impl Scope for Break {
         const PERMISSION: Option<Permission> = Some(Permission::Break);
     }
+    impl Scope for Check {
+        const PERMISSION: Option<Permission> = Some(Permission::Check);
+        const IS_COUNTED: bool = false;
+    }
     impl Scope for Metrics {
         const PERMISSION: Option<Permission> = Some(Permission::Metrics);
     }
@@ -93,7 +102,13 @@ pub mod scope {
 
 impl Permission {
     /// All permissions, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Acquire, Self::View, Self::Break, Self::Metrics];
+    pub const ALL: [Self; 5] = [
+        Self::Acquire,
+        Self::View,
+        Self::Break,
+        Self::Check,
+        Self::Metrics,
+    ];
 
     /// The name of the permission, and what it allows.
     pub fn row(self) -> PermissionRow {
@@ -101,6 +116,7 @@ impl Permission {
             Self::Acquire => ("acquire", true, "acquire, hold and renew"),
             Self::View => ("view", true, "inspect, list and read events of"),
             Self::Break => ("break", true, "break"),
+            Self::Check => ("check", true, "check fencing tokens of"),
             Self::Metrics => ("metrics", false, "read metrics"),
         };
         PermissionRow {
@@ -163,13 +179,16 @@ impl Serialize for Permissions {
 
 /// A set of lock names, as prefixes: a name is in the set if it begins with one of the prefixes.
 ///
-/// Prefixes are compared as texts, so `team` also covers `team2`: a prefix should end in `:`. `*` covers every name.
+/// Prefixes are compared as texts, so `team` also covers `team2`: a prefix should end in `:` or `/`. `*` covers every
+/// name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefixes(Vec<NamePrefix>);
 
 /// Why a text is no prefix of lock names, to be read after that text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the beginning of a lock name, such as deploy: with the colon, or * alone for every name")]
+#[error(
+    "the beginning of a lock name, such as deploy: with the colon or acme/ with the slash, or * alone for every name"
+)]
 pub struct PrefixError;
 
 /// The text that covers every lock name. An empty text is refused, because it may be a mistake.
@@ -243,8 +262,14 @@ mod tests {
             (&["team:"], "team", false),
             (&["team:"], "TEAM:a", false),
             (&["team:"], "x:team:a", false),
-            // The prefix `team` covers `team2:a` too, which is why a prefix should end in a colon.
+            // The prefix `team` covers `team2:a` too, which is why a prefix should end in a colon or a slash.
             (&["team"], "team2:a", true),
+            (&["ci"], "cinema", true),
+            (&["ci"], "ci/build", true),
+            (&["ci/"], "ci/build/web", true),
+            (&["ci/"], "ci", false),
+            (&["ci/"], "cinema/a", false),
+            (&["ci/"], "ci:build", false),
             (&["a:", "b:"], "b:x", true),
             (&["*"], "anything", true),
             (&[], "anything", false),
@@ -258,9 +283,11 @@ mod tests {
     #[test]
     fn what_begins_no_name_is_no_prefix() {
         let long = "a".repeat(201);
-        for bad in ["", "team:*", "**", "a/b", "{a}", " a", "ä", &long] {
+        for bad in [
+            "", "team:*", "**", "/a", "a//", "a/../", "{a}", " a", "ä", &long,
+        ] {
             assert_eq!(Prefixes::new(["a:", bad]), Err(PrefixError), "{bad}");
         }
-        assert!(Prefixes::new([".", "..", "*"]).is_ok());
+        assert!(Prefixes::new([".", "..", "a/", "a/b", "*"]).is_ok());
     }
 }

@@ -61,7 +61,7 @@ with_all! {
         Held = 100,
         /// The wait ran out while other callers held the lock.
         WaitOver = 101,
-        /// The token does not hold the lock.
+        /// The token, or the fencing token, does not hold the lock.
         Lost = 102,
         /// No gateway was reached, so nothing happened.
         Unreachable = 103,
@@ -75,12 +75,16 @@ with_all! {
         NotHeld = 107,
         /// The lock is held by another lease than the one to be broken.
         HolderChanged = 108,
+        /// The lease holds the lock, and ends sooner than the command needs it.
+        EndsTooSoon = 109,
         /// The gateway cannot listen on its address.
         CannotListen = 110,
         /// The gateway's store cannot be opened.
         NoStore = 111,
         /// The gateway ended before all of its work was done.
         CutShort = 112,
+        /// A newer waiter took the command out of the queue.
+        NewerWaiter = 113,
     }
 }
 
@@ -164,7 +168,7 @@ impl CliError {
 }
 
 /// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
-const FLAGS: [(&str, &str); 15] = [
+const FLAGS: [(&str, &str); 18] = [
     (
         "Send it as `Authorization: Bearer KEY`",
         "Name a file with it by --key-file, or set LATCHGATE_KEY",
@@ -176,11 +180,14 @@ const FLAGS: [(&str, &str); 15] = [
     ("`wait_ms`", "--wait"),
     ("`grace_ms`", "--grace"),
     ("`limit`", "--limit"),
+    ("`supersedes`", "--latest"),
     ("`owner`", "--owner"),
     ("`metadata`", "--meta"),
     ("`reason`", "--reason"),
     ("`fencing_token`", "--fencing-token"),
     ("`all`", "--all"),
+    ("`Fencing-Token`", "--fence"),
+    ("`query.for_ms`", "--for"),
     // In texts that list several fields or recommend one field, the names have no backticks.
     ("ttl_ms", "--ttl"),
     ("max_hold_ms", "--max-hold"),
@@ -219,6 +226,7 @@ impl Exit {
             (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
             (Self::Lost, "run") => "the lease was lost, and the command was stopped",
+            (Self::Lost, "check") => "no lease with the fencing token holds the lock",
             (Self::Lost, _) => {
                 "the token does not hold the lock: the lease was released, broken or has expired"
             }
@@ -228,11 +236,13 @@ impl Exit {
             (Self::Refused, _) => "the gateway refused the request, and would refuse it again",
             (Self::NotHeld, _) => "nobody holds the lock",
             (Self::HolderChanged, _) => "another caller holds the lock now; nothing was broken",
+            (Self::EndsTooSoon, _) => "the lease holds the lock, but ends before the time of --for",
             (Self::CannotListen, _) => "cannot listen on the address",
             (Self::NoStore, _) => "the store cannot be opened",
             (Self::CutShort, _) => {
                 "a second signal, or the end of the grace period, interrupted work"
             }
+            (Self::NewerWaiter, _) => "a newer waiter with the same --latest took over",
         }
     }
 
@@ -242,14 +252,15 @@ impl Exit {
         let changes = acquires || matches!(command, "renew" | "release" | "break");
         match self {
             Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
-            Self::Held | Self::WaitOver => acquires,
-            Self::Lost => matches!(command, "run" | "renew" | "release"),
+            Self::Held | Self::WaitOver | Self::NewerWaiter => acquires,
+            Self::Lost => matches!(command, "run" | "renew" | "release" | "check"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
-                changes || matches!(command, "inspect" | "list" | "events" | "backup")
+                changes || matches!(command, "inspect" | "list" | "check" | "events" | "backup")
             }
             // A command that only reads changes nothing, so it never ends with an unknown outcome.
             Self::OutcomeUnknown => changes,
             Self::NotHeld | Self::HolderChanged => command == "break",
+            Self::EndsTooSoon => command == "check",
             Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",
         }
     }
@@ -290,6 +301,8 @@ impl From<&ClientError> for Exit {
             ClientError::Refused(problem) => match problem.code.as_str() {
                 "not-held" => Self::NotHeld,
                 "holder-changed" => Self::HolderChanged,
+                "ends-too-soon" => Self::EndsTooSoon,
+                "newer-waiter" => Self::NewerWaiter,
                 _ => Self::Refused,
             },
             ClientError::Unexpected { .. } => Self::Unexpected,
@@ -305,7 +318,7 @@ mod tests {
     fn every_code_is_there_once_and_in_order() {
         let codes: Vec<_> = Exit::ALL.map(Exit::code).into();
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
-        let commands = ["serve", "run", "renew", "break"];
+        let commands = ["serve", "run", "renew", "check", "break"];
         for exit in Exit::ALL {
             let is_listed = commands.iter().any(|command| exit.is_of(command));
             assert!(is_listed, "no help lists {exit:?}");

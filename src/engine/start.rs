@@ -20,6 +20,7 @@ use crate::{
 };
 
 use super::{
+    check_memory::CheckMemory,
     events::Bus,
     history::{LockHistory, Recorder},
     leases::LeaseRegistry,
@@ -38,6 +39,7 @@ pub(super) struct EngineShared {
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
     pub(super) history: Recorder,
+    pub(super) checks: CheckMemory,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
@@ -105,6 +107,7 @@ impl Engine {
             leases,
             events,
             history,
+            checks: CheckMemory::default(),
             reserved_positions: ReservedPositions::default(),
             metrics,
             reconnect_grace,

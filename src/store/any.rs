@@ -20,8 +20,9 @@ use crate::{
 use super::{
     Store, StoreError,
     contract::{
-        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
-        Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer, Requesting,
+        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
+        GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl,
+        Renewer, Requesting,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
     history::{EndedLease, HistoryBatch, StoredHistory},
@@ -305,6 +306,7 @@ store_methods! {
     }
     reads {
         inspect(name: &LockName) -> Inspection, "inspect";
+        check_fence(query: &FenceQuery) -> FenceCheck, "check_fence";
         list(query: &ListQuery) -> Page, "list";
         history(name: &LockName) -> StoredHistory, "history";
     }

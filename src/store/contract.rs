@@ -4,17 +4,19 @@ use std::{future, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use crate::{
     lock::{
-        BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, Owner, ReleaseRequest, Salt, Sharing, TokenHash, Ttl,
+        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash,
+        KeeperId, LockName, Metadata, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
+        TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
 
 pub use super::check::{Check, Health};
+pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
 
 use super::{
     StoreError,
@@ -79,8 +81,12 @@ use super::{
 ///     even if the lease is renewed or the gateway that asked is gone; the earliest end counts. Each renewal
 ///     answers the request with the lease. After such an end the token of the lease is told that the lease was
 ///     broken.
+/// 14. **A check proves a living lease.** [`Store::check_fence`] answers [`FenceCheck::Held`] for the fencing token
+///     of every lease that a caller has been answered and that lives, and for no other number: not for a lease that
+///     has ended, for a provisional grant, for a grant to a kept position, or for the lock of a foreign client. A
+///     check changes nothing.
 ///
-/// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
+/// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
 /// passes the head, whether either of them shares the lock or not. When a lease ends, or the head of the queue
 /// leaves, the store grants the lock to the next waiters for as long as they may hold it together.
@@ -204,6 +210,12 @@ pub trait Store: Send + Sync + 'static {
         name: &LockName,
     ) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
+    /// Says whether a lease with this fencing token holds the lock (clause 14).
+    fn check_fence(
+        &self,
+        query: &FenceQuery,
+    ) -> impl Future<Output = Result<FenceCheck, StoreError>> + Send;
+
     /// Shows one page of the locks that are held, in no order (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
@@ -315,6 +327,8 @@ pub struct Waiting {
     pub max_wait: Duration,
     /// How many attempts may be queued for the name, this attempt included.
     pub longest_queue: u64,
+    /// With a hash, the attempt takes an older waiter with this hash out of the queue when it is queued.
+    pub supersedes: Option<SupersedeHash>,
 }
 
 /// The idempotency key of an attempt, as the store keeps it with the lease.
@@ -355,6 +369,9 @@ pub enum Acquisition {
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
     IdempotencyExpired,
+    /// A newer waiter has taken this attempt, or an attempt with this idempotency key, out of the queue
+    /// ([`Waiting::supersedes`]).
+    NewerWaiter,
 }
 
 /// The holder and the queue that stand between an attempt and a lock.
@@ -399,6 +416,8 @@ pub enum Leaving {
     Granted(HeldLease),
     /// A newer request with the same idempotency key has taken over the position or the lease of this attempt.
     Superseded,
+    /// A newer waiter has taken the attempt out of the queue.
+    NewerWaiter,
 }
 
 /// The holder of a lock.
@@ -509,6 +528,32 @@ pub struct Inspection {
     pub waiters: u64,
 }
 
+/// Which fencing token is checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FenceQuery {
+    /// The lock.
+    pub name: LockName,
+    /// The fencing token of the lease that should hold the lock.
+    pub fence: FencingToken,
+}
+
+/// The answer to a check of a fencing token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FenceCheck {
+    /// A lease with this fencing token holds the lock.
+    Held {
+        /// How long the lease lasts, counted from `as_of`.
+        left: Duration,
+        /// An instant that is no later than the decision of the store.
+        as_of: Instant,
+    },
+    /// No lease with this fencing token holds the lock, or its grant was not confirmed or collected yet.
+    Stale {
+        /// Whether a lease with a larger fencing token holds the lock.
+        is_outrun: bool,
+    },
+}
+
 /// How many waiters of a queue an inspect shows at most.
 pub const INSPECTED_WAITERS: usize = 100;
 
@@ -534,7 +579,7 @@ impl From<&QueuePosition> for Position {
 
 // === Breaks ===
 //
-// The outcome of a break or of a request to release, and the feed that tells the keepers in this process of it.
+// The outcome of a break or of a request to release.
 
 /// The answer to a break.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -563,33 +608,6 @@ pub enum Requesting {
     /// The lock has no holder.
     NotHeld,
 }
-
-/// Feed of leases that were broken, or whose holders are asked to release them. Cheap to clone.
-///
-/// An entry is a hint and may be lost: a listener that receives it asks the store.
-#[derive(Debug, Clone)]
-pub struct BreakFeed {
-    sender: broadcast::Sender<BrokenLease>,
-}
-
-/// A lease that was broken, or whose holder is asked to release it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokenLease {
-    /// The lock that the lease holds or held.
-    pub name: LockName,
-    /// The hash of the token of the lease.
-    pub token: TokenHash,
-}
-
-/// Receives the entries that are published on a [`BreakFeed`] from now on.
-#[derive(Debug)]
-pub struct BreakListener {
-    receiver: broadcast::Receiver<BrokenLease>,
-}
-
-/// How many entries of the feed a listener may lag behind before the oldest are dropped. As many leases may share a
-/// lock by default, and all of them may be broken at once.
-const BACKLOG: usize = 1_024;
 
 // === impl RenewalTtl ===
 
@@ -655,45 +673,6 @@ fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool 
     filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
 }
 
-// === impl BreakFeed ===
-
-impl BreakFeed {
-    /// Sends a broken lease, or a release request, to the current listeners.
-    pub fn publish(&self, broken: BrokenLease) {
-        // Sending fails only if there are no listeners.
-        drop(self.sender.send(broken));
-    }
-
-    /// Returns a listener for the entries that are published on this feed from now on.
-    pub fn listen(&self) -> BreakListener {
-        let receiver = self.sender.subscribe();
-        BreakListener { receiver }
-    }
-}
-
-impl Default for BreakFeed {
-    fn default() -> Self {
-        let (sender, _nobody) = broadcast::channel(BACKLOG);
-        Self { sender }
-    }
-}
-
-// === impl BreakListener ===
-
-impl BreakListener {
-    /// The next broken lease or release request; `None` when the feed has ended. Safe to drop and call again.
-    pub async fn recv(&mut self) -> Option<BrokenLease> {
-        loop {
-            match self.receiver.recv().await {
-                Ok(broken) => return Some(broken),
-                // Entries of the feed were dropped. The keepers of these leases learn of the break at the next renewal.
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-}
-
 // === Page ===
 //
 // A list of held locks, a page at a time.
@@ -757,34 +736,4 @@ pub trait Relay: Send + Sync {
 
     /// Listens to the batches of all other gateways. The stream ends when the connection is lost.
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::lock::Token;
-
-    use super::*;
-
-    fn broken(name: &str) -> BrokenLease {
-        BrokenLease {
-            name: LockName::new(name).unwrap(),
-            token: Token::random().hash(),
-        }
-    }
-
-    #[tokio::test]
-    async fn whoever_listens_hears_what_is_broken_from_then_on_but_the_oldest_of_too_many() {
-        let breaks = BreakFeed::default();
-        breaks.publish(broken("before"));
-        let mut listener = breaks.listen();
-        let all: Vec<_> = (0..=BACKLOG).map(|n| broken(&n.to_string())).collect();
-        for one in &all {
-            breaks.publish(one.clone());
-        }
-        drop(breaks);
-        for expected in &all[1..] {
-            assert_eq!(listener.recv().await.as_ref(), Some(expected));
-        }
-        assert_eq!(listener.recv().await, None);
-    }
 }

@@ -125,6 +125,18 @@ class Sharing(Example):
         self.assertIn(f"number {number}\n", said)
         self.assertIn("deployed last", said)
 
+    def test_only_the_newest_push_that_waits_is_deployed(self):
+        running = self.start("./newest-deploy.sh", "first", WORK_SECONDS="60")
+        until("the first deploys", lambda: self.holders("deploy") == 1)
+        older = self.start("./newest-deploy.sh", "second", WORK_SECONDS="0")
+        until("the second waits", lambda: self.gateway.call("GET", "/locks/deploy")[1]["waiter_count"] == 1)
+        newest = self.start("./newest-deploy.sh", "third", WORK_SECONDS="0")
+        said, _ = older.communicate(timeout=60)
+        self.assertEqual((older.returncode, said), (0, "left out second: a newer push waits\n"))
+        running.send_signal(signal.SIGTERM)
+        said, _ = newest.communicate(timeout=60)
+        self.assertEqual((newest.returncode, said), (0, "deploying third\ndeployed third\n"))
+
     def test_readers_are_together_and_a_writer_is_alone(self):
         file = os.path.join(self.home.name, "catalog")
         os.mkfifo(file)
@@ -312,7 +324,7 @@ class All(unittest.TestCase):
     def test_no_example_is_left_out(self):
         there = {path.name for path in EXAMPLES.iterdir()} - {"README.md"}
         # The page is tried in a browser. What is in a directory has tests of its own beside this file.
-        tried = {"browser.html", "ci", "serverless"} | {
+        tried = {"browser.html", "ci", "edge", "serverless"} | {
             name for name in there if name in Path(__file__).read_text() or name == "object_store.py"
         }
         self.assertEqual(there, tried)

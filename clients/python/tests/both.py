@@ -136,6 +136,9 @@ class LocksOfLoop:
     def history(self, name: str) -> latchgate.History:
         return self._loop.run(self._locks.history(name))
 
+    def check(self, name: str, fencing_token: int, **options: Any) -> None:
+        self._loop.run(self._locks.check(name, fencing_token, **options))
+
     def list(self, **options: Any) -> latchgate.Page:
         return self._loop.run(self._locks.list(**options))
 

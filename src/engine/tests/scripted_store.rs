@@ -33,9 +33,9 @@ use crate::{
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Holder, Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal,
-            RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
+            FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery, Loss, Page,
+            QueuePosition, Release, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::{News, Parking},
     },
@@ -92,6 +92,8 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breaks_asked: Mutex<usize>,
     /// The holder that the command `inspect` shows.
     pub(in crate::engine) holder: Mutex<Option<Holder>>,
+    /// The scripted answers to the command `check_fence`; by default the fencing token is stale.
+    pub(super) checks: Mutex<VecDeque<Result<FenceCheck, StoreError>>>,
     /// How often inspect was called; the next field says how many of the next calls fail.
     pub(in crate::engine) inspected: Mutex<usize>,
     pub(in crate::engine) inspect_errors: Mutex<usize>,
@@ -330,6 +332,10 @@ impl Store for ScriptedStore {
         })
     }
 
+    async fn check_fence(&self, _query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        next(&self.checks).unwrap_or(Ok(FenceCheck::Stale { is_outrun: false }))
+    }
+
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
         next(&self.pages).unwrap_or(Ok(Page {
             locks: Vec::new(),
@@ -466,6 +472,7 @@ pub(in crate::engine) fn engine_on(store: Arc<ScriptedStore>) -> (Arc<ScriptedSt
 pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
+        supersedes: None,
         name: name(),
         ttl: Ttl::MAX,
         hold_limit: None,

@@ -15,7 +15,7 @@ mod look;
 pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
 pub(super) use group::{
-    __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody,
+    __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody, LockOfGroup,
     acquire_group, release_group, renew_group,
 };
 pub(super) use history::{__path_history, history};
@@ -25,7 +25,7 @@ pub(super) use lease::{
     renew,
 };
 pub(super) use lease_view::{CurrentHolder, ReleaseRequestBody, millis, timestamp};
-pub(super) use look::{__path_inspect, __path_list, inspect, list};
+pub(super) use look::{__path_check, __path_inspect, __path_list, check, inspect, list};
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed_body::fuzzed_body;

@@ -76,6 +76,18 @@ problem_codes! {
         "The request asks for a longer TTL than the key allows. Nothing happened. If a request \
          names no TTL, the lease gets no longer TTL than the key allows.",
         "Ask for less: the detail names the limit.";
+    StaleFencingToken = "stale-fencing-token", FORBIDDEN,
+        "The fencing token is stale",
+        "No lease with this fencing token holds the lock: the lease has ended, was never granted, or its \
+         grant was not delivered yet. `ended_ms_ago` says how long ago the lease ended, if this gateway \
+         remembers it.",
+        "Resource or proxy: refuse the request. Its sender: stop the work that the lock protects, \
+         and acquire the lock again before going on.";
+    EndsTooSoon = "ends-too-soon", FORBIDDEN,
+        "The lease ends too soon",
+        "A lease with this fencing token holds the lock, but lasts less than `for_ms`. `expires_in_ms` says \
+         how much of it is left.",
+        "Renew the lease, and send the request again; or ask for less time.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
         "A browser sent the request for a web page of another origin that is not on the list of \
@@ -92,7 +104,8 @@ problem_codes! {
         "No route of the gateway has this path. A lock is never missing: a lock without \
          a holder is free.",
         "Check the path. A lock is `/locks/NAME`, where NAME is one path segment that is not \
-         empty. `/openapi.json` lists all routes.";
+         empty: write `/` in a name as `%2F`. If the client did so, a proxy in front of the gateway has \
+         decoded it. `/openapi.json` lists all routes.";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED,
         "The path does not take this method",
         "The path exists, but not with this method. The header `Allow` lists the allowed methods.",
@@ -109,7 +122,7 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "An earlier request with this `Idempotency-Key` had another \
-         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`, or other locks.",
+         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `supersedes`, `owner` or `metadata`, or other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
@@ -128,6 +141,11 @@ problem_codes! {
         "Wait for the answer to the newer request. If that answer does not come either, ask once more \
          with the same key. If you sent only one request, a program between you and the gateway has \
          repeated it.";
+    NewerWaiter = "newer-waiter", CONFLICT,
+        "A newer waiter took this request out of the queue",
+        "A later request with the same `supersedes` waits for the lock now. This request was not granted the \
+         lock, and for a minute its `Idempotency-Key` is answered the same.",
+        "Do not repeat the request: the newer request does the work.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",
@@ -185,7 +203,8 @@ problem_codes! {
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
         "Too many requests",
         "The API key has sent more requests, or has more streams, than it may; or one address has sent \
-         too many requests with unknown keys. Nothing happened. Renew and release \
+         too many requests with unknown keys; or the key has checked more fencing tokens than \
+         `limits.checks_per_second` allows. Nothing happened. Renew and release \
          are not counted.",
         "Ask again after `Retry-After` seconds.";
     TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,

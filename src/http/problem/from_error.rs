@@ -54,6 +54,12 @@ impl From<AcquireError> for Problem {
             AcquireError::IdempotencyMismatch => Self::general(Code::IdempotencyMismatch),
             AcquireError::IdempotencyExpired => Self::general(Code::IdempotencyExpired),
             AcquireError::CannotShare => Self::general(Code::UnsupportedByStore),
+            AcquireError::CannotSupersede => Self::new(
+                Code::UnsupportedByStore,
+                "A quorum of Redis servers has no common queue, so no waiter takes another one out of it \
+                 (`supersedes`). Nothing happened.",
+            ),
+            AcquireError::NewerWaiter => Self::general(Code::NewerWaiter),
             // A wait ends like this only if the caller's API key was revoked; the answer is that for an
             // unknown key.
             AcquireError::Revoked => Refusal::Unknown.into(),
@@ -418,8 +424,8 @@ impl From<Excess> for Problem {
         let (code, detail, retry_after) = match excess {
             Excess::Requests { retry_after } => (
                 Code::RateLimited,
-                "The API key has sent more requests than it may. Nothing happened. Renew and \
-                 release are not limited.",
+                "The API key has sent more requests than it may, or checked more fencing tokens than \
+                 limits.checks_per_second allows. Nothing happened. Renew and release are not limited.",
                 retry_after,
             ),
             Excess::Streams => (

@@ -1,4 +1,4 @@
-//! I3, I6, I9, I12 and I15: promises about leases, and about requests to release them.
+//! I3, I6, I9, I12, I15 and I16: promises about leases, about requests to release them, and about checks.
 
 use super::story::{Story, TERMS, check_stories};
 
@@ -78,6 +78,11 @@ fn answers_that_no_order_explains_are_found() {
     // The lock was free and is granted, and yet a client that looked afterwards saw the holder before.
     check_stories(
         "
+# a release that the store may have forgotten is not held against it
+given: 0-1 a acquire -> 7; 2-3 a release 7
+not I12: 2-9 redis suffers fail-over forgets; 10-11 o sees 7:a; 12-13 o sees 7:a; 14-15 o sees 7:a
+I12+:    2-9 redis suffers fail-over;         10-11 o sees 7:a; 12-13 o sees 7:a; 14-15 o sees 7:a
+# an answer after all that it contradicts
 I12+: 0-10 a acquire -> 7; 20-30 a release 7; 40-50 b acquire -> 8; 60-70 somebody sees 7:a
 ",
     );
@@ -125,6 +130,36 @@ given:  0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
 I6 I12: 400-401 holder release 5 -> lost
 right:  511-512 holder release 5 -> lost
 I6+:    20-21 holder release 5; 22-23 next acquire -> 6; 600-601 next release 6 -> lost
+",
+    );
+}
+
+#[test]
+fn a_check_passes_while_the_lease_lasts_and_no_longer() {
+    check_stories(
+        "
+# a lease that lasts passes
+given: 0-1 a acquire -> 7
+right: 9998-9999 a check 7
+I16:   9998-9999 a check 7 -> stale
+right: 9998-10001 a check 7 -> stale
+I16:   11002-11003 a check 7
+right: 10900-10901 a check 7
+right: 9-10 a check 7 -> unknown
+# whatever may have ended the lease meanwhile explains a refusal
+given: 0-1 a acquire -> 7
+right: 2 a release 7; 3-4 a check 7 -> stale
+right: 2-3 redis suffers flush forgets; 4-5 a check 7 -> stale
+# after its end it does not pass
+given: 0-1 a acquire -> 7; 2-3 a release 7
+right: 4-5 a check 7 -> stale
+I16:   4-5 a check 7
+right: 2-5 a check 7
+right: 3-4 redis suffers flush forgets; 5-6 a check 7
+# after another grant it does not pass, if that one excludes it
+given: 0 a share; 1 a hears 7; 20 ops break 7
+I16:   30-31 b acquire -> 8; 40-41 a check 7
+right: 30-31 b share -> 8; 40-41 a check 7
 ",
     );
 }

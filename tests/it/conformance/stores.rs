@@ -6,10 +6,10 @@ use super::{
     fixture::{embedded::Embedded, redis::Redis, redlock::Redlock},
     groups, history, late,
     leases::{
-        breaks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
+        breaks, checks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
         requests,
     },
-    list, random, told,
+    list, paths, random, told,
     waiting::{
         broken, crowd, expiries, leaving, order, orphans, places, queue,
         random::{histories, sequences},
@@ -126,6 +126,11 @@ conformance! {
             a_walk_comes_by_all_that_is_held_while_others_come_and_go,
             a_walk_goes_on_after_a_restart,
             a_cursor_that_means_nothing_here_begins_anew,;
+        paths:
+            are_locks_of_their_own,
+            are_listed_by_the_beginning_of_the_path,
+            keep_what_they_are_over_a_restart,
+            pass_to_waiters_of_every_gateway_in_order,;
         breaks:
             end_whoever_holds_the_lock,
             with_a_fence_end_the_lease_that_has_it,
@@ -147,6 +152,13 @@ conformance! {
             are_of_what_holds_the_lock_only,
             use_up_the_key_of_the_lease,
             are_heard_of_by_every_gateway,;
+        checks:
+            pass_for_the_lease_that_holds_the_lock_and_no_other_number,
+            fail_after_the_end_of_the_lease_however_it_ended,
+            tell_how_much_of_the_lease_is_left,
+            pass_through_every_gateway_and_after_a_restart,
+            pass_for_a_lease_that_was_handed_over,
+            of_a_closed_store_fail,;
         late:
             a_grant_is_told_without_the_time_since_it_was_made,
             a_renewal_is_told_without_the_time_since_it_was_made,
@@ -208,6 +220,7 @@ conformance! {
             pass_on_if_nobody_asks_again,
             run_out,
             that_were_granted_answer_the_same_lease,
+            that_were_granted_pass_no_check_until_they_are_collected,
             that_are_kept_or_granted_stay_so_when_a_copy_comes_late,;
         crowd:
             two_hundred_are_each_served_once,
@@ -228,13 +241,15 @@ conformance! {
     }
 }
 
-/// The cases for shared locks. The quorum store does not support them.
+/// The cases for shared locks and for `supersedes`. The quorum store does not support them.
 mod sharing {
     use std::future::ready;
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
-        sharing::{breaks, ends, grants, keys, leases, queue, sequences, shown, slots},
+        groups,
+        sharing::{breaks, checks, ends, grants, keys, leases, queue, sequences, shown, slots},
+        waiting::newest,
     };
 
     conformance! {
@@ -245,6 +260,15 @@ mod sharing {
             cluster = Redis::clustered();
         }
         cases: {
+            newest:
+                takes_the_older_out_and_stands_at_the_end,
+                leaves_other_keys_callers_locks_and_the_holder_alone,
+                takes_nobody_out_unless_it_is_queued,
+                tells_the_next_request_of_a_chain,
+                of_two_chains_one_stays,
+                lets_those_behind_the_older_share_the_lock,
+                late_copies_change_nothing,
+                of_a_long_queue_takes_the_older_out,;
             grants:
                 those_who_share_a_lock_hold_it_together,
                 one_who_wants_to_be_alone_is_refused_until_the_last_has_gone,
@@ -268,6 +292,12 @@ mod sharing {
                 a_lease_is_told_with_all_that_it_was_given,
                 they_survive_a_restart_and_still_exclude,
                 one_who_was_granted_confirms_and_does_not_leave,;
+            groups:
+                each_lock_of_a_group_is_held_in_its_own_mode,
+                a_group_stands_in_the_queue_in_the_mode_of_each_lock,
+                a_repeated_group_must_have_the_same_modes,
+                many_groups_in_mixed_modes_are_all_served,
+                what_a_killed_gateway_shares_ends_by_itself_and_nothing_else,;
             slots:
                 are_the_smallest_that_are_free,
                 are_had_by_those_with_a_limit_alone,
@@ -310,6 +340,10 @@ mod sharing {
                 do_not_reach_who_has_expired,
                 use_up_the_keys_and_outlast_late_copies,
                 are_heard_of_by_every_gateway,;
+            checks:
+                pass_for_each_lease_and_fail_for_the_one_that_has_ended,
+                last_as_long_as_the_lease_and_not_as_the_lock,
+                find_one_lease_among_very_many,;
             queue:
                 one_who_reads_does_not_pass_one_who_waits_to_be_alone,
                 one_with_a_larger_limit_does_not_pass_one_with_a_small_one,

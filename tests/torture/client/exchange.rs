@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{group_exchange, worker::Request};
+use super::{group_exchange, process::SHARED, worker::Request};
 use crate::{
     history::{Ask, Mode, RecordedAnswer, Seen},
     wire::Reply,
@@ -16,11 +16,12 @@ pub(super) struct Exchange {
 }
 
 /// Problem codes that say that the request had no effect.
-const NOTHING: [&str; 9] = [
+const NOTHING: [&str; 10] = [
     "store-unavailable",
     "draining",
     "overloaded",
     "superseded",
+    "newer-waiter",
     "idempotency-expired",
     "too-many-waiters",
     "rate-limited",
@@ -50,11 +51,15 @@ impl Exchange {
                 wait_ms,
                 keyed,
                 mode,
-            } => (
-                format!("POST /locks/{lock}"),
-                key(*keyed, errand),
-                wanted(*ttl_ms, *wait_ms, *mode, errand).to_string(),
-            ),
+            } => {
+                let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+                if lock == SHARED[0] && *mode == Mode::Exclusive {
+                    // Of the writers that wait, only the newest stays in the queue.
+                    body["supersedes"] = "writer".into();
+                }
+                let line = format!("POST /locks/{lock}");
+                (line, key(*keyed, errand), body.to_string())
+            }
             Ask::Hold {
                 ttl_ms,
                 wait_ms,
@@ -84,6 +89,11 @@ impl Exchange {
                 )
             }
             Ask::Inspect => (format!("GET /locks/{lock}"), String::new(), String::new()),
+            Ask::Check { fence } => (
+                format!("GET /locks/{lock}/check"),
+                format!("Fencing-Token: {fence}\r\n"),
+                String::new(),
+            ),
         };
         Self {
             line,
@@ -95,14 +105,19 @@ impl Exchange {
 
 /// The body of an acquire.
 pub(super) fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> Value {
-    let mut body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    let body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    in_mode(body, mode)
+}
+
+/// The object with the fields for this mode.
+pub(super) fn in_mode(mut object: Value, mode: Mode) -> Value {
     if let Mode::Shared { limit } = mode {
-        body["mode"] = word(mode).into();
+        object["mode"] = word(mode).into();
         if let Some(limit) = limit {
-            body["limit"] = limit.into();
+            object["limit"] = limit.into();
         }
     }
-    body
+    object
 }
 
 /// The header with the idempotency key of an errand, if it has one.
@@ -159,6 +174,12 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
             _,
         ) => Some(RecordedAnswer::Requested),
         (Ask::Inspect, 200, _) => shown(body),
+        (Ask::Check { .. }, 204, _) => Some(RecordedAnswer::Passed),
+        (Ask::Check { .. }, 403, "stale-fencing-token") => Some(RecordedAnswer::Stale),
+        // The lease lived when the store was asked, and may have ended before the answer.
+        (Ask::Check { .. }, 403, "ends-too-soon") => Some(RecordedAnswer::Refused {
+            code: code.to_owned(),
+        }),
         _ => None,
     };
     meant.unwrap_or_else(|| wrong(&format!("{status} {body}")))

@@ -5,12 +5,13 @@ use latchgate::lock::Metadata;
 use crate::api::prelude::*;
 
 /// Calls that need an API key: method, path behind the lock, and permission.
-const CALLS: [(&str, &str, &str); 5] = [
+const CALLS: [(&str, &str, &str); 6] = [
     ("POST", "", "acquire"),
     ("POST", "/hold", "acquire"),
     ("PUT", "/renew", "acquire"),
     ("GET", "", "view"),
     ("GET", "/history", "view"),
+    ("GET", "/check", "check"),
 ];
 
 async fn call(
@@ -20,8 +21,12 @@ async fn call(
     header: (&str, &str),
 ) -> ApiResponse {
     let line = format!("{method} /locks/{lock}{path}");
-    let token = (path == "/renew").then_some(WITH_TOKEN[0]);
-    let headers: Vec<_> = [header].into_iter().chain(token).collect();
+    let proof = match path {
+        "/renew" => Some(WITH_TOKEN[0]),
+        "/check" => Some(("fencing-token", "7")),
+        _ => None,
+    };
+    let headers: Vec<_> = [header].into_iter().chain(proof).collect();
     if path == "/hold" {
         let answer = service.open(&line, &headers, "").await;
         // A stream has no end, so its body is not read.
@@ -145,12 +150,12 @@ async fn the_scheme_may_be_written_in_any_case_and_only_one_header_counts() {
 
 #[tokio::test]
 async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
-    let permissions = ["acquire", "view", "break", "metrics"];
+    let permissions = ["acquire", "view", "break", "check", "metrics"];
     for permission in permissions {
         let key = Key::new();
         let lines = match permission {
             "metrics" => "metrics = true".to_owned(),
-            _ => format!("{permission} = ['team:']"),
+            _ => format!("{permission} = ['team:', 'ci/']"),
         };
         let service = Service::with_keys(&key.entry("ci", &lines));
         for each in CALLS {
@@ -163,13 +168,25 @@ async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
                 ("TEAM:a", false),
                 ("x:team:a", false),
                 ("team%253Aa", false),
+                ("ci%2Fa", true),
+                ("ci%2fa%2Fb", true),
+                ("ci", false),
+                ("cinema", false),
+                ("cinema%2fa", false),
+                ("team%2Fci%2Fa", false),
+                ("x%2F..%2Fci%2Fa", false),
+                ("ci%2F..%2Fa", true),
+                ("ci%2Frenew", true),
+                ("ci%252Fa", false),
             ] {
                 let answer = call(&service, each, lock, key.auth()).await;
                 let allowed = inside && each.2 == permission;
                 let expected = match (allowed, lock) {
-                    // No lock name contains a percent sign.
-                    (_, "team%253Aa") => 400,
+                    // No lock name contains a percent sign, the segment `..` or an operation as its last segment.
+                    (_, "team%253Aa" | "ci%252Fa" | "ci%2Frenew") => 400,
+                    (_, "x%2F..%2Fci%2Fa" | "ci%2F..%2Fa") => 400,
                     (false, _) => 403,
+                    (true, _) if each.1 == "/check" => 204,
                     (true, _) if each.0 == "POST" && each.1.is_empty() => 201,
                     (true, _) => 200,
                 };
@@ -345,7 +362,7 @@ async fn who_may_not_break_or_list_is_refused_before_the_store_is_asked() {
         assert_eq!(list(query).await.problem(), (403, "forbidden"), "{query}");
     }
     assert!(service.script.asked().is_empty());
-    for query in ["?prefix=team:", "?prefix=team:a"] {
+    for query in ["?prefix=team:", "?prefix=team:a", "?prefix=team:a/"] {
         list(query).await.is(200);
     }
 }

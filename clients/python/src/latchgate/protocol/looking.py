@@ -1,4 +1,4 @@
-"""Inspect, list and break: the operations of an operator."""
+"""Inspect, list and break, the operations of an operator; and check, the operation of a resource."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import LatchgateError, OutcomeUnknown
 from ..records import History, Holder, Lock, Page
 from .clock import now
 from .exchange import Answer, Call, Operation
-from .names import check_name
+from .names import check_name, lease_path, other_lock
 from .retry import Retry, send
 from .settings import Settings
 
@@ -23,7 +23,21 @@ T = TypeVar("T")
 
 def inspect(settings: Settings, name: str) -> Operation[Lock]:
     """Shows the holders and the waiters of a lock."""
-    return _asked(settings, Call("GET", f"/locks/{check_name(name)}"), Lock.of)
+    lock = yield from _asked(settings, Call("GET", lease_path([check_name(name)])), Lock.of)
+    if lock.name != name:
+        raise LatchgateError(other_lock([lock.name], [name]), status=200)
+    return lock
+
+
+def check(settings: Settings, name: str, fencing_token: int, lasts: Optional[Duration]) -> Operation[None]:
+    """Raises unless a lease with this fencing token holds the lock."""
+    ms = finite_ms(lasts, "lasts")
+    path = f"/locks/{check_name(name)}/check" + ("" if ms is None else f"?for_ms={ms}")
+    retry = Retry(now() + settings.deadline)
+    answer = yield from send(Call("GET", path, headers={"Fencing-Token": f"{fencing_token:d}"}), settings, retry)
+    # Only 204 is the answer of a gateway: a proxy may answer with another success.
+    if answer.status != 204:
+        raise retry.refusal(answer)
 
 
 def history(settings: Settings, name: str) -> Operation[History]:
@@ -67,7 +81,7 @@ def break_lock(
         "grace_ms": finite_ms(grace, "grace"),
     }
     sent = json.dumps({key: value for key, value in body.items() if value is not None}).encode()
-    call = Call("POST", f"/locks/{check_name(name)}/break", body=sent)
+    call = Call("POST", lease_path([check_name(name)], "/break"), body=sent)
     retry = Retry(now() + settings.deadline, in_doubt_too=fencing_token is not None)
     try:
         answer = yield from send(call, settings, retry)
@@ -80,7 +94,10 @@ def break_lock(
     if is_gone and retry.in_doubt and fencing_token is not None:
         # An earlier copy of this break has broken the lease, of which only the fencing token is known.
         return Lock(name, "held", (Holder(fencing_token=fencing_token),), 1, (), 0)
-    return _read(answer, retry, Lock.of)
+    lock = _read(answer, retry, Lock.of)
+    if lock.name != name:
+        raise OutcomeUnknown(other_lock([lock.name], [name]), status=answer.status)
+    return lock
 
 
 def _page(document: Mapping[str, Any]) -> Page:
