@@ -327,7 +327,7 @@ pub(super) async fn a_group_stands_in_the_queue_in_the_mode_of_each_lock(fixture
     let frozen = freezes.await.unwrap().unwrap();
     assert_eq!(frozen.lease.held.mode, Mode::Exclusive);
     assert!(!late.is_finished(), "all is frozen");
-    other.release(name("freeze"), frozen.hash).await.unwrap();
+    other.release(name("freeze"), frozen.hash, None).await.unwrap();
     frozen.delivery.delivered();
     let late = late.await.unwrap().unwrap();
     assert!(late.leases[1].held.mode.is_shared());
