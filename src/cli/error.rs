@@ -164,7 +164,7 @@ impl CliError {
 }
 
 /// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
-const FLAGS: [(&str, &str); 15] = [
+const FLAGS: [(&str, &str); 17] = [
     (
         "Send it as `Authorization: Bearer KEY`",
         "Name a file with it by --key-file, or set LATCHGATE_KEY",
@@ -173,6 +173,7 @@ const FLAGS: [(&str, &str); 15] = [
     ("`Lock-Token`", "--token-file"),
     ("`ttl_ms`", "--ttl"),
     ("`max_hold_ms`", "--max-hold"),
+    ("`min_hold_ms`", "--min-hold"),
     ("`wait_ms`", "--wait"),
     ("`grace_ms`", "--grace"),
     ("`limit`", "--limit"),
@@ -184,6 +185,7 @@ const FLAGS: [(&str, &str); 15] = [
     // In texts that list several fields or recommend one field, the names have no backticks.
     ("ttl_ms", "--ttl"),
     ("max_hold_ms", "--max-hold"),
+    ("min_hold_ms", "--min-hold"),
 ];
 
 /// The text of an error in which flags of the command line replace the gateway's names of fields and headers.

@@ -12,7 +12,7 @@ use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
         CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
-        Owner, Salt, Sharing, Token, TokenHash, Ttl,
+        MinHold, Owner, Salt, Sharing, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -39,6 +39,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
+    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
+    pub min_hold: Option<MinHold>,
     /// How the caller wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
     /// The terms that the caller set explicitly, without defaults.
@@ -116,6 +118,9 @@ pub enum AcquireError {
     /// The store does not support shared leases.
     #[error("the store cannot share a lock")]
     CannotShare,
+    /// The store does not support a minimum hold.
+    #[error("the store cannot let a lock rest")]
+    CannotRest,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -216,6 +221,9 @@ impl Engine {
         }
         if request.sharing.is_some() && !self.0.store.shares() {
             return Err(AcquireError::CannotShare);
+        }
+        if request.min_hold.is_some() && !self.0.store.shares() {
+            return Err(AcquireError::CannotRest);
         }
         if !request.wait.is_zero() {
             let waiting = self.0.store.parking().len();
@@ -341,6 +349,7 @@ impl AcquireAttempt {
             token: token.hash(),
             ttl: request.ttl,
             hold_limit: request.hold_limit,
+            min_hold: request.min_hold,
             sharing: request.sharing,
             owner: request.owner,
             metadata: request.metadata,
@@ -650,7 +659,8 @@ impl AttemptIdentity {
             request.sharing,
             request.owner.as_ref(),
             &request.metadata,
-        );
+        )
+        .with_min_hold(request.min_hold);
         Self {
             token: key.derive_token(&request.caller, &request.name, &salt),
             idempotency: Some(Idempotency {
@@ -705,6 +715,7 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::IdempotencyExpired
         | AcquireError::Revoked
         | AcquireError::CannotShare
+        | AcquireError::CannotRest
         | AcquireError::Draining => AcquireOutcome::Refused,
         AcquireError::Store(StoreError::Unavailable(_)) => AcquireOutcome::Unavailable,
         AcquireError::Store(StoreError::Indeterminate(_)) => AcquireOutcome::Unknown,

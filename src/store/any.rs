@@ -21,7 +21,8 @@ use super::{
     Store, StoreError,
     contract::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
-        Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer, Requesting,
+        Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal, RenewalTtl, Renewer,
+        Requesting,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
     parking::Parking,
@@ -290,7 +291,7 @@ store_methods! {
         confirm(name: &LockName, token: &TokenHash) -> Confirmation, "confirm";
         leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
         renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
-        release_as(keeper: Option<KeeperId>, name: &LockName, token: &TokenHash) -> Release, "release";
+        release_as(releaser: Releaser, name: &LockName, token: &TokenHash) -> Release, "release";
         give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";
         give_back_unanswered(name: &LockName, token: &TokenHash, keeper: KeeperId) -> GiveBack, "give_back";
         break_lock(name: &LockName, target: Option<BreakTarget>) -> Breaking, "break";

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use tokio::sync::broadcast;
 
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, Owner, ReleaseRequest, Salt, Sharing, TokenHash, Ttl,
+        LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
+
+pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
 
 use super::{
     StoreError,
@@ -76,8 +77,14 @@ use super::{
 ///     even if the lease is renewed or the gateway that asked is gone; the earliest end counts. Each renewal
 ///     answers the request with the lease. After such an end the token of the lease is told that the lease was
 ///     broken.
+/// 14. **A lock rests for its minimum hold.** If a lease with [`Attempt::min_hold`] is released before this time is
+///     over, its token is dead like that of any released lease, and a *rest* takes the place of the lease: the lock,
+///     or the slot, counts as held by a lease with the same fencing token until the time is over. Only a break or a
+///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
+///     undelivered ([`Releaser::Undelivered`]), or whose holder was asked to release it. The idempotency key of the
+///     lease is refused for [`TOMBSTONE`] after the end of the rest.
 ///
-/// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
+/// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
 /// passes the head, whether either of them shares the lock or not. When a lease ends, or the head of the queue
 /// leaves, the store grants the lock to the next waiters for as long as they may hold it together.
@@ -135,12 +142,12 @@ pub trait Store: Send + Sync + 'static {
         ttl: RenewalTtl,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
-    /// Ends the living lease of a token: with `keeper`, only if that keeper still keeps the lease (clause 9). For a
-    /// lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again.
+    /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
+    /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
+    /// [`Release::Released`] again. The lock may rest afterwards (clause 14).
     fn release_as(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send;
@@ -161,7 +168,7 @@ pub trait Store: Send + Sync + 'static {
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        self.release_as(None, name, token)
+        self.release_as(Releaser::Bearer, name, token)
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
@@ -191,7 +198,8 @@ pub trait Store: Send + Sync + 'static {
     /// Shows one page of the locks that are held, in no order (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// Whether this store grants shared leases. If not, no attempt to share a lock is sent to it.
+    /// Whether this store grants shared leases and keeps rests. If not, no attempt to share a lock and no attempt with
+    /// a minimum hold is sent to it.
     fn shares(&self) -> bool {
         true
     }
@@ -262,6 +270,8 @@ pub struct Attempt {
     pub ttl: Ttl,
     /// How long renewals may extend the lease, counted from its grant.
     pub hold_limit: Option<HoldLimit>,
+    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
+    pub min_hold: Option<MinHold>,
     /// How the attempt wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
     /// Owner text shown to other callers, if the caller gave one.
@@ -408,6 +418,17 @@ pub enum Renewer {
     Adopter(KeeperId),
 }
 
+/// Who releases a lease: a bearer of its token, or its keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Releaser {
+    /// A caller that has the token.
+    Bearer,
+    /// The keeper of the lease. If another keeper has the lease now, the release changes nothing.
+    Keeper(KeeperId),
+    /// As `Keeper`, for a lease that was delivered to no caller: the lock does not rest.
+    Undelivered(KeeperId),
+}
+
 /// The TTL that a renewal gives a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RenewalTtl {
@@ -500,7 +521,7 @@ impl From<&QueuePosition> for Position {
 
 // === Breaks ===
 //
-// The outcome of a break or of a request to release, and the feed that tells the keepers in this process of it.
+// The outcome of a break or of a request to release.
 
 /// The answer to a break.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -530,32 +551,17 @@ pub enum Requesting {
     NotHeld,
 }
 
-/// Feed of leases that were broken, or whose holders are asked to release them. Cheap to clone.
-///
-/// An entry is a hint and may be lost: a listener that receives it asks the store.
-#[derive(Debug, Clone)]
-pub struct BreakFeed {
-    sender: broadcast::Sender<BrokenLease>,
-}
+// === impl Releaser ===
 
-/// A lease that was broken, or whose holder is asked to release it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokenLease {
-    /// The lock that the lease holds or held.
-    pub name: LockName,
-    /// The hash of the token of the lease.
-    pub token: TokenHash,
+impl Releaser {
+    /// The keeper that releases the lease, if a keeper does.
+    pub fn keeper(self) -> Option<KeeperId> {
+        match self {
+            Self::Bearer => None,
+            Self::Keeper(keeper) | Self::Undelivered(keeper) => Some(keeper),
+        }
+    }
 }
-
-/// Receives the entries that are published on a [`BreakFeed`] from now on.
-#[derive(Debug)]
-pub struct BreakListener {
-    receiver: broadcast::Receiver<BrokenLease>,
-}
-
-/// How many entries of the feed a listener may lag behind before the oldest are dropped. As many leases may share a
-/// lock by default, and all of them may be broken at once.
-const BACKLOG: usize = 1_024;
 
 // === impl RenewalTtl ===
 
@@ -608,7 +614,13 @@ impl Holder {
         }
     }
 
-    /// How many leases or foreign clients hold the lock.
+    /// Whether the lock has no holder and only rests, as far as the answer shows it.
+    pub fn is_resting(&self) -> bool {
+        let leases = self.leases();
+        !leases.is_empty() && leases.iter().all(|lease| lease.is_resting)
+    }
+
+    /// How many leases or foreign clients hold the lock, rests included.
     pub fn count(&self) -> u64 {
         match self {
             Self::Lease(_) | Self::Foreign { .. } => 1,
@@ -619,45 +631,6 @@ impl Holder {
 
 fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool {
     filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
-}
-
-// === impl BreakFeed ===
-
-impl BreakFeed {
-    /// Sends a broken lease, or a release request, to the current listeners.
-    pub fn publish(&self, broken: BrokenLease) {
-        // Sending fails only if there are no listeners.
-        drop(self.sender.send(broken));
-    }
-
-    /// Returns a listener for the entries that are published on this feed from now on.
-    pub fn listen(&self) -> BreakListener {
-        let receiver = self.sender.subscribe();
-        BreakListener { receiver }
-    }
-}
-
-impl Default for BreakFeed {
-    fn default() -> Self {
-        let (sender, _nobody) = broadcast::channel(BACKLOG);
-        Self { sender }
-    }
-}
-
-// === impl BreakListener ===
-
-impl BreakListener {
-    /// The next broken lease or release request; `None` when the feed has ended. Safe to drop and call again.
-    pub async fn recv(&mut self) -> Option<BrokenLease> {
-        loop {
-            match self.receiver.recv().await {
-                Ok(broken) => return Some(broken),
-                // Entries of the feed were dropped. The keepers of these leases learn of the break at the next renewal.
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
 }
 
 // === Page ===
@@ -767,34 +740,4 @@ pub trait Relay: Send + Sync {
 
     /// Listens to the batches of all other gateways. The stream ends when the connection is lost.
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::lock::Token;
-
-    use super::*;
-
-    fn broken(name: &str) -> BrokenLease {
-        BrokenLease {
-            name: LockName::new(name).unwrap(),
-            token: Token::random().hash(),
-        }
-    }
-
-    #[tokio::test]
-    async fn whoever_listens_hears_what_is_broken_from_then_on_but_the_oldest_of_too_many() {
-        let breaks = BreakFeed::default();
-        breaks.publish(broken("before"));
-        let mut listener = breaks.listen();
-        let all: Vec<_> = (0..=BACKLOG).map(|n| broken(&n.to_string())).collect();
-        for one in &all {
-            breaks.publish(one.clone());
-        }
-        drop(breaks);
-        for expected in &all[1..] {
-            assert_eq!(listener.recv().await.as_ref(), Some(expected));
-        }
-        assert_eq!(listener.recv().await, None);
-    }
 }

@@ -1,6 +1,7 @@
 //! Stores of leases: one contract, and the stores that keep this contract.
 
 mod any;
+mod break_feed;
 pub mod contract;
 pub mod cursor;
 pub mod embedded;

@@ -45,6 +45,7 @@ export function readInputs(env = process.env) {
       wait: duration('wait'),
       ttl: duration('ttl'),
       maxHold: duration('max-hold'),
+      minHold: input('min-hold') && duration('min-hold'),
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
       owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),

@@ -6,8 +6,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
-    Token, Ttl,
+    FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, MinHold, Owner,
+    Sharing, Token, Ttl,
     token::{self, stored_bytes},
 };
 
@@ -138,6 +138,17 @@ impl Fingerprint {
             part(value.as_bytes());
         }
         Self(hash.finalize().into())
+    }
+
+    /// The fingerprint of the same request with this minimum hold. Without one it stays as it is, so gateways that do
+    /// not know the field agree.
+    #[must_use]
+    pub fn with_min_hold(self, min_hold: Option<MinHold>) -> Self {
+        min_hold.map_or(self, |min_hold| {
+            let hash = Sha256::new().chain_update(self.0).chain_update(b"min_hold");
+            let hash = hash.chain_update(min_hold.as_millis().to_be_bytes());
+            Self(hash.finalize().into())
+        })
     }
 
     /// The fingerprint of the same request for a group, which must have exactly these locks.
@@ -275,8 +286,14 @@ mod tests {
         };
         let none = Metadata::default();
         let group = |names: [&str; 2]| GroupNames::parse(names).unwrap();
+        let plain = Fingerprint::compute(None, None, None, None, &none);
+        let rests = |ms| plain.with_min_hold(Some(MinHold::from_millis(ms, Ttl::MAX).unwrap()));
+        assert_eq!(plain.with_min_hold(None), plain);
         let all = [
-            Fingerprint::compute(None, None, None, None, &none),
+            plain,
+            rests(1),
+            rests(2),
+            rests(1).of_group(&group(["a", "b"])),
             Fingerprint::compute(Some(ttl), None, None, None, &none),
             Fingerprint::compute(Some(Ttl::MAX), None, None, None, &none),
             Fingerprint::compute(None, Some(limit), None, None, &none),

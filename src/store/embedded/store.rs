@@ -27,8 +27,8 @@ use crate::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation, GiveBack,
-            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, RenewalTtl, Renewer,
-            Requesting,
+            Health, Inspection, Leaving, ListQuery, Page, Release, Releaser, Renewal, RenewalTtl,
+            Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -196,12 +196,12 @@ impl Store for EmbeddedStore {
 
     async fn release_as(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         let (name, token) = (name.clone(), *token);
-        self.change(move |state, now| Ok(state.release(keeper, &name, &token, now)))
+        self.change(move |state, now| Ok(state.release(releaser, &name, &token, now)))
             .await
     }
 

@@ -25,8 +25,8 @@ use crate::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer,
-            Requesting,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal, RenewalTtl,
+            Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -174,12 +174,12 @@ impl Store for RedisStore {
 
     async fn release_as(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
-        lock.release(keeper, token).await
+        lock.release(releaser, token).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

@@ -6,7 +6,7 @@ use super::{History, Report, Terms, invariants::*, validity};
 type Check = fn(&History, &Terms, &mut Report);
 
 /// All invariants, in the order of their numbers.
-const ALL: [Check; 16] = [
+const ALL: [Check; 17] = [
     answers::check,
     i01_unique::check,
     i02_rising::check,
@@ -23,6 +23,7 @@ const ALL: [Check; 16] = [
     i13_slots::check,
     i14_groups::check,
     i15_requests::check,
+    i16_rests::check,
 ];
 
 /// Checks a history against every invariant, and whether the run was valid.

@@ -90,6 +90,8 @@ pub(crate) enum Invariant {
     I14,
     /// The holder of a lease with a release request is told about it, and loses the lease when the time is over.
     I15,
+    /// A lock that rests is granted to nobody.
+    I16,
 }
 
 /// A violation of an invariant.

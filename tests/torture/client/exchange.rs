@@ -50,11 +50,18 @@ impl Exchange {
                 wait_ms,
                 keyed,
                 mode,
-            } => (
-                format!("POST /locks/{lock}"),
-                key(*keyed, errand),
-                wanted(*ttl_ms, *wait_ms, *mode, errand).to_string(),
-            ),
+                min_hold_ms,
+            } => {
+                let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+                if *min_hold_ms > 0 {
+                    body["min_hold_ms"] = (*min_hold_ms).into();
+                }
+                (
+                    format!("POST /locks/{lock}"),
+                    key(*keyed, errand),
+                    body.to_string(),
+                )
+            }
             Ask::Hold {
                 ttl_ms,
                 wait_ms,

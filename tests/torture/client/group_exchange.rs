@@ -25,6 +25,7 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
             wait_ms,
             keyed,
             mode,
+            ..
         } => {
             let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
             body["names"] = json!(names);

@@ -34,6 +34,8 @@ pub(super) enum Room {
     Fair,
     /// The lock that clients only acquire, with a wait.
     Patient,
+    /// The lock that rests after each visit.
+    Resting,
     /// Locks of its own, as fast as it can.
     Quick,
     /// Shared locks, with everything that clients may do.
@@ -61,6 +63,8 @@ pub(super) struct Worker {
     pub(super) turn: u64,
     /// The mode of this turn.
     pub(super) mode: Mode,
+    /// The minimum hold of this turn.
+    pub(super) min_hold_ms: u64,
     journal: Journal,
     gateways: Vec<SocketAddr>,
     /// The open connections, one for each gateway.
@@ -101,7 +105,7 @@ const AWAY: Duration = Duration::from_millis(25);
 // === impl Room ===
 
 impl Room {
-    /// Whether the locks of this room are shared.
+    /// Whether the locks of this room are shared or rest, which a quorum does not support.
     pub(super) fn shares(self) -> bool {
         match self {
             Self::Rough
@@ -113,6 +117,7 @@ impl Room {
             Self::RoughSharing
             | Self::FairSharing
             | Self::PatientSharing
+            | Self::Resting
             | Self::Leaving
             | Self::SharingGroups => true,
         }
@@ -137,6 +142,7 @@ impl Worker {
             random,
             turn: 0,
             mode: Mode::Exclusive,
+            min_hold_ms: 0,
             journal: journal.clone(),
             gateways: call.gateways.clone(),
             wires: call.gateways.iter().map(|_| None).collect(),

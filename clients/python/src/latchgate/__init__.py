@@ -10,7 +10,7 @@ from .blocking.client import Guard, Latchgate
 from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
-from .records import Holder, Lock, Mode, Page, ReleaseRequest, Waiter
+from .records import Holder, Lock, Mode, Page, ReleaseRequest, Rest, Waiter
 from .version import __version__
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "ReleaseRequest",
+    "Rest",
     "Wait",
     "Waiter",
     "__version__",

@@ -425,10 +425,10 @@ impl State {
         name: &LockName,
         fence: FencingToken,
         released: bool,
-        now: Moment,
+        ended_at: Moment,
     ) {
         if let Some(lease) = self.remove(name, fence) {
-            self.remember_ended(name, &lease, released, now);
+            self.remember_ended(name, &lease, released, ended_at);
         }
     }
 

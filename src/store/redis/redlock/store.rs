@@ -28,8 +28,8 @@ use crate::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer,
-            Requesting,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal, RenewalTtl,
+            Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -229,12 +229,12 @@ impl Store for RedlockStore {
 
     async fn release_as(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         let _working = self.enter()?;
-        self.shared.release(keeper, name, token).await
+        self.shared.release(releaser.keeper(), name, token).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

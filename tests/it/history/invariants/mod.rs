@@ -16,4 +16,5 @@ pub(super) mod i12_linearizable;
 pub(super) mod i13_slots;
 pub(super) mod i14_groups;
 pub(super) mod i15_requests;
+pub(super) mod i16_rests;
 mod prelude;

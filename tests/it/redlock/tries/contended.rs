@@ -20,6 +20,7 @@ fn request() -> AcquireRequest {
         name: name("contended"),
         ttl: ttl(30_000),
         hold_limit: None,
+        min_hold: None,
         explicit: ExplicitTerms::default(),
         wait: BOUND,
         owner: None,
@@ -31,7 +32,7 @@ fn request() -> AcquireRequest {
 }
 
 #[tokio::test]
-async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
+async fn a_quorum_shares_no_lock_lets_none_rest_and_does_not_ask_its_nodes_for_it() {
     let nodes = Nodes::start(3).await;
     let engine = engine(&nodes);
     for has_slot in [false, true] {
@@ -43,6 +44,11 @@ async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
         let expected = matches!(refused, Err(AcquireError::CannotShare));
         assert!(expected, "{refused:?}");
     }
+    let min_hold = MinHold::from_millis(1_000, ttl(30_000)).ok();
+    let resting = with(request(), |it| it.min_hold = min_hold);
+    let refused = timeout(BOUND, engine.acquire(resting)).await.unwrap();
+    let expected = matches!(refused, Err(AcquireError::CannotRest));
+    assert!(expected, "{refused:?}");
     let alone = timeout(BOUND, engine.acquire(request())).await.unwrap();
     assert!(alone.is_ok(), "the lock is free: {alone:?}");
 }

@@ -111,6 +111,17 @@ local function sharing()
     return math.max(0, others)
   end
 
+  -- Replaces a living lease by its rest, which keeps the slot, and answers how many leases share the lock. The rest is
+  -- written before the lease is deleted, so that `prune` notices a change that was cut short.
+  function share.rest(id, rest, us)
+    local count = share.prune(us)
+    share.rewrite(rest)
+    redis.call('ZREM', ids, id)
+    share.keep(rest, us)
+    redis.call('HDEL', leases, id)
+    return count
+  end
+
   -- The shared lease with this id, if it has not expired.
   function share.find(id, us)
     local lease = redis.call('HGET', leases, id)
