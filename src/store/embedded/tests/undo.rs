@@ -5,11 +5,12 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, FencingToken, IdempotencyHash, KeeperId, LockName},
+    lock::{BreakTarget, FencingToken, IdempotencyHash, KeeperId, LockName, MinHold, Ttl},
     store::{
         Unavailability,
         contract::{
-            Acquisition, Attempt, Confirmation, Holder, Inspection, Release, RenewalTtl, Renewer,
+            Acquisition, Attempt, Confirmation, Holder, Inspection, Release, Releaser, RenewalTtl,
+            Renewer,
         },
         embedded::{
             records::{Fields, Rows},
@@ -99,7 +100,7 @@ impl Callers {
                 self.attempts.push(attempt);
             }
             5 => drop(state.acquire(&self.attempts[index], now)),
-            6..8 => drop(state.release(None, &name, &token, now)),
+            6..8 => drop(state.release(Releaser::Bearer, &name, &token, now)),
             8 => {
                 let keep = (self.random.below(2) == 0).then_some(Duration::from_millis(80));
                 drop(state.leave(&name, &token, keep, now));
@@ -152,6 +153,10 @@ impl Callers {
         Attempt {
             sharing,
             ttl: ttl(100 + self.random.below(100) as u64),
+            min_hold: match self.random.below(3) {
+                0 => MinHold::from_millis(1 + self.random.below(100) as u64, Ttl::MIN).ok(),
+                _ => None,
+            },
             ..attempt
         }
     }
@@ -203,7 +208,7 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
         room: 0,
     };
     state.bound(Some(shortage), now);
-    let released = state.release(None, &writer.name, &writer.token, now);
+    let released = state.release(Releaser::Bearer, &writer.name, &writer.token, now);
     assert_eq!(released, Release::Released);
     assert_eq!(state.commit().len(), 1);
     // The other reader is granted the lock, and the write of this grant fails.
