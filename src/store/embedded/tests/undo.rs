@@ -135,20 +135,21 @@ impl Callers {
 
     fn new_attempt(&mut self) -> Attempt {
         let text = NAMES[self.random.below(NAMES.len())];
+        let sharing = match self.random.below(5) {
+            0 | 1 => None,
+            2 => Some(share(None)),
+            _ => Some(share(Some(1 + self.random.below(4) as u64))),
+        };
         let mut hash = *self.keys[self.random.below(3)].as_bytes();
-        // In the program, the hash of a key covers the name of the lock.
+        // In the program, the hash of a key covers the name of the lock, and a key is used for one mode.
         hash[0] = text.as_bytes()[0];
+        hash[1..3].copy_from_slice(&sharing.map_or(0, |it| it.limit.get()).to_le_bytes());
         let hash = IdempotencyHash::from_bytes(hash);
         let attempt = match self.random.below(6) {
             0 => attempt(text, 100),
             1 => keyed(text, 100, hash),
             2..4 => waiting_under(text, hash),
             _ => waiting(text),
-        };
-        let sharing = match self.random.below(5) {
-            0 | 1 => None,
-            2 => Some(share(None)),
-            _ => Some(share(Some(1 + self.random.below(4) as u64))),
         };
         Attempt {
             sharing,

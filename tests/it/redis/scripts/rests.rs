@@ -42,8 +42,8 @@ async fn a_release_whose_reply_is_lost_leaves_one_rest() {
 
 #[tokio::test]
 async fn a_late_copy_of_a_release_ends_no_rest_and_no_later_lease() {
-    let (rig, proxy) = Rig::with_proxy().await;
     for asked in cooling() {
+        let (rig, proxy) = Rig::with_proxy().await;
         let lease = rig.grant(&asked).await;
         proxy.strike(&release_of(&asked), Fault::HoldRequest);
         rig.must_release(&asked).await;

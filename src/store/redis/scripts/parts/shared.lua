@@ -112,12 +112,14 @@ local function sharing()
   end
 
   -- Replaces a living lease by its rest, which keeps the slot, and answers how many leases share the lock. The rest is
-  -- written before the lease is deleted, so that `prune` notices a change that was cut short.
+  -- written before the lease is deleted, so that neither a change that was cut short frees the slot, nor a key is
+  -- empty for a moment: while a slot is moved a key that was deleted may no longer be written.
   function share.rest(id, rest, us)
     local count = share.prune(us)
     share.rewrite(rest)
+    redis.call('ZADD', ids, lease_ends(rest), lease_id(rest))
     redis.call('ZREM', ids, id)
-    share.keep(rest, us)
+    share.end_with_last(us, lease_id(rest))
     redis.call('HDEL', leases, id)
     return count
   end
