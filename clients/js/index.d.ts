@@ -3,6 +3,18 @@ export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
 
 export type Mode = 'exclusive' | 'shared';
 
+/** A lock of several, with a mode and a limit of its own. */
+export interface LockTerms {
+  name: string;
+  /** `'shared'` holds this lock beside others that share it. The default is `'exclusive'`, or `'shared'` with a limit. */
+  mode?: Mode;
+  /** Share this lock with fewer than this many others. */
+  limit?: number;
+}
+
+/** A lock, or several: each a name, or a name with terms of its own. */
+export type Locks = string | LockTerms | readonly (string | LockTerms)[];
+
 export interface ReleaseRequest {
   /** The lock that is asked for. */
   name: string;
@@ -29,10 +41,15 @@ export interface AcquireOptions {
   ttl?: Duration;
   /** How long to wait for a lock that is held. The default, `false`, is not to wait; `Infinity` waits for as long as it takes. */
   wait?: Duration | false;
-  /** `'shared'` holds the lock beside others that share it. */
+  /** `'shared'` holds the lock beside others that share it. Of several locks it is for all, and none may have terms of its own. */
   mode?: Mode;
-  /** Share the lock with fewer than this many others; the lease has a `slot` then. */
+  /** Share the lock with fewer than this many others; the lease has a `slot` then. Of several locks it is for all. */
   limit?: number;
+  /**
+   * Takes an older waiter of the same lock and API key, with the same text here, out of the queue. Its acquire rejects
+   * with the code `newer-waiter`. For one lock only.
+   */
+  supersedes?: string;
   /** Who asks, for people to read. */
   owner?: string;
   /** Facts about the holder, for people to read. */
@@ -60,16 +77,19 @@ export interface AcquireOptions {
 export class Latchgate {
   constructor(url: string | URL, options?: LatchgateOptions);
 
-  /** Acquires a lock, or all of several or none. Rejects with `LockHeld` if somebody else holds it for as long as the wait lasts. */
-  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
+  /**
+   * Acquires a lock, or all of several or none. Rejects with `LockHeld` if somebody else holds it for as long as the wait lasts.
+   * `['deploy', { name: 'openai', limit: 20 }]` holds `deploy` alone and one of the twenty places of `openai`.
+   */
+  acquire(name: Locks, options?: AcquireOptions): Promise<Lease>;
 
   /**
    * Runs `work` under a lease and gives it back. Rejects with `LeaseLost` if the lease was lost before `work` was done.
    * Stop what you do when `signal` is aborted.
    */
-  with<T>(name: string | readonly string[], work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>): Promise<T>;
+  with<T>(name: Locks, work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>): Promise<T>;
   with<T>(
-    name: string | readonly string[],
+    name: Locks,
     options: AcquireOptions,
     work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>,
   ): Promise<T>;
@@ -136,7 +156,10 @@ export interface Lease {
   readonly fencingToken: number;
   /** The fencing token of each lock. */
   readonly fencingTokens: Readonly<Record<string, number>>;
+  /** The mode; of several locks that of the first. */
   readonly mode: Mode;
+  /** The mode of each lock. */
+  readonly modes: Readonly<Record<string, Mode>>;
   /** The slot, if the lock was acquired with a `limit`; of several locks that of the first. */
   readonly slot: number | undefined;
   readonly slots: Readonly<Record<string, number | undefined>>;

@@ -293,14 +293,19 @@ function isOld(name, fence) {
   return (endedFences.get(name) ?? 0) >= fence;
 }
 
-/** The names of the locks that one request of this owner has acquired, in their order, as far as they are known. */
-export function namesOf({ first, count }, owner) {
+/**
+ * The locks that one request of this owner has acquired, in the order of their names, as far as they are known: each
+ * `{name, shared, slot}`, as it holds the lock.
+ */
+export function groupOf({ first, count }, owner) {
   const isPart = (lease) => lease.group?.first === first && lease.group.count === count && lease.owner === owner;
-  const found = new Set(first === null ? [] : [first]);
+  const found = new Map(first === null ? [] : [[first, { name: first }]]);
   for (const lock of first === null ? [] : locks.values()) {
-    if (!lock.ended && (lock.shared ? [...lock.leases.values()] : [lock]).some(isPart)) found.add(lock.name);
+    const { name, ended, shared = false } = lock;
+    const part = !ended && (shared ? [...lock.leases.values()] : [lock]).find(isPart);
+    if (part) found.set(name, { name, shared, slot: part.slot ?? null });
   }
-  return [...found].sort();
+  return [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
 }
 
 /** Whether the locks whose name begins so are among those that are loaded. */

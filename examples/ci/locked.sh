@@ -11,12 +11,16 @@ say() { echo "locked.sh: $name: $*" >&2; }
 name=$1
 shift
 case $name in
-*[!A-Za-z0-9._:@~-]* | . | .. | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ -"; exit 2 ;;
+*[!A-Za-z0-9._:@~/-]* | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ - /"; exit 2 ;;
+*/break | */check | */history | */hold | */release | */renew) say "a name does not end in an operation"; exit 2 ;;
+esac
+case /$name/ in
+*//* | */./* | */../*) say "a name has no / at its ends, no //, and neither . nor .. between slashes"; exit 2 ;;
 esac
 [ ${#name} -le 200 ] || { say "a name has at most 200 characters"; exit 2; }
 command -v curl >/dev/null || { say "there is no curl"; exit 2; }
 url=${LATCHGATE_URL:-http://localhost:7420}
-lock=${url%/}/locks/$name
+lock=${url%/}/locks/$(printf %s "$name" | sed 's,/,%2F,g')
 ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
 case $ttl,$longest in *[!0-9,]* | *,*,* | 0* | *,0?*) say "LOCK_TTL and LOCK_WAIT are whole seconds"; exit 2 ;; esac
 [ "$ttl" -ge 6 ] || { say "LOCK_TTL: at least 6 seconds"; exit 2; }
@@ -200,6 +204,10 @@ while :; do
     left=$(((deadline - $(ticks) + 99) / 100))
     ask $((left < 0 ? 0 : left > link ? link : left))
     if granted; then
+        if [ "$(field name)" != "$name" ]; then
+            say "the answer is about the lock $(field name): a proxy has changed the path of the request"
+            exit 105
+        fi
         [ "$status" = 201 ] && [ "$(now)" -lt $((since + grace)) ] && break
         # Nobody knows when a lease was granted whose answer took long or was lost.
         since=$(now)

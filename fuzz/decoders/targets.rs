@@ -18,11 +18,17 @@ pub fn name(bytes: &[u8]) -> String {
     };
     let mut outcome = match LockName::new(text) {
         Ok(name) => {
-            let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:@~-".contains(byte);
+            let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:@~-/".contains(byte);
             let is_name =
                 bytes.iter().all(allowed) && (1..=LockName::MAX_LEN).contains(&bytes.len());
-            assert!(is_name && text != "." && text != "..", "{name} is no name");
+            // If a proxy decodes the name, its path is not the path of another lock.
+            let path = format!("/{name}/");
+            let is_changed = ["//", "/./", "/../"].iter().any(|it| path.contains(it));
+            let last = text.rsplit_once('/').map_or("", |(_, last)| last);
+            let is_operation = LockName::OPERATIONS.contains(&last);
+            assert!(is_name && !is_changed && !is_operation, "{name} is no name");
             assert_eq!(name.as_str(), text);
+            assert!(NamePrefix::new(text).is_ok(), "{name} begins no name");
             "a name".to_owned()
         }
         Err(why) => why.to_string(),

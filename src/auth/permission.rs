@@ -163,13 +163,16 @@ impl Serialize for Permissions {
 
 /// A set of lock names, as prefixes: a name is in the set if it begins with one of the prefixes.
 ///
-/// Prefixes are compared as texts, so `team` also covers `team2`: a prefix should end in `:`. `*` covers every name.
+/// Prefixes are compared as texts, so `team` also covers `team2`: a prefix should end in `:` or `/`. `*` covers every
+/// name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefixes(Vec<NamePrefix>);
 
 /// Why a text is no prefix of lock names, to be read after that text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the beginning of a lock name, such as deploy: with the colon, or * alone for every name")]
+#[error(
+    "the beginning of a lock name, such as deploy: with the colon or acme/ with the slash, or * alone for every name"
+)]
 pub struct PrefixError;
 
 /// The text that covers every lock name. An empty text is refused, because it may be a mistake.
@@ -243,8 +246,14 @@ mod tests {
             (&["team:"], "team", false),
             (&["team:"], "TEAM:a", false),
             (&["team:"], "x:team:a", false),
-            // The prefix `team` covers `team2:a` too, which is why a prefix should end in a colon.
+            // The prefix `team` covers `team2:a` too, which is why a prefix should end in a colon or a slash.
             (&["team"], "team2:a", true),
+            (&["ci"], "cinema", true),
+            (&["ci"], "ci/build", true),
+            (&["ci/"], "ci/build/web", true),
+            (&["ci/"], "ci", false),
+            (&["ci/"], "cinema/a", false),
+            (&["ci/"], "ci:build", false),
             (&["a:", "b:"], "b:x", true),
             (&["*"], "anything", true),
             (&[], "anything", false),
@@ -258,9 +267,11 @@ mod tests {
     #[test]
     fn what_begins_no_name_is_no_prefix() {
         let long = "a".repeat(201);
-        for bad in ["", "team:*", "**", "a/b", "{a}", " a", "ä", &long] {
+        for bad in [
+            "", "team:*", "**", "/a", "a//", "a/../", "{a}", " a", "ä", &long,
+        ] {
             assert_eq!(Prefixes::new(["a:", bad]), Err(PrefixError), "{bad}");
         }
-        assert!(Prefixes::new([".", "..", "*"]).is_ok());
+        assert!(Prefixes::new([".", "..", "a/", "a/b", "*"]).is_ok());
     }
 }

@@ -81,6 +81,8 @@ with_all! {
         NoStore = 111,
         /// The gateway ended before all of its work was done.
         CutShort = 112,
+        /// A newer waiter took the command out of the queue.
+        NewerWaiter = 113,
     }
 }
 
@@ -164,7 +166,7 @@ impl CliError {
 }
 
 /// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
-const FLAGS: [(&str, &str); 17] = [
+const FLAGS: [(&str, &str); 18] = [
     (
         "Send it as `Authorization: Bearer KEY`",
         "Name a file with it by --key-file, or set LATCHGATE_KEY",
@@ -177,6 +179,7 @@ const FLAGS: [(&str, &str); 17] = [
     ("`wait_ms`", "--wait"),
     ("`grace_ms`", "--grace"),
     ("`limit`", "--limit"),
+    ("`supersedes`", "--latest"),
     ("`owner`", "--owner"),
     ("`metadata`", "--meta"),
     ("`reason`", "--reason"),
@@ -235,6 +238,7 @@ impl Exit {
             (Self::CutShort, _) => {
                 "a second signal, or the end of the grace period, interrupted work"
             }
+            (Self::NewerWaiter, _) => "a newer waiter with the same --latest took over",
         }
     }
 
@@ -244,7 +248,7 @@ impl Exit {
         let changes = acquires || matches!(command, "renew" | "release" | "break");
         match self {
             Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
-            Self::Held | Self::WaitOver => acquires,
+            Self::Held | Self::WaitOver | Self::NewerWaiter => acquires,
             Self::Lost => matches!(command, "run" | "renew" | "release"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
                 changes || matches!(command, "inspect" | "list" | "events" | "backup")
@@ -292,6 +296,7 @@ impl From<&ClientError> for Exit {
             ClientError::Refused(problem) => match problem.code.as_str() {
                 "not-held" => Self::NotHeld,
                 "holder-changed" => Self::HolderChanged,
+                "newer-waiter" => Self::NewerWaiter,
                 _ => Self::Refused,
             },
             ClientError::Unexpected { .. } => Self::Unexpected,

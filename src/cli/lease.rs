@@ -19,7 +19,7 @@ use super::{
     caller::{
         connection::ConnectionArgs,
         environment::{self, Environment},
-        request::{Locks, RequestArgs, parts},
+        request::{LockArg, Locks, RequestArgs, parts},
     },
     error::CliError,
     terminal::{
@@ -38,9 +38,11 @@ use super::{
 /// token is lost.
 #[derive(Args)]
 pub(super) struct AcquireArgs {
-    /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are acquired or none, with one token
-    #[arg(required = true, value_name = "NAME")]
-    names: Vec<LockName>,
+    /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are acquired or none, with one token
+    ///
+    /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does. The other locks are held alone.
+    #[arg(required = true, value_name = "NAME", value_parser = LockArg::parse)]
+    names: Vec<LockArg>,
     #[command(flatten)]
     request: RequestArgs,
     /// How long to wait for a lock that is held [default: not at all]
@@ -65,12 +67,12 @@ pub(super) struct AcquireArgs {
 /// Acquires the lock and prints the token of the lease. If the token cannot be printed, releases the lease, because no
 /// caller could use it.
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
-    let locks = Locks::from_names(&args.names)?;
+    let wanted = args.request.wanted(&args.names)?;
     let client = args.connection.client(environment)?;
     let request = args.request(environment)?;
-    let wanted = GIVING_UP.into_iter().chain([Signal::TSTP]);
-    let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
-    let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
+    let handled = GIVING_UP.into_iter().chain([Signal::TSTP]);
+    let mut signals = Signals::listen(handled).map_err(CliError::runtime)?;
+    let lease = waiting::acquire(&client, wanted, request, &mut signals).await?;
     let written = if args.json {
         output::write(lease.json())
     } else {

@@ -12,7 +12,7 @@ use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
         CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
-        MinHold, Owner, Salt, Sharing, Token, TokenHash, Ttl,
+        MinHold, Owner, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -47,6 +47,8 @@ pub struct AcquireRequest {
     pub explicit: ExplicitTerms,
     /// How long the caller is willing to wait in the queue; zero for no wait.
     pub wait: Duration,
+    /// With a key, the waiter takes an older waiter of the same caller and key out of the queue when it is queued.
+    pub supersedes: Option<SupersedeKey>,
     /// Owner text shown to other callers, if the caller gave one.
     pub owner: Option<Owner>,
     /// The metadata to attach to the lease.
@@ -121,6 +123,12 @@ pub enum AcquireError {
     /// The store does not support a minimum hold.
     #[error("the store cannot let a lock rest")]
     CannotRest,
+    /// The store cannot take a waiter out of the queue for a newer waiter.
+    #[error("the store cannot let a newer waiter take the place of an older one")]
+    CannotSupersede,
+    /// A newer waiter has taken the attempt out of the queue.
+    #[error("a newer waiter has taken the attempt out of the queue")]
+    NewerWaiter,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -224,6 +232,9 @@ impl Engine {
         }
         if request.min_hold.is_some() && !self.0.store.shares() {
             return Err(AcquireError::CannotRest);
+        }
+        if request.supersedes.is_some() && !self.0.store.shares() {
+            return Err(AcquireError::CannotSupersede);
         }
         if !request.wait.is_zero() {
             let waiting = self.0.store.parking().len();
@@ -342,6 +353,8 @@ impl AcquireAttempt {
         let waiting = Waiting {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
+            supersedes: (request.supersedes.as_ref())
+                .map(|key| SupersedeHash::compute(key, &request.caller, &request.name)),
         };
         let started = Instant::now();
         let attempt = Attempt {
@@ -524,6 +537,7 @@ impl AcquireAttempt {
                 self.granted_after_wait(held).await
             }
             Ok(News::Superseded) => Some(Err(AcquireError::Superseded)),
+            Ok(News::NewerWaiter) => Some(Err(AcquireError::NewerWaiter)),
             Ok(News::GrantedProvisionally) => self.confirm().await,
             Ok(News::Forgotten) => None,
             Err(end) => Some(self.leave(&end, parked).await),
@@ -621,6 +635,7 @@ impl AcquireAttempt {
             // how much time is left.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
             Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
+            Ok(Leaving::NewerWaiter) => Err(AcquireError::NewerWaiter),
             // A newer request took over this attempt's position at the same time, and may have left the queue since.
             Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Superseded) => {
                 Err(AcquireError::Superseded)
@@ -660,6 +675,7 @@ impl AttemptIdentity {
             request.owner.as_ref(),
             &request.metadata,
         )
+        .with_supersedes(request.supersedes.as_ref())
         .with_min_hold(request.min_hold);
         Self {
             token: key.derive_token(&request.caller, &request.name, &salt),
@@ -716,6 +732,8 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::Revoked
         | AcquireError::CannotShare
         | AcquireError::CannotRest
+        | AcquireError::CannotSupersede
+        | AcquireError::NewerWaiter
         | AcquireError::Draining => AcquireOutcome::Refused,
         AcquireError::Store(StoreError::Unavailable(_)) => AcquireOutcome::Unavailable,
         AcquireError::Store(StoreError::Indeterminate(_)) => AcquireOutcome::Unknown,

@@ -18,7 +18,7 @@ use super::{
     extract::{RequestBody, SESSION_COOKIE, body_schema},
     file::File,
     json_response::json,
-    locks::{AcquireBody, AcquireGroupBody, RenewBody},
+    locks::{AcquireBody, AcquireGroupBody, LockOfGroup, RenewBody},
     problem::{ProblemCode as Code, ProblemDocument, add_problems, shared_responses, text_header},
     state::BasePath,
 };
@@ -67,6 +67,7 @@ pub(super) fn document(operations: &[Operation]) -> OpenApi {
             .add_path_operation(&operation.path, methods, description);
     }
     components.schemas.extend(schemas);
+    apply(&mut document, &LimitsConfig::default());
     document
 }
 
@@ -155,6 +156,7 @@ fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
             AcquireGroupBody::ABOUT,
             body_schema::<AcquireGroupBody>(limits),
         ),
+        (LockOfGroup::ABOUT, body_schema::<LockOfGroup>(limits)),
         (RenewBody::ABOUT, body_schema::<RenewBody>(limits)),
     ] {
         components.schemas.insert(body.name.to_owned(), schema);
@@ -253,6 +255,7 @@ mod tests {
             assert_eq!(bounds(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
             assert_eq!(bounds(schema, "limit"), [Some(1), Some(20)]);
         }
+        assert_eq!(bounds("LockOfGroup", "limit"), [Some(1), Some(20)]);
         assert_eq!(bounds("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

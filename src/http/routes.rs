@@ -43,6 +43,7 @@ const GRANT: &[Code] = &[
     Code::IdempotencyMismatch,
     Code::IdempotencyExpired,
     Code::Superseded,
+    Code::NewerWaiter,
     Code::Locked,
     Code::TooManyWaiters,
     Code::TooManyLeases,

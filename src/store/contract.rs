@@ -8,7 +8,8 @@ use futures_util::stream::BoxStream;
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, TokenHash, Ttl,
+        LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
+        TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
@@ -291,6 +292,8 @@ pub struct Waiting {
     pub max_wait: Duration,
     /// How many attempts may be queued for the name, this attempt included.
     pub longest_queue: u64,
+    /// With a hash, the attempt takes an older waiter with this hash out of the queue when it is queued.
+    pub supersedes: Option<SupersedeHash>,
 }
 
 /// The idempotency key of an attempt, as the store keeps it with the lease.
@@ -331,6 +334,9 @@ pub enum Acquisition {
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
     IdempotencyExpired,
+    /// A newer waiter has taken this attempt, or an attempt with this idempotency key, out of the queue
+    /// ([`Waiting::supersedes`]).
+    NewerWaiter,
 }
 
 /// The holder and the queue that stand between an attempt and a lock.
@@ -375,6 +381,8 @@ pub enum Leaving {
     Granted(HeldLease),
     /// A newer request with the same idempotency key has taken over the position or the lease of this attempt.
     Superseded,
+    /// A newer waiter has taken the attempt out of the queue.
+    NewerWaiter,
 }
 
 /// The holder of a lock.

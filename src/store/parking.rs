@@ -63,6 +63,8 @@ pub enum News {
     GrantedProvisionally,
     /// A newer request with the same idempotency key has taken over the position.
     Superseded,
+    /// A newer waiter has taken the attempt out of the queue.
+    NewerWaiter,
     /// The store has lost the queue; an attempt that still wants the lock must send its acquire again.
     Forgotten,
 }

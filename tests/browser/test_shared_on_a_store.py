@@ -54,6 +54,18 @@ class SharedOnAStore(BrowserCase):
         expect(page.get_by_role("heading", level=1, name="queue:mail")).to_be_visible()
         expect(links).to_have_text(["cluster:eu", "database"])
 
+    def test_locks_that_were_acquired_with_terms_of_their_own_say_how_each_is_held(self):
+        names = ["deploy", {"name": "openai", "mode": "shared", "limit": 20}, {"name": "prod", "mode": "shared"}]
+        status, _ = self.gateway.call("POST", "/locks", {"names": names, "ttl_ms": 600_000, "owner": "deploy-bot"})
+        self.assertEqual(status, 201)
+        page = self.open("/locks/deploy")
+        facts = page.locator(".holder .facts")
+        expect(facts).to_contain_text("openai (slot 0), prod (shared)")
+        facts.get_by_role("link", name="prod").click()
+        expect(page.get_by_role("heading", level=1, name="prod")).to_be_visible()
+        expect(facts).to_contain_text("deploy, openai (slot 0)")
+        expect(facts).to_contain_text("Modeshared")
+
     def test_one_of_them_is_broken_and_the_other_goes_on(self):
         for owner in ("one", "two"):
             self.gateway.acquire("gpu", limit=2, ttl_ms=600_000, owner=owner)

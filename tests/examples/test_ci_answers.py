@@ -198,6 +198,22 @@ class Answers(ShellJob, unittest.TestCase):
             self.assertEqual((job.returncode, said.splitlines()[-1]), (0, "deployed"), said)
             self.check_nothing_is_left()
 
+    def test_an_answer_about_another_lock_is_no_lock(self):
+        with Proxy(self.gateway) as proxy:
+            proxy.answers = [(201, json.dumps({"name": "other", "token": "t" * 43, "fencing_token": 7}))]
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 105, said)
+            self.assertIn("the answer is about the lock other: a proxy has changed the path", said)
+
+    def test_a_name_that_is_a_path_is_one_segment(self):
+        job = self.start("echo deployed; sleep 60", lock="acme/web")
+        state = lambda: self.gateway.call("GET", "/locks/acme%2Fweb")[1]["state"]
+        until("it holds", lambda: state() == "held")
+        job.terminate()
+        job.wait(30)
+        until("it is free", lambda: state() == "free")
+
     def test_the_release_is_repeated_and_a_failure_is_told(self):
         with Proxy(self.gateway) as proxy:
             proxy.answers_to = "DELETE"
@@ -218,7 +234,7 @@ class Answers(ShellJob, unittest.TestCase):
         self.assertEqual((job.returncode, said), (0, "deployed\n"))
 
     def test_a_name_that_no_lock_has_is_said_to_be_one(self):
-        for name in ("a/b", "a b", "a%20b", "é", "", "..", "x" * 201):
+        for name in ("a//b", "/a", "a/", "a/..", "./a", "a/renew", "a\\b", "a%2Fb", "a b", "a%20b", "é", "", "..", "x" * 201):
             with self.subTest(name=name):
                 job = self.start("echo deployed", lock=name)
                 said, _ = job.communicate(timeout=20)

@@ -17,6 +17,8 @@ from gateway import DEADLINE, PROGRAM, ROOT, Gateway, until
 
 # Blocks that need a whole machine, or that other tests run.
 NOT_RUN = {"cargo run --release      # needs Rust 1.91 or later; listens on 127.0.0.1:7420\n"}
+# Languages of blocks that configure another program.
+CONFIGURATION = ("nginx", "haproxy", "caddyfile")
 
 
 def blocks(page, section=""):
@@ -115,7 +117,7 @@ class Document(unittest.TestCase):
         host = self.gateway.url.removeprefix("http://")
         tokens, all_printed = {}, []
         for language, block in blocks(page):
-            if block in NOT_RUN or language in beside:
+            if block in NOT_RUN or language in (*CONFIGURATION, *beside):
                 continue
             self.assertIn(language, ("console", "sh"), block)
             for command, expected in steps(block) if language == "console" else [(block, [])]:
@@ -151,8 +153,14 @@ class Readme(Document):
     def test_and_of_the_page_about_shared_locks(self):
         self.begin()
         self.program(self.home / "job.sh", "#!/bin/sh\necho $LATCHGATE_SLOT >slot\n")
-        self.assertGreaterEqual(len(self.walk("docs/sharing.md")), 3)
+        for name in ("deploy", "job-of-acme", "change-prod", "change-all", "deploy-web"):
+            self.program(self.home / f"{name}.sh", "#!/bin/sh\necho $LATCHGATE_SLOTS >slots\n")
+        self.assertGreaterEqual(len(self.walk("docs/sharing.md")), 9)
         self.assertEqual((self.home / "slot").read_text(), "0\n")
+
+    def test_and_of_the_page_about_names(self):
+        self.begin()
+        self.assertGreaterEqual(len(self.walk("docs/names.md")), 4)
 
     def test_what_is_not_printed_is_found(self):
         shown = ['HTTP/1.1 423 Locked', '', '{"status":423, … "retry_after_ms":5000}']
@@ -160,6 +168,113 @@ class Readme(Document):
         for printed in ('HTTP/1.1 200 OK {"status":423,"retry_after_ms":1}', 'HTTP/1.1 423 Locked {"status":423}'):
             with self.assertRaises(AssertionError):
                 self.assert_prints("ask", shown, printed)
+
+
+class Recipes(Document):
+    """The recipes of several locks, each with its mode: what their commands do when they are run at once."""
+
+    def setUp(self):
+        super().setUp()
+        self.begin()
+        found = blocks("docs/sharing.md", "Several locks, each with its mode")
+        self.commands = [command for language, block in found if language == "console" for command, _ in steps(block)]
+        [self.freeze] = [block.splitlines() for language, block in found if language == "sh"]
+        self.environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "LATCHGATE_URL": self.gateway.url}
+
+    def run_job(self, lock, job, **names):
+        """Starts the command of the page for this lock. Its job goes on until it is told to end."""
+        [command] = [command for command in self.commands if f" {lock} " in command]
+        for name, other in names.items():
+            command = command.replace(name, other)
+        end = self.home / f"end-{job}"
+        self.program(self.home / f"{job}.sh", f"#!/bin/sh\necho >>{job}.log\nwhile [ ! -e {end} ]; do sleep 0.02; done\n")
+        self.assertIn(f"./{job}.sh", command)
+        errors = (self.home / f"{job}.err").open("a")
+        self.addCleanup(errors.close)
+        process = subprocess.Popen(["bash", "-c", command], env=self.environment, cwd=self.home, stderr=errors)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        return process
+
+    def runs(self, job):
+        log = self.home / f"{job}.log"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def until_runs(self, job, times=1):
+        until(f"{job} runs", lambda: self.runs(job) == times)
+
+    def end(self, job, *processes):
+        (self.home / f"end-{job}").touch()
+        for process in processes:
+            self.assertEqual(process.wait(DEADLINE), 0, (self.home / f"{job}.err").read_text())
+        (self.home / f"end-{job}").unlink()
+
+    def lock(self, name):
+        return self.gateway.call("GET", f"/locks/{name}")[1]
+
+    def until_waits(self, name, waiters=1):
+        until(f"{waiters} wait for {name}", lambda: self.lock(name)["waiter_count"] == waiters)
+
+    def test_one_per_tenant_and_twenty_in_all(self):
+        first = self.run_job("jobs=20", "job-of-acme")
+        self.until_runs("job-of-acme")
+        second = self.run_job("jobs=20", "job-of-acme")
+        self.until_waits("job:acme")
+        self.assertEqual(self.lock("jobs")["holder_count"], 1, "who waits for its tenant takes no place")
+        places = [self.gateway.acquire("jobs", limit=20, ttl_ms=60_000) for _ in range(19)]
+        other = self.run_job("jobs=20", "job-of-other", acme="other")
+        self.until_waits("jobs")
+        self.assertEqual((self.lock("jobs")["holder_count"], self.runs("job-of-other")), (20, 0))
+        released = self.gateway.call("DELETE", "/locks/jobs", headers={"Lock-Token": places[0]["token"]})
+        self.assertEqual(released[0], 204)
+        self.until_runs("job-of-other")
+        self.end("job-of-other", other)
+        (self.home / "end-job-of-acme").touch()
+        self.assertEqual([process.wait(DEADLINE) for process in (first, second)], [0, 0])
+        self.assertEqual(self.runs("job-of-acme"), 2)
+
+    def test_a_global_lock_and_environment_locks(self):
+        prod = self.run_job("env:prod", "change-prod")
+        test = self.run_job("env:prod", "change-test", prod="test")
+        for job in ("change-prod", "change-test"):
+            self.until_runs(job)
+        everything = self.run_job("global", "change-all")
+        self.until_waits("global")
+        late = self.run_job("env:prod", "change-qa", prod="qa")
+        self.until_waits("global", 2)
+        self.end("change-prod", prod)
+        self.assertEqual((self.runs("change-all"), self.runs("change-qa")), (0, 0))
+        self.end("change-test", test)
+        self.until_runs("change-all")
+        self.assertEqual(self.runs("change-qa"), 0)
+        self.end("change-all", everything)
+        self.until_runs("change-qa")
+        self.end("change-qa", late)
+
+    def test_freeze(self):
+        under_way = self.run_job("deploy:web", "deploy-web")
+        self.until_runs("deploy-web")
+        acquire, export, comment, release = self.freeze
+        frozen = threading.Thread(target=lambda: self.assertEqual(self.shell.run(acquire)[1], 0))
+        frozen.start()
+        self.until_waits("freeze")
+        late = self.run_job("deploy:web", "deploy-api", web="api")
+        self.until_waits("freeze", 2)
+        self.end("deploy-web", under_way)
+        frozen.join(DEADLINE)
+        self.assertEqual((self.runs("deploy-api"), self.lock("freeze")["holders"][0]["mode"]), (0, "exclusive"))
+        self.assertTrue(comment.startswith("#"))
+        [command] = [command for command in self.commands if " deploy:web " in command]
+        refused = subprocess.run(
+            ["bash", "-c", command.replace(" -- ", " --wait 0 -- ")], env=self.environment, cwd=self.home,
+            stderr=subprocess.PIPE, text=True, timeout=DEADLINE,
+        )
+        self.assertEqual(refused.returncode, 100)
+        self.assertIn("held by ann, until the release is out", refused.stderr)
+        for line in (export, release):
+            self.assertEqual(self.shell.run(line)[1], 0, line)
+        self.until_runs("deploy-api")
+        self.end("deploy-api", late)
 
 
 class Cron(Document):
@@ -347,7 +462,7 @@ class Webhooks(Document):
 
     def test_a_delivery_that_cannot_be_handled_is_refused_for_good(self):
         self.receive()
-        for delivery, repository in (("", "shop/web"), ("a/b", "shop/web"), ("f", "shop/my web"), ("f", 7)):
+        for delivery, repository in (("", "shop/web"), ("a//b", "shop/web"), ("a/renew", "shop/web"), ("f", "shop/my web"), ("f", 7)):
             self.assertEqual(self.deliver(delivery, repository), 400, (delivery, repository))
         self.assertFalse(self.log.exists() and self.log.read_text())
         self.assertEqual(self.deliver("f"), 200)

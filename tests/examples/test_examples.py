@@ -125,6 +125,18 @@ class Sharing(Example):
         self.assertIn(f"number {number}\n", said)
         self.assertIn("deployed last", said)
 
+    def test_only_the_newest_push_that_waits_is_deployed(self):
+        running = self.start("./newest-deploy.sh", "first", WORK_SECONDS="60")
+        until("the first deploys", lambda: self.holders("deploy") == 1)
+        older = self.start("./newest-deploy.sh", "second", WORK_SECONDS="0")
+        until("the second waits", lambda: self.gateway.call("GET", "/locks/deploy")[1]["waiter_count"] == 1)
+        newest = self.start("./newest-deploy.sh", "third", WORK_SECONDS="0")
+        said, _ = older.communicate(timeout=60)
+        self.assertEqual((older.returncode, said), (0, "left out second: a newer push waits\n"))
+        running.send_signal(signal.SIGTERM)
+        said, _ = newest.communicate(timeout=60)
+        self.assertEqual((newest.returncode, said), (0, "deploying third\ndeployed third\n"))
+
     def test_readers_are_together_and_a_writer_is_alone(self):
         file = os.path.join(self.home.name, "catalog")
         os.mkfifo(file)

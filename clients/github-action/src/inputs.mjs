@@ -4,6 +4,7 @@
 export const DEFAULTS = { wait: '10m', ttl: '1m', 'max-hold': '6h', 'on-lost': 'fail' };
 
 const OWNER_LENGTH = 128;
+const SUPERSEDES_LENGTH = 64;
 
 export const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] ?? '').trim() || DEFAULTS[name];
 
@@ -26,7 +27,19 @@ function oneOf(name, values) {
   throw new Error(`${name}: expected ${values.join(' or ')}, not '${value}'`);
 }
 
-export const lockNames = () => (input('lock') ?? '').split(/[\s,]+/).filter(Boolean);
+const lockArguments = () => (input('lock') ?? '').split(/[\s,]+/).filter(Boolean);
+
+export const lockNames = () => lockArguments().map((text) => text.split('=')[0]);
+
+/** A lock as the client takes it: `NAME`, `NAME=shared`, or `NAME=20` for one of twenty places. */
+function lockOf(text) {
+  const [name, ...terms] = text.split('=');
+  if (!terms.length) return name;
+  const mode = terms.join('=');
+  if (mode === 'shared') return { name, mode };
+  if (/^[1-9]\d*$/.test(mode)) return { name, limit: Number(mode) };
+  throw new Error(`lock: expected shared or a number behind the =, not '${text}'`);
+}
 
 export const failsIfLost = () => oneOf('on-lost', ['fail', 'warn']) === 'fail';
 
@@ -35,12 +48,18 @@ export function readInputs(env = process.env) {
   failsIfLost();
   const limit = input('limit');
   if (limit !== undefined && !/^[1-9]\d*$/.test(limit)) throw new Error(`limit: expected a number, not '${limit}'`);
+  const locks = lockArguments().map(lockOf);
+  const forAll = ['mode', 'limit'].find((name) => input(name));
+  if (forAll && locks.some((lock) => lock.name)) throw new Error(`${forAll}: is for all locks, and lock has one with a = of its own`);
+  const latest = oneOf('latest', ['true', 'false']);
+  const job = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} ${env.GITHUB_JOB}`;
   const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
   const run = `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;
   return {
     url: required('url'),
     key: input('key'),
     names: lockNames(),
+    locks,
     options: {
       wait: duration('wait'),
       ttl: duration('ttl'),
@@ -48,6 +67,7 @@ export function readInputs(env = process.env) {
       minHold: input('min-hold') && duration('min-hold'),
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
+      supersedes: latest === 'true' ? job.slice(-SUPERSEDES_LENGTH) : undefined,
       owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),
       metadata: { run, job: `${env.GITHUB_JOB}` },
     },

@@ -119,10 +119,11 @@ async function main() {
     annotate('error', refused(answer, inputs.names));
     return 1;
   }
-  const { fencingToken, fencingTokens, slot } = answer.granted;
+  const { fencingToken, fencingTokens, slot, slots } = answer.granted;
   setOutput('fencing-token', fencingToken);
   setOutput('fencing-tokens', JSON.stringify(fencingTokens));
   if (Number.isInteger(slot)) setOutput('slot', slot);
+  if (Object.keys(slots).length) setOutput('slots', JSON.stringify(slots));
   await new Promise((resolve, reject) => renewer.send('keep', (error) => (error ? reject(error) : resolve())));
   const seconds = Math.round((performance.now() - began) / 1000);
   log(`holding ${inputs.names.join(', ')} after ${seconds} s, fencing token ${fencingToken}`);

@@ -46,10 +46,10 @@ async function withdrawn() {
   }
 }
 
-async function acquire({ url, key, names, options }) {
+async function acquire({ url, key, locks, options }) {
   try {
-    const locks = new Latchgate(url, { key, fetch: countedFetch });
-    lease = await locks.acquire(names.length > 1 ? names : names[0], { ...options, signal: giveUp.signal });
+    const client = new Latchgate(url, { key, fetch: countedFetch });
+    lease = await client.acquire(locks, { ...options, signal: giveUp.signal });
   } catch (error) {
     const mayHold = error instanceof OutcomeUnknown || error.status >= 500 || requests.granted;
     if (giveUp.signal.aborted || mayHold) await withdrawn();
@@ -63,8 +63,8 @@ async function acquire({ url, key, names, options }) {
     lost = { state: 'lost', message: lease.signal.reason.message, at: new Date().toISOString() };
     writeOutcome(lost);
   });
-  const { fencingToken, fencingTokens, slot } = lease;
-  tell({ granted: { fencingToken, fencingTokens, slot } });
+  const { fencingToken, fencingTokens, slot, slots } = lease;
+  tell({ granted: { fencingToken, fencingTokens, slot, slots } });
 }
 
 /** Ends everything, once. Resolves to what became of the lock. */

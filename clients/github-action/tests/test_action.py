@@ -175,6 +175,20 @@ class Life(Case):
         self.assertEqual(job.post().code, 0)
         self.assertEqual([self.lock(name)["state"] for name in tokens], ["free"] * 3)
 
+    def test_each_of_several_locks_may_have_a_mode_of_its_own(self):
+        jobs = [self.holding(lock=f"{LOCK}-{number} pool=2, prod=shared") for number in (1, 2)]
+        self.assertEqual([json.loads(job.step.outputs["slots"]) for job in jobs], [{"pool": 0}, {"pool": 1}])
+        self.assertNotIn("slot", jobs[0].step.outputs)
+        modes = {name: {holder["mode"] for holder in self.lock(name)["holders"]} for name in (f"{LOCK}-1", "pool", "prod")}
+        self.assertEqual(modes, {f"{LOCK}-1": {"exclusive"}, "pool": {"shared"}, "prod": {"shared"}})
+        step = self.job(lock="pool=2", wait="0").main().ended()
+        self.assertEqual(step.code, 1)
+        self.assertIn("pool is held", step.commands("error")[0])
+        for job in jobs:
+            self.assertEqual(job.post().code, 0)
+        job = self.holding(lock="pool=2")
+        self.assertEqual((job.step.outputs["slot"], job.post().code), ("0", 0))
+
     def test_the_longest_hold_ends_the_lease(self):
         job = self.holding(max_hold="3s")
         until("it has ended", lambda: not self.held(), DEADLINE)
@@ -367,7 +381,15 @@ class Refused(Case):
                 self.assertEqual(step.code, 1, step.raw)
                 self.assertIn(name.replace("_", "-"), step.commands("error")[0])
                 self.assertEqual(step.job.processes(), [])
-        for inputs in ({"url": "nowhere"}, {"url": "http://user:word@nowhere"}, {"lock": "a/b"}, {"key": "two words"}):
+        for value in ("a b=", "a b=0", "a b=exclusive", "b=2=3"):
+            step = self.job(lock=value).main().ended()
+            self.assertEqual(step.code, 1, step.raw)
+            self.assertIn("lock: expected shared or a number", step.commands("error")[0])
+        for name, value in (("mode", "shared"), ("limit", "3")):
+            step = self.job(lock="a b=2", **{name: value}).main().ended()
+            self.assertEqual(step.code, 1, step.raw)
+            self.assertIn(f"{name}: is for all locks", step.commands("error")[0])
+        for inputs in ({"url": "nowhere"}, {"url": "http://user:word@nowhere"}, {"lock": "a//b"}, {"key": "two words"}):
             with self.subTest(inputs=inputs):
                 step = self.job(**inputs).main().ended()
                 self.assertEqual((step.code, len(step.commands("error"))), (1, 1), step.raw)

@@ -18,12 +18,13 @@ const FIRST_LINK_MS = 10_000;
 /** The default TTL of a lease. The withdrawal of an acquire is tried for so long at most. */
 const TTL_MS = 30_000;
 
-const NAME = /^(?!\.\.?$)[\w.:@~-]{1,200}$/;
+/** Segments with `/` between; the last of several is no operation. The messages of the gateway say why. */
+const NAME = /^(?!.{201})(?!.*\/(break|check|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
 const KEY = /^[!-~]{16,128}$/;
 
 export function checkName(name) {
   if (typeof name === 'string' && NAME.test(name)) return name;
-  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ -');
+  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ - /, and no path that a proxy may change');
 }
 
 function freshKey() {
@@ -58,8 +59,13 @@ export class Acquire {
 
   constructor(sendCopy, names, options) {
     this.#sendCopy = sendCopy;
-    this.#names = [names].flat().map(checkName);
+    // A lock is a name, or an object with its name and a mode and a limit of its own.
+    const locks = [names].flat().map((lock) => (lock?.name ? { ...lock } : lock));
+    this.#names = locks.map((lock) => checkName(lock?.name ?? lock));
     checkName(this.#names[0]);
+    if ((options.mode ?? options.limit) !== undefined && locks.some((lock) => lock.name)) {
+      throw new TypeError('mode, limit: expected in the object of each lock, or for all locks');
+    }
     this.#options = options;
     const { wait = 0, idempotencyKey } = options;
     if (idempotencyKey !== undefined && !KEY.test(idempotencyKey)) {
@@ -72,15 +78,17 @@ export class Acquire {
     const ttl = toMs(options.ttl, 'ttl');
     const minHold = toMs(options.minHold, 'minHold');
     this.#body = {
-      names: this.#names.length > 1 ? this.#names : undefined,
+      names: locks.length > 1 ? locks : undefined,
       // The gateway refuses a TTL that is shorter than the minimum hold.
       ttl_ms: minHold > (ttl ?? TTL_MS) ? minHold : ttl,
       min_hold_ms: minHold,
       max_hold_ms: toMs(options.maxHold, 'maxHold'),
       mode: options.mode,
       limit: options.limit,
+      supersedes: options.supersedes,
       owner: options.owner,
       metadata: options.metadata,
+      ...(locks.length < 2 && locks[0].name && { ...locks[0], name: undefined }),
     };
   }
 
@@ -144,7 +152,7 @@ export class Acquire {
   #request(wait) {
     return {
       method: 'POST',
-      path: this.#body.names ? '/locks' : `/locks/${this.#names[0]}`,
+      path: this.#body.names ? '/locks' : locksPath(this.#names),
       idempotencyKey: this.#key,
       body: { ...this.#body, wait_ms: wait || undefined },
     };

@@ -3,8 +3,9 @@
 import { Acquire, checkName } from './acquire.js';
 import { now } from './clock.js';
 import { toMs } from './duration.js';
-import { refusal } from './errors.js';
+import { LatchgateError, refusal } from './errors.js';
 import { held } from './exit.js';
+import { locksPath } from './lease.js';
 import { RETRY_MS, Retry, connect, send } from './request.js';
 
 export class Latchgate {
@@ -47,7 +48,7 @@ export class Latchgate {
   }
 
   async inspect(name) {
-    return this.#read(`/locks/${checkName(name)}`);
+    return this.#read(locksPath([checkName(name)]), name);
   }
 
   async list(filter = {}) {
@@ -57,11 +58,11 @@ export class Latchgate {
 
   async break(name, { reason, fencingToken, foreignMark, all, grace } = {}) {
     const body = { reason, fencing_token: fencingToken, foreign_mark: foreignMark, all, grace_ms: toMs(grace, 'grace') };
-    const request = { method: 'POST', path: `/locks/${checkName(name)}/break`, body };
+    const request = { method: 'POST', path: locksPath([checkName(name)], '/break'), body };
     const retry = new Retry(now() + RETRY_MS);
     // The break is not sent twice: a second copy could break the lease of the next holder.
     retry.once = true;
-    return done(await send(this.#sendCopy, request, retry));
+    return done(await send(this.#sendCopy, request, retry), name);
   }
 
   /** The interface of `navigator.locks` for locks of the gateway. Its module is loaded when it is first used. */
@@ -80,12 +81,12 @@ export class Latchgate {
     await Promise.allSettled(mine.map(([it]) => it.release()));
   }
 
-  async #read(path) {
-    return done(await send(this.#sendCopy, { method: 'GET', path }, new Retry(now() + RETRY_MS)));
+  async #read(path, name) {
+    return done(await send(this.#sendCopy, { method: 'GET', path }, new Retry(now() + RETRY_MS)), name, LatchgateError);
   }
 }
 
-function done(answer) {
-  if (!answer.ok) throw refusal(answer);
+function done(answer, name, Failure) {
+  if (!answer.ok || (name && answer.body?.name !== name)) throw refusal(answer, Failure, [name]);
   return answer.body;
 }

@@ -17,7 +17,7 @@ const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
 /** The path of one lock, or of a group of locks. */
 export const locksPath = (names, operation = '') =>
-  names.length > 1 ? `/locks?names=${names.join(',')}` : `/locks/${names[0]}${operation}`;
+  names.length > 1 ? `/locks?names=${names.join(',')}` : `/locks/${names[0].replace(/\//g, '%2F')}${operation}`;
 
 /** What an answer says about each lock of the lease; `undefined` if the answer does not follow the API. */
 function partsOf(names, body) {
@@ -73,7 +73,7 @@ export class Lease {
     const { body } = answer;
     const parts = partsOf(names, body);
     const isGrant = parts?.every((part) => Number.isSafeInteger(part.fencingToken)) && body.ttlMs > 0 && TOKEN.test(body.token);
-    if (!isGrant) throw refusal(answer);
+    if (!isGrant) throw refusal(answer, undefined, names);
     this.#sendCopy = sendCopy;
     this.#token = body.token;
     this.#options = options;
@@ -84,7 +84,8 @@ export class Lease {
     this.fencingToken = this.fencingTokens[this.name];
     this.slots = of('slot');
     this.slot = this.slots[this.name];
-    this.mode = parts[0].mode;
+    this.modes = of('mode');
+    this.mode = this.modes[this.name];
     this.owner = body.owner ?? undefined;
     this.metadata = body.metadata;
     this.ttlMs = body.ttlMs;
@@ -297,7 +298,7 @@ export class Lease {
     const open = results.find(({ code }) => code);
     if (open) return { failure: refusal({ status: 504, body: open }), inDoubt: true, again: true };
     const parts = answer.ok && partsOf(this.names, body);
-    if (!parts) return { failure: refusal(answer), inDoubt: !/^4/.test(status) };
+    if (!parts) return { failure: refusal(answer, undefined, this.names), inDoubt: !/^4/.test(status) };
     if (this.#isOver) return { failure: this.signal.reason };
     this.ttlMs = body.ttlMs ?? ttlMs ?? this.ttlMs;
     this.#renewed(answer, parts);

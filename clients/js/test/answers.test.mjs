@@ -68,6 +68,12 @@ test('superseded under a key of the caller it gives up', async () => {
   assert.deepEqual([error.code, asked.length], ['superseded', 1]);
 });
 
+test('taken out of the queue by a newer waiter it gives up', async () => {
+  const { locks, asked } = gateway(broken, () => problem(409, 'newer-waiter'));
+  const error = await locks.acquire('x', { wait: '1m', supersedes: 'deploy' }).catch((it) => it);
+  assert.deepEqual([error.code, asked.length], ['newer-waiter', 2]);
+});
+
 test('a lease whose answer was lost and that is over is asked for under a new key', async () => {
   const { locks, asked } = gateway(broken, () => problem(409, 'idempotency-expired'), lease);
   await locks.acquire('x');
@@ -130,6 +136,27 @@ test('an acquire that ends without knowing takes back what may have been granted
   await afterwards(asked, 4);
   assert.deepEqual(asked.map(({ method, body }) => [method, body?.wait_ms > 0]), [['POST', true], ['POST', true], ['POST', false], ['DELETE', false]]);
   assert.equal(keys(asked), 1);
+});
+
+test('each lock may have a mode and a limit of its own', async () => {
+  const held = () => problem(423, 'locked');
+  const sent = async (...acquire) => {
+    const { locks, asked } = gateway(held);
+    await assert.rejects(locks.acquire(...acquire), LockHeld);
+    return [asked[0].path, asked[0].body];
+  };
+  const pool = { name: 'y', limit: 20 };
+  assert.deepEqual(await sent(['x', pool]), ['/locks', { names: ['x', pool] }]);
+  assert.deepEqual(await sent([pool, { name: 'z', mode: 'shared' }]), ['/locks', { names: [pool, { name: 'z', mode: 'shared' }] }]);
+  assert.deepEqual(await sent(['x', 'y'], { limit: 2 }), ['/locks', { names: ['x', 'y'], limit: 2 }]);
+  for (const one of [pool, [pool]]) assert.deepEqual(await sent(one), ['/locks/y', { limit: 20 }]);
+  assert.deepEqual(await sent('x', { mode: 'shared' }), ['/locks/x', { mode: 'shared' }]);
+  const { locks, asked } = gateway(held);
+  for (const options of [{ mode: 'exclusive' }, { limit: 2 }]) {
+    await assert.rejects(locks.acquire(['x', pool], options), { name: 'TypeError', message: /in the object of each lock/ });
+  }
+  await assert.rejects(locks.acquire(['x', { limit: 2 }]), TypeError);
+  assert.equal(asked.length, 0);
 });
 
 test('one lost lock of a group ends the lease, and the others are released', async () => {
@@ -563,7 +590,8 @@ test('of a group that is lost whatever may be left is given back', async () => {
 
 test('names are checked before anything is sent', async () => {
   const { locks, asked } = gateway();
-  for (const name of ['', '.', '..', 'a/b', 'é', 'a'.repeat(201), undefined, 7, [], ['a', '..']]) {
+  const paths = ['/a', 'a/', 'a//b', 'a/.', '../a', 'a/../b', 'a/renew', 'a/b/hold', 'a\\b', 'a%2Fb', 'a/b\n'];
+  for (const name of ['', '.', '..', ...paths, 'é', 'a'.repeat(201), undefined, 7, [], ['a', '..'], ['a', 'b/check']]) {
     await assert.rejects(locks.acquire(name), TypeError, String(name));
   }
   assert.equal(asked.length, 0);

@@ -24,6 +24,15 @@ define('C01', 'a free lock is granted, and released', async (t) => {
   equal([(await t.state()).state, lease.expiresInMs], ['free', 0], 'state after the release');
   const next = await t.locks.acquire(t.lock);
   ok(next.fencingToken > lease.fencingToken, 'a larger fencing token');
+
+  // A name that is a path is one segment.
+  const path = `${t.lock}/acme/web`;
+  const held = await t.locks.acquire(path, { renew: false });
+  await held.renew();
+  equal([held.name, (await t.locks.inspect(path)).state], [path, 'held'], 'a name that is a path');
+  await held.release();
+  const paths = (await t.log(undefined, `/locks/${t.lock}%2F`)).map((entry) => entry.path);
+  equal(paths, ['', '/renew', '', ''].map((operation) => `/locks/${t.lock}%2Facme%2Fweb${operation}`), 'paths');
 });
 
 define('C02', 'with releases when its body returns or throws', async (t) => {
@@ -288,6 +297,16 @@ define('C16', 'a group is granted and released as one', async (t) => {
   const error = await rejected(t.locks.acquire([x, y]), LockHeld);
   equal(error.problem.name, x, 'the lock that is held');
   await t.free(1_000, y);
+
+  const pool = { name: `${t.lock}-pool`, limit: 2 };
+  const one = await t.locks.acquire([`${t.lock}-1`, pool]);
+  const two = await t.locks.acquire([{ name: pool.name, mode: 'shared', limit: 2 }, { name: `${t.lock}-2` }]);
+  equal([one.slots, two.slot], [{ [`${t.lock}-1`]: undefined, [pool.name]: 0 }, 1], 'slots');
+  equal([one.mode, one.modes, two.mode], ['exclusive', { [`${t.lock}-1`]: 'exclusive', [pool.name]: 'shared' }, 'shared'], 'modes');
+  equal((await rejected(t.locks.acquire([`${t.lock}-3`, pool]), LockHeld)).problem.name, pool.name, 'the lock that is full');
+  await rejected(t.locks.acquire(pool.name), LockHeld);
+  await one.release();
+  equal((await t.locks.acquire(pool)).slot, 0, 'one lock with its terms');
 
   const [v, w] = [`${t.lock}-v`, `${t.lock}-w`];
   const partial = await t.locks.acquire([v, w], { ttl: '1500ms' });
@@ -704,6 +723,22 @@ define('C34', 'a number that JSON does not carry is none', async (t) => {
   const reason = await within(20_000, aborted(lease.signal), 'the end');
   equal(reason.why, 'expired', 'why');
   ok((await t.log('PUT')).length >= 2, 'renewals that are repeated');
+});
+
+define('C34', 'an answer about another lock is no lease', async (t) => {
+  const other = (method) => t.fault('alter', 1, { method, fields: { name: 'other' } });
+  const told = async (promise, Failure) => {
+    const error = await rejected(promise, Failure);
+    ok(error.message.includes('a proxy has changed the path'), error.message);
+  };
+  await other('POST');
+  await told(t.locks.acquire(t.lock, { ttl: '1m' }), OutcomeUnknown);
+  await t.free(2_000);
+  await t.locks.acquire(t.lock, { ttl: '1m', renew: false });
+  await other('GET');
+  await told(t.locks.inspect(t.lock), LatchgateError);
+  await other('POST');
+  await told(t.locks.break(t.lock, { reason: 'it hangs' }), OutcomeUnknown);
 });
 
 define('C35', 'a busy thread finds its lease over at once', async (t) => {

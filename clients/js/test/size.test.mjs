@@ -10,10 +10,10 @@ import { gzipSync } from 'node:zlib';
 import { minified } from './minified.mjs';
 
 const test = (name, run) => nodeTest(name, { timeout: 120_000 }, run);
-const LIMIT = 6.5 * 1024;
+const LIMIT = 7 * 1024;
 const index = new URL('../src/index.js', import.meta.url);
 
-test('the client has at most 6.5 KB, minified and compressed', (t) => {
+test('the client has at most 7 KB, minified and compressed', (t) => {
   const bytes = gzipSync(minified(fileURLToPath(index)), { level: 9 }).length;
   t.diagnostic(`${bytes} bytes`);
   assert(bytes <= LIMIT, `${bytes} bytes, at most ${LIMIT}`);

@@ -15,6 +15,10 @@ export const fence: number = await locks.with('deploy', { wait: '10m', ttl: 60_0
   return lease.fencingToken;
 });
 export const text: string = await locks.with(['a', 'b'], () => 'done');
+export const modes: Readonly<Record<string, 'exclusive' | 'shared'>> = await locks.with(
+  ['a', { name: 'b', limit: 20 }, { name: 'c', mode: 'shared' }],
+  (lease) => lease.modes,
+);
 
 const lease: Lease = await locks.acquire('gpus', { mode: 'shared', limit: 8, wait: Infinity, signal: AbortSignal.timeout(1_000) });
 export const slot: number | undefined = lease.slot;

@@ -135,6 +135,28 @@ def test_a_group_is_answered_for_each_of_its_locks() -> None:
             renewed_group(grant, None, answer(200, 1.0, **group(**more)))
 
 
+def test_each_lock_may_have_terms_of_its_own() -> None:
+    def sent(names: Any, **options: Any) -> tuple[str, Any]:
+        [it], _ = play(acquiring(names=names, **options).run(), problem(423, "locked"))
+        assert it.call.body is not None
+        return it.call.path, json.loads(it.call.body)
+
+    pool = {"name": "b", "limit": 20}
+    assert sent(["a", pool]) == ("/locks", {"names": ["a", pool]})
+    assert sent([pool, {"name": "c", "mode": "shared"}], ttl="1s")[1]["names"] == [pool, {"name": "c", "mode": "shared"}]
+    assert sent(["a", "b"], limit=2) == ("/locks", {"names": ["a", "b"], "limit": 2})
+    for one in (pool, [pool]):
+        assert sent(one) == ("/locks/b", {"limit": 20})
+    assert sent("a", mode="shared") == ("/locks/a", {"mode": "shared"})
+    for wrong in ({"mode": "shared"}, {"limit": 2}):
+        with pytest.raises(ValueError, match="for each lock, or for all"):
+            acquiring(names=["a", pool], **wrong)
+    with pytest.raises(TypeError, match="the name of a lock is a text"):
+        acquiring(names=["a", {"limit": 2}])
+    with pytest.raises(ValueError, match="names each lock once"):
+        acquiring(names=["b", pool])
+
+
 def test_what_nobody_was_granted_is_not_released() -> None:
     acquire = acquiring()
     play(acquire.run(), NoAnswer("r"), problem(403, "forbidden"))

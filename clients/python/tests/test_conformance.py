@@ -16,7 +16,7 @@ import pytest
 from both import Clients
 from rig import Rig, until
 
-from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, LockTerms, OutcomeUnknown
 
 CHILD = str(Path(__file__).with_name("child.py"))
 
@@ -79,6 +79,16 @@ def test_c01_a_free_lock_is_granted_and_released(clients: Clients, rig: Rig, nam
     assert lease.lost.is_set() and lease.expires_in_ms == 0
     assert locks.inspect(name).state == "free"
     assert locks.acquire(name).fencing_token > lease.fencing_token
+
+    # A name that is a path is one segment.
+    path = f"{name}/acme/web"
+    lease = locks.acquire(path)
+    lease.renew()
+    assert (lease.name, locks.inspect(path).state) == (path, "held")
+    lease.release()
+    assert [it["path"].split("?")[0] for it in rig.log(name="acme")] == [
+        f"/locks/{name}%2Facme%2Fweb{operation}" for operation in ("", "/renew", "", "")
+    ]
 
 
 def test_c02_a_block_releases_also_when_it_raises(clients: Clients, rig: Rig, name: str) -> None:
@@ -229,7 +239,7 @@ def test_c09_durations(clients: Clients, rig: Rig, name: str) -> None:
             locks.acquire(name, ttl=bad)
         with pytest.raises(ValueError):
             locks.acquire(name, ttl=1_000, wait="5 apples")
-    for bad_name in ("", "..", "a/b", "a,b", "a b", "x" * 201):
+    for bad_name in ("", "..", "a//b", "/a", "a/", "a/../b", "a/renew", "a,b", "a b", "a\\b", "a%2Fb", "x" * 201):
         with pytest.raises(ValueError):
             locks.acquire(bad_name)
     assert rig.log() == []
@@ -374,6 +384,19 @@ def test_c16_a_group(clients: Clients, rig: Rig, name: str) -> None:
             locks.acquire(names)
         assert caught.value.name == names[1]
         assert locks.inspect(names[0]).state == "free"
+    pool: LockTerms = {"name": f"{name}-pool", "limit": 2}
+    one = locks.acquire([f"{name}-3", pool])
+    two = locks.acquire([{"name": f"{name}-pool", "mode": "shared", "limit": 2}, {"name": f"{name}-4"}])
+    assert (one.mode, one.slots) == ("exclusive", {f"{name}-3": None, f"{name}-pool": 0})
+    assert two.modes == {f"{name}-4": "exclusive", f"{name}-pool": "shared"}
+    assert two.slots[f"{name}-pool"] == 1
+    with pytest.raises(LockHeld) as caught:
+        locks.acquire([f"{name}-5", pool])
+    assert caught.value.name == f"{name}-pool"
+    with pytest.raises(LockHeld):
+        locks.acquire(f"{name}-pool")
+    one.release()
+    assert locks.acquire(pool).slot == 0
 
 
 def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
@@ -756,6 +779,22 @@ def test_c34_a_number_that_json_does_not_carry_is_none(clients: Clients, rig: Ri
         lease.check()
     assert caught.value.why == "expired"
     assert len(rig.log("PUT", name)) >= 2
+
+
+def test_c34_an_answer_about_another_lock_is_no_lease(clients: Clients, rig: Rig, name: str) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    rig.fault("alter", method="POST", fields={"name": "other"})
+    with pytest.raises(OutcomeUnknown, match="a proxy has changed the path"):
+        locks.acquire(name, ttl="1m")
+    until(is_free(at_b, name), 2)
+    lease = locks.acquire(name, ttl="1m")
+    for method, call in (("PUT", lease.renew), ("GET", lambda: locks.inspect(name))):
+        rig.fault("alter", method=method, fields={"name": "other"})
+        with pytest.raises(LatchgateError, match="a proxy has changed the path"):
+            call()
+    rig.fault("alter", method="POST", fields={"name": "other"})
+    with pytest.raises(OutcomeUnknown, match="a proxy has changed the path"):
+        locks.break_(name, reason="it hangs")
 
 
 def test_c35_a_busy_thread_starves_no_renewal(clients: Clients, rig: Rig, name: str) -> None:

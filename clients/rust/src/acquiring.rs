@@ -1,6 +1,6 @@
 //! An acquire under way: a chain of requests. The requests for one lock keep their position in the queue.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use reqwest::{Method, StatusCode, header::HeaderName};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
     http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
-    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
+    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner, SupersedeKey},
 };
 
 /// The header with the key under which an acquire can be repeated and keeps its position in the queue.
@@ -55,7 +55,7 @@ pub struct Acquiring {
     /// The lock to acquire. For a group: the lock that was last reported as held, if known.
     name: Option<LockName>,
     /// All locks of a group; `None` for one lock.
-    names: Option<GroupNames>,
+    group: Option<GroupLocks>,
     request: AcquireRequest,
     key: IdempotencyKey,
     asked: Instant,
@@ -78,19 +78,29 @@ struct Watcher<'a> {
 
 impl Client {
     /// Prepares an acquire of a lock. No request is sent yet.
-    pub fn acquiring(&self, name: LockName, mut request: AcquireRequest) -> Acquiring {
+    pub fn acquiring(&self, name: LockName, request: AcquireRequest) -> Acquiring {
+        self.prepare(Some(name), None, request)
+    }
+
+    /// Prepares an acquire of one lock, or of a group of locks, all or none.
+    pub(crate) fn prepare(
+        &self,
+        name: Option<LockName>,
+        group: Option<GroupLocks>,
+        mut request: AcquireRequest,
+    ) -> Acquiring {
         if request.owner.is_none() {
             request.owner.clone_from(&self.options.owner);
         }
         let asked = Instant::now();
         Acquiring {
             client: self.clone(),
-            name: Some(name),
-            names: None,
+            link: if group.is_some() { GROUP_LINK } else { LINK },
+            name,
+            group,
             key: fresh_key(&request),
             asked,
             over: asked.checked_add(request.wait),
-            link: LINK,
             waiting: WaitStatus::default(),
             request,
         }
@@ -100,16 +110,6 @@ impl Client {
 // === impl Acquiring ===
 
 impl Acquiring {
-    /// Makes this an acquire of a group of locks, all or none.
-    pub(crate) fn of_group(self, names: GroupNames) -> Self {
-        Self {
-            name: None,
-            names: Some(names),
-            link: GROUP_LINK,
-            ..self
-        }
-    }
-
     /// Runs the acquire until the lock is granted or the wait ends.
     ///
     /// If no gateway was ever reached, the acquire fails after a few attempts, however long its wait is. Once a
@@ -169,7 +169,7 @@ impl Acquiring {
         // granted lease ends with its TTL.
         if let Ok(answer) = answer
             && answer.status.is_success()
-            && let Ok(lease) = Lease::from_answer(answer)
+            && let Ok(lease) = Lease::from_answer(answer, None)
         {
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
@@ -219,7 +219,8 @@ impl Acquiring {
             };
             answer.in_doubt = retry.in_doubt;
             if answer.status.is_success() {
-                return Lease::from_answer(answer);
+                let asked = self.name.as_ref().filter(|_| self.group.is_none());
+                return Lease::from_answer(answer, asked);
             }
             if !self.needs_retry(&mut answer, wait) {
                 return Err(self.refusal(answer));
@@ -291,7 +292,7 @@ impl Acquiring {
                 Look::Seen(lock) => {
                     let owner = self.request.owner.as_ref().map(Owner::as_str);
                     Some(WaitStatus {
-                        name: self.names.as_ref().map(|_all| name.clone()),
+                        name: self.group.as_ref().map(|_all| name.clone()),
                         ..WaitStatus::of_look(lock, owner, self.asked.elapsed())
                     })
                 }
@@ -376,12 +377,12 @@ impl Acquiring {
     }
 
     fn call(&self, wait: Duration) -> Call {
-        let call = match (&self.names, &self.name) {
+        let call = match (&self.group, &self.name) {
             (None, Some(name)) => Call::new(Method::POST, name, ""),
             _ => Call::at(Method::POST, "/locks".to_owned()),
         };
         call.secret(IDEMPOTENCY_KEY, self.key.expose())
-            .json(self.request.body(self.names.as_ref(), wait))
+            .json(self.request.body(self.group.as_ref(), wait))
     }
 
     fn report(&mut self, waiting: WaitStatus, watcher: &mut Option<Watcher<'_>>) {
@@ -454,8 +455,12 @@ pub struct AcquireRequest {
     /// Minimum hold: for how long after its grant the lock is granted to no other caller, even if the lease is released
     /// earlier. A TTL that is shorter is raised to it.
     pub min_hold: Option<Duration>,
-    /// Whether the lease holds the lock alone or together with others.
+    /// Whether the lease holds the lock alone or together with others. For a group of locks, the mode of all locks
+    /// that have no mode of their own ([`GroupLocks`]).
     pub mode: AcquireMode,
+    /// With a key, a waiter takes an older waiter of the same lock, API key and `supersedes` key out of the queue. The
+    /// older acquire ends with the problem `newer-waiter`. For one lock only, not for a group.
+    pub supersedes: Option<SupersedeKey>,
     /// Owner text for people; if absent, the owner of the client.
     pub owner: Option<Owner>,
     /// Metadata to attach to the lease.
@@ -481,6 +486,71 @@ pub enum AcquireMode {
     },
 }
 
+/// The locks of a group to acquire. Made of [`GroupNames`], all locks have the mode of the request. Made of a map, each
+/// lock has its own mode, and the mode of the request does not count: with `deploy` exclusive and `openai` shared with
+/// the limit 20, the group holds `deploy` alone and one of the twenty places of `openai`.
+#[derive(Debug, Clone)]
+pub struct GroupLocks(BTreeMap<LockName, Option<AcquireMode>>);
+
+// === impl AcquireMode ===
+
+impl AcquireMode {
+    /// The fields `mode` and `limit` of a request. An exclusive request sends no mode: every version of the gateway
+    /// reads a missing mode as exclusive.
+    pub(crate) fn wire(self) -> (Option<&'static str>, Option<u16>) {
+        match self {
+            Self::Exclusive => (None, None),
+            Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
+        }
+    }
+}
+
+// === impl GroupLocks ===
+
+impl GroupLocks {
+    /// The field `names` of a request, and the mode that the request has beside it. `of_request`: the mode of the locks
+    /// without a mode of their own.
+    pub(crate) fn wire(&self, of_request: AcquireMode) -> (Value, AcquireMode) {
+        let locks = self.0.iter();
+        let mut locks = locks.map(|(name, own)| (name.as_str(), own.unwrap_or(of_request)));
+        let first = locks.clone().next().map_or(of_request, |(_, mode)| mode);
+        // Every version of the gateway knows one mode for all locks.
+        if locks.all(|(_, mode)| mode == first) {
+            return (self.0.keys().map(LockName::as_str).collect(), first);
+        }
+        let locks = self.0.iter().map(|(name, own)| {
+            let (mode, limit) = own.unwrap_or(of_request).wire();
+            match (mode, limit) {
+                (Some(mode), Some(limit)) => {
+                    json!({"name": name.as_str(), "mode": mode, "limit": limit})
+                }
+                (Some(mode), None) => json!({"name": name.as_str(), "mode": mode}),
+                (None, _) => json!(name.as_str()),
+            }
+        });
+        (locks.collect(), AcquireMode::Exclusive)
+    }
+}
+
+impl From<GroupNames> for GroupLocks {
+    fn from(names: GroupNames) -> Self {
+        Self::from(&names)
+    }
+}
+
+impl From<&GroupNames> for GroupLocks {
+    fn from(names: &GroupNames) -> Self {
+        Self(names.iter().map(|name| (name.clone(), None)).collect())
+    }
+}
+
+impl From<BTreeMap<LockName, AcquireMode>> for GroupLocks {
+    fn from(modes: BTreeMap<LockName, AcquireMode>) -> Self {
+        let modes = modes.into_iter();
+        Self(modes.map(|(name, mode)| (name, Some(mode))).collect())
+    }
+}
+
 // === impl AcquireRequest ===
 
 impl AcquireRequest {
@@ -494,18 +564,14 @@ impl AcquireRequest {
     }
 
     /// The body of one copy of the request, which waits for `wait` at the gateway.
-    fn body(&self, names: Option<&GroupNames>, wait: Duration) -> Value {
+    fn body(&self, group: Option<&GroupLocks>, wait: Duration) -> Value {
         let metadata: serde_json::Map<_, _> = self
             .metadata
             .iter()
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
-        // An exclusive request sends no mode: every version of the gateway reads a missing mode as exclusive.
-        let (mode, limit) = match self.mode {
-            AcquireMode::Exclusive => (None, None),
-            AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
-        };
-        let names = names.map(|names| names.iter().map(LockName::as_str).collect::<Vec<_>>());
+        let (names, mode) = group.map_or((Value::Null, self.mode), |it| it.wire(self.mode));
+        let (mode, limit) = mode.wire();
         json!({
             "names": names,
             "ttl_ms": self.asked_ttl().map(millis),
@@ -514,6 +580,7 @@ impl AcquireRequest {
             "wait_ms": (!wait.is_zero()).then(|| millis(wait)),
             "mode": mode,
             "limit": limit,
+            "supersedes": self.supersedes.as_ref().map(SupersedeKey::as_str),
             "owner": self.owner.as_ref().map(Owner::as_str),
             "metadata": (!metadata.is_empty()).then_some(metadata),
         })

@@ -64,12 +64,15 @@ impl Client {
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
         // Without a fencing token, a second copy could break another lease than the first copy did, so none is sent.
         retry.ends_in_doubt = !matches!(target, Some(BreakTarget::Lease(_)));
-        broken(call.send_with(self, &mut retry).await?)
+        broken(call.send_with(self, &mut retry).await?, name)
     }
 }
 
-fn broken(answer: CallResponse) -> Result<HeldLock, ClientError> {
+fn broken(answer: CallResponse, asked: &LockName) -> Result<HeldLock, ClientError> {
     if answer.status.is_success() {
+        if let Some(why) = answer.names_other(asked) {
+            return Err(ClientError::unknown(why, None));
+        }
         return match HeldLock::parse(&answer.body) {
             Some(lock) => Ok(lock),
             None => Err(answer.unusable("the broken leases")),

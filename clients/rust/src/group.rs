@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
+    AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
     acquire::OnDrop,
     error::ENDED_BEFORE,
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
     lease::renewal,
-    lock::{GroupNames, Token},
+    lock::{GroupNames, LockName, Token},
 };
 
 /// The result of a renewal or release for one lease of a group.
@@ -65,17 +65,20 @@ impl Client {
     /// future is dropped, the client releases in the background, as [`Client::acquire`] does.
     pub async fn acquire_all(
         &self,
-        names: &GroupNames,
+        locks: impl Into<GroupLocks>,
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
-        let acquiring = self.acquiring_all(names.clone(), request.clone());
+        let acquiring = self.acquiring_all(locks, request.clone());
         OnDrop::new(self, acquiring).finish().await
     }
 
     /// Prepares an acquire of a group of locks. No request is sent yet.
-    pub fn acquiring_all(&self, names: GroupNames, request: AcquireRequest) -> Acquiring {
-        let first = names.as_slice()[0].clone();
-        self.acquiring(first, request).of_group(names)
+    pub fn acquiring_all(
+        &self,
+        locks: impl Into<GroupLocks>,
+        request: AcquireRequest,
+    ) -> Acquiring {
+        self.prepare(None, Some(locks.into()), request)
     }
 
     /// Renews the leases of these locks, which have one token.
@@ -110,7 +113,7 @@ impl Client {
         time_out: Duration,
     ) -> Result<Lease, RetryableFailure> {
         let path = match lease.parts.as_slice() {
-            [] => format!("/locks/{}/renew", lease.name),
+            [] => format!("/locks/{}/renew", lease.name.segment()),
             _ => format!("/locks?names={}", joined(lease)),
         };
         let renewal = renewal(path, &lease.token, ttl);
@@ -118,8 +121,8 @@ impl Client {
         if !lease.parts.is_empty() {
             return Ok(PartResults::from_response(answer)?.renewed(lease, ttl)?);
         }
-        let renewed = Self::renewed(answer)?;
-        if (&renewed.name, renewed.fence) != (&lease.name, lease.fence) {
+        let renewed = Self::renewed(answer, &lease.name)?;
+        if renewed.fence != lease.fence {
             return Err(not_of_this_lease().into());
         }
         Ok(renewed)
@@ -174,8 +177,10 @@ impl Client {
                 if !result.may_be_repeated() {
                     continue;
                 }
-                let path = format!("/locks/{}", result.name);
-                let call = Call::at(Method::DELETE, path).token(token);
+                let Ok(name) = LockName::new(&result.name) else {
+                    continue;
+                };
+                let call = Call::new(Method::DELETE, &name, "").token(token);
                 match call.send_copy(self, retry.time_out()).await {
                     Ok(answer) => result.answered(&answer),
                     Err(error) => {

@@ -83,7 +83,7 @@ impl Client {
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, ClientError> {
         let answer = Call::new(Method::GET, name, "").send(self).await?;
         if answer.status.is_success() {
-            Inspection::from_answer(answer)
+            Inspection::from_answer(answer, name)
         } else {
             Err(answer.refusal())
         }
@@ -107,7 +107,7 @@ impl Client {
         match answer.status {
             StatusCode::FORBIDDEN => Look::Forbidden,
             status if status.is_success() => {
-                Inspection::from_answer(answer).map_or(Look::Unseen, Look::Seen)
+                Inspection::from_answer(answer, name).map_or(Look::Unseen, Look::Seen)
             }
             _ => Look::Unseen,
         }
@@ -142,7 +142,10 @@ impl Inspection {
         }
     }
 
-    fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
+    fn from_answer(answer: CallResponse, asked: &LockName) -> Result<Self, ClientError> {
+        if let Some(why) = answer.names_other(asked) {
+            return Err(answer.unexpected(&why));
+        }
         match serde_json::from_str::<Self>(&answer.body) {
             Ok(lock) => Ok(Self {
                 json: answer.body,

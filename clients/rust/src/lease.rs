@@ -111,7 +111,14 @@ impl Lease {
         &self.json
     }
 
-    pub(crate) fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
+    /// Reads the lease in an answer to a request for the lock `asked`; `None`: for any lock.
+    pub(crate) fn from_answer(
+        answer: CallResponse,
+        asked: Option<&LockName>,
+    ) -> Result<Self, ClientError> {
+        if let Some(why) = asked.and_then(|name| answer.names_other(name)) {
+            return Err(ClientError::unknown(why, None));
+        }
         match Self::parse(&answer) {
             Some(lease) => Ok(lease),
             None => Err(answer.unusable("a lease")),
@@ -201,13 +208,13 @@ impl Client {
         token: &Token,
         ttl: Option<Duration>,
     ) -> Result<Lease, ClientError> {
-        let renewal = renewal(format!("/locks/{name}/renew"), token, ttl);
-        Self::renewed(renewal.send(self).await?)
+        let renewal = renewal(format!("/locks/{}/renew", name.segment()), token, ttl);
+        Self::renewed(renewal.send(self).await?, name)
     }
 
-    pub(crate) fn renewed(answer: CallResponse) -> Result<Lease, ClientError> {
+    pub(crate) fn renewed(answer: CallResponse, name: &LockName) -> Result<Lease, ClientError> {
         if answer.status.is_success() {
-            Lease::from_answer(answer)
+            Lease::from_answer(answer, Some(name))
         } else {
             Err(answer.refusal())
         }

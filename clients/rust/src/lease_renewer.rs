@@ -15,11 +15,12 @@ use tokio::{
 };
 
 use crate::{
-    AcquireRequest, Acquiring, Client, ClientError, Lease, LockName, Problem, ReleaseRequest,
+    AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Lease, LockName, Problem,
+    ReleaseRequest,
     acquire::OnDrop,
     http::{Retry, pause},
     lock::{
-        self, GroupNames,
+        self,
         renewal::{self, random_fraction},
     },
 };
@@ -497,11 +498,11 @@ impl Client {
     /// Like [`Client::with_lock`] for a group of locks: acquires all locks or none.
     pub async fn with_locks<T>(
         &self,
-        names: &GroupNames,
+        locks: impl Into<GroupLocks>,
         request: &AcquireRequest,
         work: impl AsyncFnOnce(&Lease) -> T,
     ) -> Result<T, WithLockError> {
-        let acquiring = self.acquiring_all(names.clone(), request.clone());
+        let acquiring = self.acquiring_all(locks, request.clone());
         self.with_acquired(acquiring, work).await
     }
 

@@ -34,7 +34,7 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
@@ -46,8 +46,8 @@ pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
-    MetadataError, Mode, NameError, NamePrefix, Owner, Reason, SearchText, Text, TextError, Token,
-    TokenError,
+    MetadataError, Mode, NameError, NamePrefix, Owner, Reason, SearchText, SupersedeKey, Text,
+    TextError, Token, TokenError,
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn says_which_name_is_wrong() {
-        let error = GroupNames::parse(["a", "b/c"]).unwrap_err();
+        let error = GroupNames::parse(["a", "b/c", "b c"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "names \"b/c\", which has '/' in it; allowed are ASCII letters, digits and . _ : @ ~ -"
+            "names \"b c\", which has ' ' in it; allowed are ASCII letters, digits and . _ : @ ~ - /"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! Idempotency keys: with one, a caller can repeat an acquire and get the same lease.
+//! Idempotency keys: with one, a caller can repeat an acquire and get the same lease. Keys of `supersedes`, by which a
+//! newer waiter takes an older one out of the queue.
 
 use std::{fmt, sync::Arc};
 
@@ -6,8 +7,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, MinHold, Owner,
-    Sharing, Token, Ttl,
+    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, MinHold, Owner, Sharing, Text,
+    Token, Ttl,
     token::{self, stored_bytes},
 };
 
@@ -41,6 +42,13 @@ pub struct Fingerprint([u8; 32]);
 /// Random bytes that a store keeps with a lease. The token of the lease is derived from them and the idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Salt([u8; 16]);
+
+/// The key of `supersedes`: a waiter that is queued takes the waiters of the same lock, caller and key out of the queue.
+pub type SupersedeKey = Text<64>;
+
+/// The hash of the caller, the lock name and the key of `supersedes`. A store keeps this hash instead of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SupersedeHash([u8; 16]);
 
 // === impl IdempotencyKey ===
 
@@ -97,8 +105,7 @@ impl IdempotencyKey {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
             .expect("HMAC takes a key of any length");
         for part in [purpose, caller.as_bytes(), name.as_str().as_bytes(), salt] {
-            mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            mac.update(part);
+            update(&mut mac, part);
         }
         mac.finalize().into_bytes().into()
     }
@@ -123,15 +130,10 @@ impl Fingerprint {
         metadata: &Metadata,
     ) -> Self {
         let mut hash = Sha256::new();
-        let mut part = |bytes: &[u8]| {
-            hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hash.update(bytes);
-        };
+        let mut part = |bytes: &[u8]| update(&mut hash, bytes);
         part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
-        // In the hash, 0 stands for exclusive, 1 for shared without a limit, and other numbers for the limit plus 1.
-        let limit = |sharing: Sharing| 1 + sharing.explicit_limit().map_or(0, Limit::get);
-        part(&sharing.map_or(0, limit).to_be_bytes());
+        part(&terms(sharing).to_be_bytes());
         part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
         for (name, value) in metadata.iter() {
             part(name.as_bytes());
@@ -151,13 +153,71 @@ impl Fingerprint {
         })
     }
 
-    /// The fingerprint of the same request for a group, which must have exactly these locks.
+    /// The fingerprint of the same request with this key of `supersedes`.
     #[must_use]
-    pub fn of_group(self, names: &GroupNames) -> Self {
+    pub fn with_supersedes(self, key: Option<&SupersedeKey>) -> Self {
+        let Some(key) = key else {
+            return self;
+        };
+        let mut hash = Sha256::new();
+        for part in [&self.0, b"supersedes".as_slice(), key.as_str().as_bytes()] {
+            update(&mut hash, part);
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
+    /// The locks are in the order of their names, and this fingerprint covers the sharing of one of them.
+    #[must_use]
+    pub fn of_group<'a>(
+        self,
+        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>)>,
+    ) -> Self {
+        let locks: Vec<_> = locks.map(|(name, it)| (name.as_str(), terms(it))).collect();
+        // If all locks have the same terms, the names alone are hashed. Gateways that know no terms of single locks
+        // compute the same fingerprint.
+        let is_uniform = locks.windows(2).all(|pair| pair[0].1 == pair[1].1);
         let mut hash = Sha256::new();
         hash.update(self.0);
-        hash.update(names.joined());
+        for (at, (name, terms)) in locks.iter().enumerate() {
+            hash.update(if at > 0 { "," } else { "" });
+            hash.update(name);
+            if !is_uniform {
+                hash.update(format!("={terms}"));
+            }
+        }
         Self(hash.finalize().into())
+    }
+}
+
+/// The number that stands for the sharing of a lock in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
+/// otherwise the limit plus 1.
+fn terms(sharing: Option<Sharing>) -> u16 {
+    sharing.map_or(0, |it| 1 + it.explicit_limit().map_or(0, Limit::get))
+}
+
+/// Adds a part to a hash, with its length, so that parts of other lengths make another hash.
+fn update(hash: &mut impl hmac::digest::Update, part: &[u8]) {
+    hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+    hash.update(part);
+}
+
+// === impl SupersedeHash ===
+
+impl SupersedeHash {
+    /// The hash of a key of `supersedes` of this caller for this lock.
+    pub fn compute(key: &SupersedeKey, caller: &CallerId, name: &LockName) -> Self {
+        let mut hash = Sha256::new();
+        for part in [
+            caller.as_bytes(),
+            name.as_str().as_bytes(),
+            key.as_str().as_bytes(),
+        ] {
+            update(&mut hash, part);
+        }
+        let whole: [u8; 32] = hash.finalize().into();
+        let half = whole.first_chunk().expect("16 of 32 bytes");
+        Self(*half)
     }
 }
 
@@ -170,7 +230,7 @@ impl Salt {
     }
 }
 
-stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
+stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16, SupersedeHash: 16);
 
 // === Break target ===
 //
@@ -274,26 +334,63 @@ mod tests {
         assert_ne!(token(&a, &salt), token(&b, &salt));
     }
 
+    /// Sharing terms; with a slot if the limit comes from the caller.
+    fn shared(limit: u64, has_slot: bool) -> Option<Sharing> {
+        let limit = Limit::new(limit).unwrap();
+        Some(Sharing { limit, has_slot })
+    }
+
+    /// The fingerprint of a group request, as the engine makes it: from the request for its last lock.
+    fn group<const N: usize>(
+        metadata: &Metadata,
+        locks: [(&str, Option<Sharing>); N],
+    ) -> Fingerprint {
+        let names = locks.map(|(name, _)| LockName::new(name).unwrap());
+        let sharing = locks.map(|(_, sharing)| sharing);
+        Fingerprint::compute(None, None, sharing[N - 1], None, metadata)
+            .of_group(names.iter().zip(sharing))
+    }
+
+    #[test]
+    fn of_a_group_with_the_same_terms_for_all_is_that_of_earlier_versions() {
+        let none = Metadata::default();
+        for (fingerprint, golden) in [
+            (
+                group(&none, [("a", None), ("b", None)]),
+                "201874740bd4f26298cbf036a5df57e1df6242d9abaec1e7a6074fe98ba985bd",
+            ),
+            (
+                group(&none, [("a", shared(3, true)), ("b", shared(3, true))]),
+                "5ee543896a8d015bae2b1bc0987f69f421c49784607d1445012cbae8334a9d25",
+            ),
+            // The limit of the gateway is no term of the request.
+            (
+                group(&none, [("a", shared(7, false)), ("b", shared(9, false))]),
+                "5359794c2f9e66c7dad1f8500b9ce0350d4927fe49b564fc84adb083fd0cc2a9",
+            ),
+        ] {
+            let bytes = fingerprint.as_bytes().iter();
+            let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, golden);
+        }
+    }
+
     #[test]
     fn tells_requests_apart_by_every_field() {
         let ttl = Ttl::MIN;
-        let owner = Owner::new("x").unwrap();
+        let (owner, key) = (Owner::new("x").unwrap(), SupersedeKey::new("x").unwrap());
         let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
         let limit = HoldLimit::MAX;
-        let shared = |limit, has_slot| {
-            let limit = Limit::new(limit).unwrap();
-            Some(Sharing { limit, has_slot })
-        };
         let none = Metadata::default();
-        let group = |names: [&str; 2]| GroupNames::parse(names).unwrap();
         let plain = Fingerprint::compute(None, None, None, None, &none);
         let rests = |ms| plain.with_min_hold(Some(MinHold::from_millis(ms, Ttl::MAX).unwrap()));
         assert_eq!(plain.with_min_hold(None), plain);
+        let lock = LockName::new("a").unwrap();
         let all = [
             plain,
             rests(1),
             rests(2),
-            rests(1).of_group(&group(["a", "b"])),
+            rests(1).of_group([(&lock, None)].into_iter()),
             Fingerprint::compute(Some(ttl), None, None, None, &none),
             Fingerprint::compute(Some(Ttl::MAX), None, None, None, &none),
             Fingerprint::compute(None, Some(limit), None, None, &none),
@@ -302,9 +399,15 @@ mod tests {
             Fingerprint::compute(None, None, shared(2, true), None, &none),
             Fingerprint::compute(None, None, None, Some(&owner), &none),
             Fingerprint::compute(None, None, None, None, &metadata),
-            Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "b"])),
-            Fingerprint::compute(None, None, None, None, &none).of_group(&group(["a", "c"])),
-            Fingerprint::compute(None, None, None, None, &metadata).of_group(&group(["a", "b"])),
+            Fingerprint::compute(None, None, None, None, &none).with_supersedes(Some(&key)),
+            group(&none, [("a", None), ("b", None)]),
+            group(&none, [("a", None), ("c", None)]),
+            group(&metadata, [("a", None), ("b", None)]),
+            group(&none, [("a", shared(1, true)), ("b", None)]),
+            group(&none, [("a", None), ("b", shared(1, true))]),
+            group(&none, [("a", shared(1, false)), ("b", None)]),
+            group(&none, [("a", shared(2, true)), ("b", shared(1, true))]),
+            group(&none, [("a", shared(1, true)), ("b", shared(1, true))]),
         ];
         for (i, a) in all.iter().enumerate() {
             for (j, b) in all.iter().enumerate() {

@@ -24,6 +24,7 @@ pub use foreign_mark::{ForeignMark, ForeignMarkError};
 pub use group::{Group, GroupNames, GroupNamesError};
 pub use idempotency::{
     BreakTarget, CallerId, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,
+    SupersedeHash, SupersedeKey,
 };
 pub use lease::{HeldLease, Lease};
 pub use metadata::{Metadata, MetadataError};

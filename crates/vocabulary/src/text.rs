@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// A text for people to read: 1 to `MAX` characters, none of them a control character.
 ///
-/// The text is only shown, and never used for a decision.
+/// The text is only shown, and not used for a decision, except for a [`SupersedeKey`](crate::SupersedeKey), which is
+/// compared with others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Text<const MAX: usize>(Arc<str>);
 

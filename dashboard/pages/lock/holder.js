@@ -3,7 +3,7 @@
 import { html } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
 import { count, duration, plural } from "../../model/format.js";
-import { locksVersion, namesOf } from "../../model/locks.js";
+import { groupOf, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
 import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
@@ -66,7 +66,7 @@ function Sharers({ lock, take }) {
       ${holders.map(
         (one) => html`<li key=${one.fencing_token}>
           <div class="who">
-            <span class="slot">${one.slot === null ? "shared" : `slot ${one.slot}`}</span>${" "}
+            <span class="slot">${wayOf(one)}</span>${" "}
             <${Foreign} value=${one.owner} none="not said" whole />
           </div>
           ${take &&
@@ -86,14 +86,18 @@ function Sharers({ lock, take }) {
   </section>`;
 }
 
-/** The other locks that were acquired with this one, as far as they are known. */
+/** The other locks that were acquired with this one, as far as they are known, and how each of them is shared. */
 function Group({ name, of: { group, owner } }) {
   locksVersion.value;
-  const others = namesOf(group, owner).filter((other) => other !== name);
+  const others = groupOf(group, owner).filter((other) => other.name !== name);
   const rest = group.count - 1 - others.length;
-  const links = others.map((other, at) => html`${at > 0 && ", "}<a href=${lockHref(other)}><${Foreign} value=${other} /></a>`);
+  const links = others.map(
+    (other, at) => html`${at > 0 && ", "}<a href=${lockHref(other.name)}><${Foreign} value=${other.name} /></a>${other.shared && html`${" "}<span class="none">(${wayOf(other)})</span>`}`,
+  );
   return html`${links}${rest > 0 && `${others.length > 0 ? " and " : ""}${plural(rest, "other", "others")}`}`;
 }
+
+const wayOf = ({ slot }) => (slot === null ? "shared" : `slot ${slot}`);
 
 function Limit({ at }) {
   tick.value;

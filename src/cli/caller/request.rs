@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     client::{AcquireMode, AcquireRequest, Acquiring, Client, Lease, LeasePart},
-    lock::{GroupNames, Limit, LockName, Metadata, Owner},
+    lock::{GroupNames, Limit, LockName, Metadata, Owner, SupersedeKey},
 };
 
 use super::{
@@ -38,6 +38,19 @@ pub(crate) struct RequestArgs {
     /// no other lease of the lock has.
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<Limit>,
+    /// Let only the newest waiter wait: take an older one with the same KEY out of the queue
+    ///
+    /// An older waiter of the same lock, API key and KEY ends with exit code 113. A command that does not wait takes
+    /// nobody out. For one lock only.
+    #[arg(
+        long,
+        value_name = "KEY",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "latest",
+        value_parser = SupersedeKey::not_blank
+    )]
+    latest: Option<SupersedeKey>,
     /// Owner of the lease, for people to read [default: USER@HOST]
     #[arg(long, value_parser = Owner::new)]
     owner: Option<Owner>,
@@ -46,11 +59,25 @@ pub(crate) struct RequestArgs {
     meta: Vec<(String, String)>,
 }
 
-/// The lock or the group of locks that a command acquires.
+/// The lock or the group of locks that the command line names.
 #[derive(Debug, Clone)]
 pub(crate) enum Locks {
     One(LockName),
     All(GroupNames),
+}
+
+/// An argument that names a lock to acquire: `NAME`, `NAME=shared` or `NAME=LIMIT`.
+#[derive(Debug, Clone)]
+pub(crate) struct LockArg {
+    name: LockName,
+    /// The mode of the argument, if it has one.
+    mode: Option<AcquireMode>,
+}
+
+/// The locks that a command acquires, each with its mode.
+pub(crate) struct WantedLocks {
+    pub(crate) locks: Locks,
+    modes: BTreeMap<LockName, AcquireMode>,
 }
 
 // === impl RequestArgs ===
@@ -70,18 +97,70 @@ impl RequestArgs {
             wait,
             max_hold: self.max_hold,
             min_hold: self.min_hold,
-            mode: self.mode(),
+            mode: AcquireMode::default(),
+            supersedes: self.latest.clone(),
             owner,
             metadata,
             idempotency_key: None,
         })
     }
 
-    fn mode(&self) -> AcquireMode {
-        if self.shared || self.limit.is_some() {
+    /// The locks that these arguments name. `--shared` and `--limit` are for all of them, and cannot stand beside a
+    /// mode of a single lock.
+    pub(crate) fn wanted(&self, args: &[LockArg]) -> Result<WantedLocks, CliError> {
+        let mode = if self.shared || self.limit.is_some() {
             AcquireMode::Shared { limit: self.limit }
         } else {
             AcquireMode::Exclusive
+        };
+        if mode != AcquireMode::Exclusive && args.iter().any(|arg| arg.mode.is_some()) {
+            let flag = self.limit.map_or("--shared", |_| "--limit");
+            let why =
+                "is for all locks; leave it out, or leave out what stands behind the = of a NAME";
+            return Err(CliError::argument(flag, why));
+        }
+        let names: Vec<_> = args.iter().map(|arg| arg.name.clone()).collect();
+        let modes = args
+            .iter()
+            .map(|arg| (arg.name.clone(), arg.mode.unwrap_or(mode)));
+        Ok(WantedLocks {
+            locks: Locks::from_names(&names)?,
+            modes: modes.collect(),
+        })
+    }
+}
+
+// === impl LockArg ===
+
+impl LockArg {
+    /// Parses a command-line argument. No name contains `=`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (name, mode) = match text.split_once('=') {
+            None => (text, None),
+            Some((name, "shared")) => (name, Some(AcquireMode::Shared { limit: None })),
+            Some((name, number)) => {
+                let limit = limit(number).map_err(|error| {
+                    format!("behind the = stands shared or a limit, and {number:?}: {error}")
+                })?;
+                (name, Some(AcquireMode::Shared { limit: Some(limit) }))
+            }
+        };
+        let name = LockName::new(name).map_err(|error| error.to_string())?;
+        Ok(Self { name, mode })
+    }
+}
+
+// === impl WantedLocks ===
+
+impl WantedLocks {
+    /// Prepares an acquire of the locks.
+    pub(crate) fn acquiring(self, client: &Client, request: AcquireRequest) -> Acquiring {
+        match &self.locks {
+            Locks::One(name) => {
+                let mode = self.modes[name];
+                client.acquiring(name.clone(), AcquireRequest { mode, ..request })
+            }
+            Locks::All(_) => client.acquiring_all(self.modes, request),
         }
     }
 }
@@ -115,14 +194,6 @@ impl Locks {
             Self::All(names) => names.as_slice().len() - 1,
         };
         format!("{} and {more} more", self.first())
-    }
-
-    /// Prepares an acquire of the locks.
-    pub(crate) fn acquiring(&self, client: &Client, request: AcquireRequest) -> Acquiring {
-        match self {
-            Self::One(name) => client.acquiring(name.clone(), request),
-            Self::All(names) => client.acquiring_all(names.clone(), request),
-        }
     }
 }
 

@@ -10,10 +10,13 @@ use std::{ffi::OsString, time::Duration};
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
-use crate::{client::Loss, lock::LockName};
+use crate::client::Loss;
 
 use super::super::{
-    caller::{connection::ConnectionArgs, request::RequestArgs},
+    caller::{
+        connection::ConnectionArgs,
+        request::{LockArg, RequestArgs},
+    },
     terminal::text,
 };
 
@@ -28,8 +31,8 @@ use super::super::{
 /// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in LATCHGATE_FENCING_TOKEN. Of
 /// several locks these are for the first, and LATCHGATE_FENCING_TOKENS has all as a JSON object, fencing token by
 /// name. Pass the fencing token to the resource that the lock protects. With --limit the command finds its slot in
-/// LATCHGATE_SLOT: a number that no other holder of the lock has. Of several locks that is the slot in the first,
-/// and LATCHGATE_SLOTS has all as a JSON object, slot by name.
+/// LATCHGATE_SLOT: a number that no other holder of the lock has. Of several locks that is the slot in the first, if
+/// it has one, and LATCHGATE_SLOTS has all as a JSON object, slot by name.
 ///
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the command. Processes
 /// that the command leaves running in its process group are also stopped before the lock is released. If such a
@@ -48,9 +51,11 @@ use super::super::{
 /// one came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
-    /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are held while the command runs
-    #[arg(required = true, value_name = "NAME")]
-    pub(super) names: Vec<LockName>,
+    /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are held while the command runs
+    ///
+    /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does. The other locks are held alone.
+    #[arg(required = true, value_name = "NAME", value_parser = LockArg::parse)]
+    pub(super) names: Vec<LockArg>,
     #[command(flatten)]
     pub(super) request: RequestArgs,
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]

@@ -11,10 +11,7 @@ use crate::{
 
 use super::{
     super::{
-        caller::{
-            environment::Environment,
-            request::{Locks, parts},
-        },
+        caller::{environment::Environment, request::parts},
         error::{CliError, Exit},
         terminal::{
             output::{self, notify_if_slow},
@@ -31,8 +28,8 @@ use super::{
 /// Acquires the lock, runs the command, releases the lock, and returns the exit code.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
     args.check()?;
-    let locks = Locks::from_names(&args.names)?;
-    let name = locks.first();
+    let locks = args.request.wanted(&args.names)?;
+    let name = &locks.locks.first().clone();
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
     let request = args.request.request(wait, environment)?;
@@ -46,7 +43,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     // command.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
     let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
-    let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
+    let lease = waiting::acquire(&client, locks, request, &mut signals).await?;
     let timing = args.timing(&lease);
     let renewer = keep(&client, &lease, &mut signals).await?;
     let ended = match Job::start(&args.command, &args.variables(&lease), args.on_lost) {
@@ -136,6 +133,8 @@ impl RunArgs {
         ];
         if let Some(slot) = lease.mode.slot() {
             variables.push((SLOT, slot.to_string()));
+        }
+        if parts(lease).iter().any(|part| part.mode.slot().is_some()) {
             variables.push((SLOTS, by_name(lease, |part| part.mode.slot())));
         }
         if self.token_env {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{caller::request::Locks, error::CliError},
+    super::{caller::request::WantedLocks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     visible,
@@ -42,13 +42,13 @@ const WITHDRAWAL_UNANSWERED: &str = "the gateway has not answered the withdrawal
 /// Acquires the locks, and handles signals during the wait.
 pub(crate) async fn acquire(
     client: &Client,
-    locks: &Locks,
+    wanted: WantedLocks,
     request: AcquireRequest,
     signals: &mut Signals,
 ) -> Result<Lease, CliError> {
-    let name = locks.first();
-    let label = locks.label();
-    let mut acquiring = locks.acquiring(client, request);
+    let name = wanted.locks.first().clone();
+    let label = wanted.locks.label();
+    let mut acquiring = wanted.acquiring(client, request);
     let error = match watched(&label, &mut acquiring, signals).await {
         Ok(lease) => return Ok(lease),
         Err(error) => error,
@@ -58,7 +58,7 @@ pub(crate) async fn acquire(
     if let CliError::Interrupted(_) | CliError::Client(ClientError::OutcomeUnknown { .. }) = error {
         // If another signal interrupts the withdrawal, the gateway releases the position or the undelivered lease a few
         // seconds later.
-        let withdrawal = notify_if_slow(name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
+        let withdrawal = notify_if_slow(&name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
         signals.until_second_signal(withdrawal).await;
     }
     Err(error)

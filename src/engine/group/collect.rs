@@ -94,8 +94,7 @@ impl Engine {
         request: GroupRequest,
         queued: Q,
     ) -> impl Future<Output = Result<GrantedGroup, GroupAcquireError>> + Send + use<Q> {
-        let first = request.keyed();
-        let begun = self.may_begin(first);
+        let begun = request.parts().iter().try_for_each(|it| self.may_begin(it));
         let begun = begun.inspect_err(|error| self.metrics().acquired(failure_outcome(error)));
         let slots = begun.and_then(|()| Ok(request.lease_slots()?));
         let (queued_sender, was_queued) = oneshot::channel();
@@ -268,7 +267,8 @@ impl Collector {
         let keyed = self.parts.last().expect("a group has at least 2 names");
         let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
-            idempotency.fingerprint = idempotency.fingerprint.of_group(&self.names);
+            let locks = self.parts.iter().map(|part| (&part.name, part.sharing));
+            idempotency.fingerprint = idempotency.fingerprint.of_group(locks);
         }
         identity
     }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
     pub(super) names: GroupNames,
-    /// One request for each lock, in the order of the names. The requests differ in the lock and in the
+    /// One request for each lock, in the order of the names. The requests differ in the lock, its sharing and the
     /// authorization only; the last request has the idempotency key.
     pub(super) parts: Vec<AcquireRequest>,
 }

@@ -10,7 +10,7 @@ use tokio::{
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, AcquireRequest, Engine, GrantedGroup, GroupAcquireError, GroupRequest},
-    lock::{GroupNames, HeldLease, KeeperId, LockName, Salt, TokenHash, Ttl},
+    lock::{GroupNames, HeldLease, KeeperId, Limit, LockName, Salt, Sharing, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, GiveBack, Leaving},
@@ -502,6 +502,67 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
     ];
     assert_eq!(ac, ac_again);
     assert_ne!(ac, bc);
+}
+
+/// A group request for two locks, each with this limit if it is to be shared.
+fn group_with<const N: usize>(
+    locks: [(&str, Option<u64>); N],
+    part: &AcquireRequest,
+) -> GroupRequest {
+    let names = GroupNames::parse(locks.map(|(name, _)| name)).unwrap();
+    let part = |name: &LockName| {
+        let own = locks.iter().find(|(lock, _)| *lock == name.as_str());
+        let sharing = own.unwrap().1.map(|limit| Sharing {
+            limit: Limit::new(limit).unwrap(),
+            has_slot: true,
+        });
+        Ok::<_, StoreError>(AcquireRequest {
+            name: name.clone(),
+            sharing,
+            ..part.clone()
+        })
+    };
+    GroupRequest::new(names, part).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_lock_is_asked_for_in_its_own_mode_whatever_is_repeated() {
+    let locks = [("a", None), ("b", Some(2)), ("c", Some(20))];
+    // With a key, the locks are first tried backwards; `b` is held then, so the round begins again in order.
+    let answers = [granted(), refused(), granted(), granted(), granted()];
+    let (store, engine) = engine_on(answering(answers));
+    let request = group_with(locks, &waiting_request(KEY));
+    let group = engine.acquire_group(request, || {}).await.unwrap();
+    group.delivery.delivered();
+    let attempts = store.attempts.lock();
+    let asked = attempts.iter().map(|it| {
+        let limit = it.sharing.map(|sharing| u64::from(sharing.limit.get()));
+        (it.name.as_str(), limit)
+    });
+    let [a, b, c] = locks;
+    assert_eq!(asked.collect::<Vec<_>>(), [c, b, a, b, c]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fingerprint_covers_the_mode_and_the_limit_of_each_lock() {
+    let fingerprint = |limits: [Option<u64>; 2]| async move {
+        let (store, engine) = engine_on(answering([refused()]));
+        let locks = [("a", limits[0]), ("c", limits[1])];
+        let request = group_with(locks, &request(KEY));
+        drop(engine.acquire_group(request, || {}).await);
+        let attempts = store.attempts.lock();
+        attempts[0].idempotency.as_ref().unwrap().fingerprint
+    };
+    let first = fingerprint([Some(2), None]).await;
+    assert_eq!(first, fingerprint([Some(2), None]).await);
+    for others in [
+        [None, None],
+        [Some(3), None],
+        [None, Some(2)],
+        [Some(2), Some(2)],
+    ] {
+        assert_ne!(first, fingerprint(others).await, "{others:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

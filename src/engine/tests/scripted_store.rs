@@ -464,6 +464,7 @@ pub(in crate::engine) fn engine_on(store: Arc<ScriptedStore>) -> (Arc<ScriptedSt
 pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
+        supersedes: None,
         name: name(),
         ttl: Ttl::MAX,
         hold_limit: None,

@@ -320,6 +320,9 @@ fn not_found(path: &str) -> Problem {
         "The lock has no name. A lock is /locks/NAME, where NAME is not empty."
     } else if path.len() > 1 && path.ends_with('/') {
         "The path ends with a slash, and no route does. Leave the slash out."
+    } else if path.contains("/locks/") {
+        "No route has this path. In the path of a URL, a lock name is one segment: write its / as %2F. If the request \
+         had %2F, a proxy in front of the gateway has decoded it."
     } else {
         "No route has this path."
     };
@@ -345,6 +348,9 @@ mod tests {
             ("/", "/", None),
             ("/locks", "/locks", None),
             ("/locks/a%2Fb", "/locks/{name}", Some("a%2Fb")),
+            ("/locks/a%2frenew", "/locks/{name}", Some("a%2frenew")),
+            ("/locks/a%2Fb/renew", "/locks/{name}/renew", Some("a%2Fb")),
+            ("/locks/a/b/renew", "", None),
             ("/locks/a/renew", "/locks/{name}/renew", Some("a")),
             ("/locks/a/nothing", "", None),
             ("/locks/", "", None),

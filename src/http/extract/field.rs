@@ -2,7 +2,8 @@
 //! OpenAPI document.
 
 use utoipa::openapi::{
-    ArrayBuilder, KnownFormat, Object, ObjectBuilder, RefOr, Required, Schema, SchemaFormat,
+    ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Ref, Required, Schema,
+    SchemaFormat,
     path::{Parameter, ParameterBuilder, ParameterIn},
     schema::{SchemaType, Type},
 };
@@ -37,8 +38,9 @@ pub(super) enum Kind {
     Text(usize, usize, &'static str),
     /// An object of texts: the largest number of entries, and of bytes together.
     Texts(usize, usize),
-    /// A list without repetitions: the form of its elements, and their smallest and largest number.
-    List(&'static Form, usize, usize),
+    /// A list without repetitions, of texts or of objects: the form of the texts, the name of the schema of the
+    /// objects, and the smallest and largest number of elements.
+    List(&'static Form, &'static str, usize, usize),
 }
 
 /// Function from the limits of a gateway to the smallest and the largest number allowed.
@@ -152,9 +154,14 @@ impl Form {
         Self::new(Kind::Texts(most, max_bytes))
     }
 
-    /// A list of `least` to `most` elements of this form, each once.
-    pub(in crate::http) const fn list(&'static self, least: usize, most: usize) -> Self {
-        Self::new(Kind::List(self, least, most))
+    /// A list of `least` to `most` elements, each once: of this form, or an object with this schema.
+    pub(in crate::http) const fn list(
+        &'static self,
+        object: &'static str,
+        least: usize,
+        most: usize,
+    ) -> Self {
+        Self::new(Kind::List(self, object, least, most))
     }
 
     /// A field whose value is a whole number within bounds.
@@ -223,8 +230,12 @@ impl Form {
                 .property_names(Some(Self::prose(max_bytes).schema(limits, false)))
                 .additional_properties(Some(Self::text(0, max_bytes, PROSE).schema(limits, false)))
                 .into(),
-            Kind::List(form, least, most) => ArrayBuilder::new()
-                .items(RefOr::T(form.schema(limits, false)))
+            Kind::List(form, object, least, most) => ArrayBuilder::new()
+                .items(
+                    OneOfBuilder::new()
+                        .item(form.schema(limits, false))
+                        .item(Ref::from_schema_name(object)),
+                )
                 .min_items(Some(least))
                 .max_items(Some(most))
                 .unique_items(true)

@@ -38,6 +38,8 @@ pub(super) enum Place<'a> {
     Body,
     /// The fields stand in the query of a request with this method.
     Query(&'a Method),
+    /// The fields stand in an object of a list in a body; the text is the place of the object, such as `names[1]`.
+    Element(String),
 }
 
 /// How many errors an answer names: a person reads no more, and the body may have thousands.
@@ -107,7 +109,7 @@ impl<'a> Fields<'a> {
             JsonValue::Text(text) => match (&self.place, digits(&text)) {
                 (Place::Query(_), Some(number)) => number,
                 (Place::Query(_), None) => return self.refused(field, "is not a whole number"),
-                (Place::Body, _) => {
+                (Place::Body | Place::Element(_), _) => {
                     return self.refused(field, "is a text; a number is expected, without quotes");
                 }
             },
@@ -165,28 +167,58 @@ impl<'a> Fields<'a> {
             if let JsonValue::Text(text) = value {
                 texts.insert(key.into_owned(), text.into_owned());
             } else {
-                self.refuse_no_text(format!("{}.{key}", field.name), &value);
+                let reason = format!("{}; a text is expected", value.is());
+                self.refuse_at(format!("{}.{key}", field.name), reason);
             }
         }
         Some(texts)
     }
 
-    /// Takes a field whose value is a list of texts.
-    pub(in crate::http) fn list(&mut self, field: &'static Field) -> Option<Vec<Cow<'a, str>>> {
+    /// Takes a field whose value is a list of texts, which `parse` reads, or of objects, whose fields `read` takes. An
+    /// element is `None` if it is wrong, or beyond the largest number of elements.
+    pub(in crate::http) fn list<T, E: Display>(
+        &mut self,
+        field: &'static Field,
+        parse: impl Fn(&str) -> Result<T, E>,
+        mut read: impl FnMut(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<Vec<Option<T>>> {
+        let Kind::List(_, _, _, most) = field.form.kind else {
+            unreachable!("`{}` is declared as another kind of value", field.name)
+        };
         let elements = match self.take(field)? {
             JsonValue::List(elements) => elements,
-            other => return self.expected(field, &other, "a list of texts is"),
+            other => return self.expected(field, &other, "a list is"),
         };
-        let mut texts = Vec::with_capacity(elements.len());
+        let mut read_all = Vec::with_capacity(elements.len());
         for (at, element) in elements.into_iter().enumerate() {
-            if let JsonValue::Text(text) = element {
-                texts.push(text);
-            } else {
-                self.refuse_no_text(format!("{}[{at}]", field.name), &element);
-                return None;
-            }
+            let place = format!("{}[{at}]", field.name);
+            read_all.push(match element {
+                _ if at >= most => None,
+                JsonValue::Text(text) => parse(&text)
+                    .map_err(|error| self.refuse_at(place, error.to_string()))
+                    .ok(),
+                JsonValue::Object(left) => {
+                    let mut fields = Fields::new(Place::Element(place), left, self.limits);
+                    let element = read(&mut fields);
+                    self.errors.extend(fields.into_errors());
+                    element
+                }
+                other => {
+                    self.refuse_at(
+                        place,
+                        format!("{}; a text or an object is expected", other.is()),
+                    );
+                    None
+                }
+            });
         }
-        Some(texts)
+        Some(read_all)
+    }
+
+    /// Whether the request has this field, which no reader has taken yet.
+    pub(in crate::http) fn has(&self, field: &Field) -> bool {
+        let mut left = self.left.iter();
+        left.any(|(key, value)| key == field.name && !matches!(value, JsonValue::Null))
     }
 
     /// Returns the value of a field if it is valid; otherwise records the error of the field.
@@ -213,10 +245,6 @@ impl<'a> Fields<'a> {
         self.refused(field, format!("{}; {expected} expected", value.is()))
     }
 
-    fn refuse_no_text(&mut self, place: String, value: &JsonValue<'_>) {
-        self.refuse_at(place, format!("{}; a text is expected", value.is()));
-    }
-
     /// Records that a part of a field is wrong, such as an element of a list.
     pub(in crate::http) fn refuse_at(
         &mut self,
@@ -226,6 +254,7 @@ impl<'a> Fields<'a> {
         let place = match self.place {
             Place::Body => place.into(),
             Place::Query(_) => format!("query.{}", place.into()).into(),
+            Place::Element(ref element) => format!("{element}.{}", place.into()).into(),
         };
         self.errors.push(FieldError::new(place, reason));
     }
@@ -236,14 +265,22 @@ impl<'a> Fields<'a> {
     }
 
     /// Ends the reading of the fields. Fails with all errors, including unknown fields, which no reader took.
-    pub(in crate::http) fn finish(mut self) -> Result<(), Problem> {
+    pub(in crate::http) fn finish(self) -> Result<(), Problem> {
         if self.left.is_empty() && self.errors.is_empty() {
             return Ok(());
         }
+        let mut errors = self.into_errors();
+        errors.truncate(NAMED);
+        Err(Problem::invalid(errors))
+    }
+
+    /// All errors, including unknown fields, which no reader took.
+    fn into_errors(mut self) -> Vec<FieldError> {
         let known: Vec<_> = self.known().map(|field| field.name).collect();
         let names = known.join(", ");
         let known_are = match (&self.place, known.as_slice()) {
             (Place::Body, _) => format!("the fields of this body are {names}"),
+            (Place::Element(_), _) => format!("the fields of this object are {names}"),
             // A request with a safe method has no body, so the reason does not point to one.
             (Place::Query(method), []) if method.is_safe() => {
                 "this call takes no query parameters".to_owned()
@@ -264,8 +301,7 @@ impl<'a> Fields<'a> {
             };
             self.refuse_at(name.into_owned(), reason);
         }
-        self.errors.truncate(NAMED);
-        Err(Problem::invalid(self.errors))
+        self.errors
     }
 
     fn take(&mut self, field: &'static Field) -> Option<JsonValue<'a>> {

@@ -19,4 +19,6 @@ pub(super) use headers::{
     AdoptedToken, IdempotencyKeyHeader, LOCK_TOKEN, LastEventId, LockToken, OnlyToken,
     PreferredWait, Provenance, TOKEN, TokenOrBody, single,
 };
-pub(super) use target::{ApiPath, ApiQuery, NAME, NoQuery, PathParameter, Query, prefix};
+pub(super) use target::{
+    ApiPath, ApiQuery, NAME, NAMES_PATTERN, NoQuery, PathParameter, Query, prefix,
+};

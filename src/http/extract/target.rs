@@ -33,15 +33,31 @@ pub(in crate::http) trait PathParameter: Sized {
     fn read(text: &str) -> Result<Self, Problem>;
 }
 
+/// Pattern of a segment of a lock name.
+macro_rules! segment {
+    () => {
+        r"(\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,})"
+    };
+}
+
+/// Pattern of a lock name. Patterns of JSON Schema cannot exclude the last segments that are operations in a way that
+/// every generator of clients understands.
+macro_rules! name {
+    () => {
+        concat!(segment!(), "(/", segment!(), ")*")
+    };
+}
+
 /// Form of a lock name: its length, and the characters that it may have.
-pub(in crate::http) const NAME: Form = Form::text(
-    1,
-    LockName::MAX_LEN,
-    r"^(\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,})$",
-);
+pub(in crate::http) const NAME: Form = Form::text(1, LockName::MAX_LEN, concat!("^", name!(), "$"));
+
+/// Pattern of several lock names with commas between.
+pub(in crate::http) const NAMES_PATTERN: &str = concat!("^", name!(), "(,", name!(), "){1,15}$");
 
 declare_fields! {
-    /// The name of the lock: ASCII letters, digits and `. _ : @ ~ -`. Use `:` for hierarchy.
+    /// The name of the lock: ASCII letters, digits and `. _ : @ ~ - /`. Use `:` or `/` for hierarchy. In the path, `/`
+    /// is written `%2F`. No part between slashes is empty, `.` or `..`. The last part after a slash is not the word of
+    /// an operation: `break`, `check`, `history`, `hold`, `release` or `renew`.
     Path ApiPath<LockName>: LockName::NAME => NAME.required().example("deploy:prod");
 }
 
@@ -92,7 +108,8 @@ pub(in crate::http) trait Query: Sized {
 declare_fields! {
     /// The prefix of the lock names. Empty, or left out: all names.
     const PREFIX: "prefix" =>
-        Form::text(0, LockName::MAX_LEN, "^[A-Za-z0-9._:@~-]*$").example("deploy:");
+        Form::text(0, LockName::MAX_LEN, concat!("^(", segment!(), "/)*[A-Za-z0-9._:@~-]*$"))
+            .example("deploy:");
 }
 
 // === impl ApiQuery ===

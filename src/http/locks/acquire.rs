@@ -20,7 +20,7 @@ use crate::{
     },
     lock::{
         HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, MinHold, Owner,
-        Sharing, Ttl,
+        Sharing, SupersedeKey, Ttl,
     },
 };
 
@@ -203,6 +203,7 @@ pub(in crate::http) struct AcquireBody {
     hold_limit: Option<HoldLimit>,
     min_hold: Option<MinHold>,
     sharing: Option<Sharing>,
+    supersedes: Option<SupersedeKey>,
     owner: Option<Owner>,
     metadata: Metadata,
 }
@@ -230,10 +231,14 @@ declare_fields! {
     const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
     /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
     /// `exclusive`.
-    const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
+    pub(super) const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
     /// With `shared`: the lock is granted while fewer leases than this limit hold it, and the lease has a
     /// `slot`. The limit binds at this grant only, so use one limit per name.
-    const LIMIT: "limit" => Form::whole(|limits| (1, limits.max_holders));
+    pub(super) const LIMIT: "limit" => Form::whole(|limits| (1, limits.max_holders));
+    /// When this request is queued, it takes an older waiter of the same lock with the same text here, asked for
+    /// with the same API key, out of the queue: the older request is answered 409 `newer-waiter`. No control
+    /// characters. A request that does not wait takes nobody out.
+    const SUPERSEDES: "supersedes" => Form::prose(SupersedeKey::MAX_CHARS);
     /// Owner text, for people to read: shown to callers that find the lock held, never trusted. No control
     /// characters.
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
@@ -300,6 +305,7 @@ impl AcquireBody {
             hold_limit: self.hold_limit,
             min_hold: self.min_hold,
             sharing: self.sharing,
+            supersedes: self.supersedes,
             explicit: self.explicit,
             wait: self.wait.unwrap_or_default(),
             owner: self.owner,
@@ -316,6 +322,17 @@ impl RequestBody for AcquireBody {
     const ABOUT: Field = ACQUIRE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
+        let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
+        Self {
+            supersedes,
+            ..Self::of_any(fields)
+        }
+    }
+}
+
+impl AcquireBody {
+    /// Reads the fields that a request for several locks has, too.
+    pub(super) fn of_any(fields: &mut Fields<'_>) -> Self {
         let default = Ttl::from_millis(fields.limits.default_ttl_ms.0)
             .expect("the default TTL was checked when the configuration was read");
         let asked_ttl = ttl(fields, &TTL);
@@ -342,6 +359,7 @@ impl RequestBody for AcquireBody {
             hold_limit,
             min_hold,
             sharing,
+            supersedes: None,
             owner,
             metadata: metadata.unwrap_or_default(),
         }
@@ -354,7 +372,8 @@ pub(super) fn ttl(fields: &mut Fields<'_>, field: &'static Field) -> Option<Ttl>
     fields.check(field, Ttl::from_millis(ms))
 }
 
-fn sharing(fields: &mut Fields<'_>) -> Option<Sharing> {
+/// Reads the fields with the mode and the limit. `None`: the lock is asked for alone, or a field was refused.
+pub(super) fn sharing(fields: &mut Fields<'_>) -> Option<Sharing> {
     let mode = fields.text(&MODE);
     let limit = fields.whole(&LIMIT);
     match mode.as_deref() {

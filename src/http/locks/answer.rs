@@ -110,7 +110,7 @@ impl Acquired {
         let Granted {
             lease, delivery, ..
         } = granted;
-        let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();
+        let location = [gateway.base_path.as_str(), "/locks/", &lease.name.segment()].concat();
         Self {
             location: Some(
                 HeaderValue::try_from(location)

@@ -8,6 +8,7 @@ use crate::{
 use super::{
     acquire::AcquireBody,
     break_lock::BreakBody,
+    group::AcquireGroupBody,
     lease::{ReleaseBody, RenewBody},
 };
 
@@ -19,6 +20,7 @@ pub(crate) fn fuzzed_body(bytes: &[u8]) -> String {
     let mut outcome = String::new();
     for read in [
         read::<AcquireBody>,
+        read::<AcquireGroupBody>,
         read::<RenewBody>,
         read::<ReleaseBody>,
         read::<BreakBody>,

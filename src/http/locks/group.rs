@@ -1,6 +1,6 @@
 //! `POST`, `PUT` and `DELETE /locks`: acquire, renew and release several locks with one request.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::extract::State;
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ use crate::{
         edge::RequestContext,
         extract::{
             AcceptsJson, ApiJson, ApiQuery, Caller, Field, Fields, Form, IdempotencyKeyHeader,
-            LockToken, NAME, NoQuery, OnlyToken, PreferredWait, Query, RequestBody,
+            LockToken, NAME, NAMES_PATTERN, NoQuery, OnlyToken, PreferredWait, Query, RequestBody,
             UnrefusedCaller, declare_fields,
         },
         json_response::JsonResponse,
@@ -23,11 +23,11 @@ use crate::{
         serve::{Connection, UnansweredReleases},
         state::AppState,
     },
-    lock::{GroupNames, GroupNamesError, HeldLease, LockName},
+    lock::{GroupNames, GroupNamesError, HeldLease, LockName, Sharing},
 };
 
 use super::{
-    acquire::{AcquireBody, WaiterCount},
+    acquire::{AcquireBody, LIMIT, MODE, WaiterCount, sharing},
     answer::{Acquired, Annotated, Notes},
     lease::{ReleaseAnswer, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
@@ -39,6 +39,9 @@ use super::{
 /// lease, which can be inspected, renewed, released and broken alone. If a lock is held the answer is 423,
 /// and `name` says which lock.
 ///
+/// `"names": ["deploy", {"name": "openai", "mode": "shared", "limit": 20}]` takes `deploy` alone, and one of
+/// the twenty places of `openai`. A `mode` or `limit` beside `names` is for all of the locks.
+///
 /// The locks are taken in the order of their names, so requests for several locks never wait for each other
 /// in a circle. With `wait_ms` the request waits in the queue of one lock at a time while it holds the locks
 /// before it; the wait is for all together. The locks it has taken are released if the rest cannot be had,
@@ -49,9 +52,10 @@ use super::{
 /// locks it had taken are free after 10 s at most.
 ///
 /// With an `Idempotency-Key` the request can be repeated like a request for one lock: the key covers all of
-/// the names. (With other names the answer is 409 `idempotency-mismatch` if the last name in sorted order is
-/// the same; otherwise it is another request.) No position in a queue is kept: a request that is repeated
-/// before it was answered continues with the locks if all were taken, or begins again.
+/// the names, with the mode and the limit of each. (With other names the answer is 409
+/// `idempotency-mismatch` if the last name in sorted order is the same; otherwise it is another request.) No
+/// position in a queue is kept: a request that is repeated before it was answered continues with the locks if
+/// all were taken, or begins again.
 #[utoipa::path(
     post,
     path = "/locks",
@@ -76,21 +80,22 @@ pub(in crate::http) async fn acquire_group(
     _: AcceptsJson,
     (_, context, connection): (NoQuery, RequestContext, Connection),
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
-    ApiJson(AcquireGroupBody { names, mut terms }): ApiJson<AcquireGroupBody>,
+    ApiJson(AcquireGroupBody { locks, mut terms }): ApiJson<AcquireGroupBody>,
 ) -> Annotated<Acquired> {
     // If the caller hangs up from here on, the engine releases the locks it has taken.
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = terms.prefer(preferred, &gateway.config.limits);
     let begun = || {
-        let names = names.ok_or_else(missing_names)?;
+        let GroupLocks { names, shared } = locks.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
         // Each name counts as a request. The first name was counted, and had to fit the rate, when the caller
         // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
-            terms
-                .clone()
-                .into_request(name.clone(), key.clone(), &caller)
+            let terms = terms.clone();
+            let mut part = terms.into_request(name.clone(), key.clone(), &caller)?;
+            part.sharing = shared.get(name).copied().or(part.sharing);
+            Ok::<_, Problem>(part)
         })?;
         let waits = !request.keyed().wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -116,11 +121,25 @@ pub(in crate::http) async fn acquire_group(
 //
 // Body of a request for several locks.
 
-/// The names of the locks, and the terms of each lease.
+/// The locks, and the terms of each lease.
 pub(in crate::http) struct AcquireGroupBody {
-    /// The names of the locks. `None`: the names are missing or invalid, and the request is refused.
-    names: Option<GroupNames>,
+    /// The locks. `None`: they are missing or invalid, and the request is refused.
+    locks: Option<GroupLocks>,
     terms: AcquireBody,
+}
+
+/// The locks of a group.
+struct GroupLocks {
+    names: GroupNames,
+    /// The sharing of the locks that are asked for in a shared mode of their own.
+    shared: BTreeMap<LockName, Sharing>,
+}
+
+/// One lock of a group, with its mode and its limit.
+pub(in crate::http) struct LockOfGroup {
+    /// `None`: the name is missing or invalid, and the request is refused.
+    name: Option<LockName>,
+    sharing: Option<Sharing>,
 }
 
 /// Body of a request for several locks in the OpenAPI document.
@@ -130,8 +149,13 @@ declare_fields! {
     /// The locks and the terms of their leases: every field but `names` is as for one lock, and applies to
     /// each of them.
     const ACQUIRE: "AcquireGroupBody" => Form::TEXT.example(r#"{
-        "names": ["database", "cluster:eu"], "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7"
+        "names": ["database", {"name": "cluster:eu", "mode": "shared"}],
+        "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7"
     }"#);
+    /// One lock of a group, with a mode and a limit of its own. Null is the same as leaving a field out.
+    const LOCK: "LockOfGroup" => Form::TEXT.example(r#"{"name": "openai", "mode": "shared", "limit": 20}"#);
+    /// The name of the lock.
+    const LOCK_NAME: "name" => NAME.required();
 }
 
 // === impl AcquireGroupBody ===
@@ -141,8 +165,24 @@ impl RequestBody for AcquireGroupBody {
 
     fn read(fields: &mut Fields<'_>) -> Self {
         Self {
-            names: names(fields),
-            terms: AcquireBody::read(fields),
+            locks: locks(fields),
+            terms: AcquireBody::of_any(fields),
+        }
+    }
+}
+
+// === impl LockOfGroup ===
+
+impl RequestBody for LockOfGroup {
+    const ABOUT: Field = LOCK;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
+        if !fields.has(&LOCK_NAME) {
+            fields.refuse(&LOCK_NAME, "is missing");
+        }
+        Self {
+            name: fields.parsed(&LOCK_NAME, LockName::new),
+            sharing: sharing(fields),
         }
     }
 }
@@ -339,13 +379,14 @@ declare_fields! {
     const IN_QUERY: "names" => Form::text(
         0,
         GroupNames::MAX * (LockName::MAX_LEN + 1) - 1,
-        "^[A-Za-z0-9._:@~-]+(,[A-Za-z0-9._:@~-]+){1,15}$",
+        NAMES_PATTERN,
     )
     .required()
     .example("cluster:eu,database");
-    /// The names of the locks: 2 to 16, each once, in any order. The locks are taken in the order of their
-    /// names.
-    const NAMES: "names" => NAME.list(GroupNames::MIN, GroupNames::MAX).required();
+    /// The locks: 2 to 16, each once, in any order. A lock is a name, or an object with its name, `mode` and
+    /// `limit`. Beside an object, a name alone is exclusive, and a `mode` or `limit` for all locks is refused.
+    /// The locks are taken in the order of their names.
+    const NAMES: "names" => NAME.list(LOCK.name, GroupNames::MIN, GroupNames::MAX).required();
 }
 
 // === impl GroupQuery ===
@@ -366,27 +407,34 @@ impl Query for GroupQuery {
 }
 
 /// Reads the field `names`.
-pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
-    let texts = fields.list(&NAMES)?;
-    // Each name is checked alone first, so that the refusal tells the index of the invalid name.
-    for (at, text) in texts.iter().enumerate().take(GroupNames::MAX) {
-        if let Err(error) = LockName::new(text) {
-            fields.refuse_at(format!("{}[{at}]", NAMES.name), error.to_string());
+fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
+    let (mut shared, mut has_terms) = (BTreeMap::new(), false);
+    let names = fields.list(&NAMES, LockName::new, |fields| {
+        has_terms = true;
+        let LockOfGroup { name, sharing } = LockOfGroup::read(fields);
+        shared.extend(name.clone().zip(sharing));
+        name
+    })?;
+    for field in [&MODE, &LIMIT] {
+        if has_terms && fields.has(field) {
+            fields.refuse(
+                field,
+                "stands beside an object in names; give each of the locks its own",
+            );
         }
     }
-    match GroupNames::parse(texts.iter().map(AsRef::as_ref)) {
-        Ok(names) => Some(names),
-        // The invalid name was already refused by the loop above, with its index.
-        Err(GroupNamesError::Name(..)) => None,
-        Err(error @ (GroupNamesError::Count(_) | GroupNamesError::Repeated(_))) => {
-            fields.refuse(&NAMES, error.to_string());
-            None
-        }
-    }
+    let names = if (GroupNames::MIN..=GroupNames::MAX).contains(&names.len()) {
+        // If a name is invalid, it was refused with its index.
+        GroupNames::new(names.into_iter().collect::<Option<Vec<_>>>()?)
+    } else {
+        Err(GroupNamesError::Count(names.len()))
+    };
+    let names = fields.check(&NAMES, names)?;
+    Some(GroupLocks { names, shared })
 }
 
 /// Refuses the request unless the caller may acquire each of the locks.
-pub(super) fn check_permission(caller: &Access, names: &GroupNames) -> Result<(), Problem> {
+fn check_permission(caller: &Access, names: &GroupNames) -> Result<(), Problem> {
     let permission = Permission::Acquire;
     let refused = names
         .iter()
@@ -397,6 +445,6 @@ pub(super) fn check_permission(caller: &Access, names: &GroupNames) -> Result<()
 }
 
 /// The problem of a body without `names`.
-pub(super) fn missing_names() -> Problem {
+fn missing_names() -> Problem {
     Problem::invalid_field(NAMES.name, "is missing; it has 2 to 16 names of locks")
 }

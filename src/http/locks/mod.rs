@@ -14,7 +14,7 @@ mod look;
 pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
 pub(super) use group::{
-    __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody,
+    __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody, LockOfGroup,
     acquire_group, release_group, renew_group,
 };
 pub(super) use hold::{__path_hold, hold};

@@ -92,7 +92,8 @@ problem_codes! {
         "No route of the gateway has this path. A lock is never missing: a lock without \
          a holder is free.",
         "Check the path. A lock is `/locks/NAME`, where NAME is one path segment that is not \
-         empty. `/openapi.json` lists all routes.";
+         empty: write `/` in a name as `%2F`. If the client did so, a proxy in front of the gateway has \
+         decoded it. `/openapi.json` lists all routes.";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED,
         "The path does not take this method",
         "The path exists, but not with this method. The header `Allow` lists the allowed methods.",
@@ -109,7 +110,7 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "An earlier request with this `Idempotency-Key` had another \
-         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `owner` or `metadata`, or other locks.",
+         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `supersedes`, `owner` or `metadata`, or other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
@@ -128,6 +129,11 @@ problem_codes! {
         "Wait for the answer to the newer request. If that answer does not come either, ask once more \
          with the same key. If you sent only one request, a program between you and the gateway has \
          repeated it.";
+    NewerWaiter = "newer-waiter", CONFLICT,
+        "A newer waiter took this request out of the queue",
+        "A later request with the same `supersedes` waits for the lock now. This request was not granted the \
+         lock, and for a minute its `Idempotency-Key` is answered the same.",
+        "Do not repeat the request: the newer request does the work.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",

@@ -59,6 +59,12 @@ impl From<AcquireError> for Problem {
                 "A quorum of Redis servers cannot let a lock rest (`min_hold_ms`): a server that \
                  missed the release would not know of the rest. Nothing happened.",
             ),
+            AcquireError::CannotSupersede => Self::new(
+                Code::UnsupportedByStore,
+                "A quorum of Redis servers has no common queue, so no waiter takes another one out of it \
+                 (`supersedes`). Nothing happened.",
+            ),
+            AcquireError::NewerWaiter => Self::general(Code::NewerWaiter),
             // A wait ends like this only if the caller's API key was revoked; the answer is that for an
             // unknown key.
             AcquireError::Revoked => Refusal::Unknown.into(),

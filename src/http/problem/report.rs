@@ -192,6 +192,12 @@ pub(in crate::http) struct PartResult {
     /// The fencing token of a renewed lease; else null.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
+    /// `exclusive` or `shared`, of a renewed lease; else null.
+    #[schema(required = true)]
+    mode: Option<&'static str>,
+    /// The slot of a renewed lease that was granted with a `limit`; else null.
+    #[schema(required = true)]
+    slot: Option<u16>,
     /// Time left of a renewed lease; else null.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
@@ -215,6 +221,8 @@ impl PartResult {
             detail: None,
             held: None,
             fencing_token: lease.map(|lease| lease.fence.get()),
+            mode: lease.map(|lease| lease.mode.as_str()),
+            slot: lease.and_then(|lease| lease.mode.slot()),
             expires_in_ms: lease.map(|lease| millis(lease.good_for())),
             hold_expires_in_ms: lease.and_then(|lease| lease.hold_expires_in).map(millis),
             release_requested: lease.and_then(ReleaseRequestBody::of_lease),

@@ -161,7 +161,8 @@ impl Outcome for Acquisition {
             Self::QueueFull
             | Self::Superseded
             | Self::IdempotencyMismatch
-            | Self::IdempotencyExpired => {}
+            | Self::IdempotencyExpired
+            | Self::NewerWaiter => {}
         }
         Ok(())
     }
@@ -172,7 +173,7 @@ impl Outcome for Leaving {
         match self {
             Self::Granted(held) => return age_living(held, delay),
             Self::Left(contention) => age(contention.holder.as_mut(), delay),
-            Self::Superseded => {}
+            Self::Superseded | Self::NewerWaiter => {}
         }
         Ok(())
     }

@@ -5,10 +5,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from latchgate_client import AuthenticatedClient as Client
-from latchgate_client.api.locks import acquire_lock, inspect_lock, list_locks, release_lock, renew_lock
-from latchgate_client.models import AcquireBody, Lease, Lock, Page, Problem, ProblemCode, RenewBody
+from latchgate_client.api.locks import acquire_lock, acquire_locks, inspect_lock, list_locks, release_lock, renew_lock
+from latchgate_client.models import (
+    AcquireBody,
+    AcquireGroupBody,
+    GroupLease,
+    Lease,
+    Lock,
+    LockOfGroup,
+    Page,
+    Problem,
+    ProblemCode,
+    RenewBody,
+)
 
-NAME = "generated:python"
+NAME = "generated/python"
 
 
 def main(url: str) -> None:
@@ -21,7 +32,7 @@ def main(url: str) -> None:
     assert refused.status == 423 and refused.holders, refused
     renewed = renew_lock.sync(NAME, client=client, lock_token=lease.token, body=RenewBody(ttl_ms=60_000))
     assert isinstance(renewed, Lease) and renewed.ttl_ms == 60_000, renewed
-    page = list_locks.sync(client=client, prefix="generated:")
+    page = list_locks.sync(client=client, prefix="generated/")
     assert isinstance(page, Page) and NAME in [lock.name for lock in page.locks], page
     pool, patient = ThreadPoolExecutor(), Client(base_url=url, token="lgk_none")
     waiting = pool.submit(acquire_lock.sync, NAME, client=patient, body=AcquireBody(wait_ms=25_000))
@@ -36,6 +47,11 @@ def main(url: str) -> None:
     lost = renew_lock.sync(NAME, client=client, lock_token=lease.token)
     assert isinstance(lost, Problem) and lost.code is ProblemCode.LEASE_LOST, lost
     assert release_lock.sync_detailed(NAME, client=client, lock_token=granted.token).status_code == 204
+    # In place of a name, an object asks for one lock of several in a mode of its own.
+    several = AcquireGroupBody(names=[NAME, LockOfGroup(name="generated:pool", limit=2)])
+    group = acquire_locks.sync(client=client, body=several)
+    assert isinstance(group, GroupLease), group
+    assert [(lease.mode, lease.slot) for lease in group.leases] == [("shared", 0), ("exclusive", None)], group
 
 
 main(sys.argv[1])

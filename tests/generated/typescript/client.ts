@@ -18,7 +18,7 @@ function check(is: boolean, what: unknown): void {
 }
 
 const client = createClient<paths>({ baseUrl: must(process.argv[2], "no URL") });
-const name = "generated:typescript";
+const name = "generated/typescript";
 const path = { name };
 const headers = (token: string) => ({ path, header: { "Lock-Token": token } });
 
@@ -38,7 +38,7 @@ const renewed = await client.PUT("/locks/{name}/renew", {
 });
 check(renewed.data?.ttl_ms === 60000, renewed.error);
 
-const page = await client.GET("/locks", { params: { query: { prefix: "generated:" } } });
+const page = await client.GET("/locks", { params: { query: { prefix: "generated/" } } });
 check(must(page.data, "no page").locks.some((lock) => lock.name === name), page.data);
 
 const waiting = client.POST("/locks/{name}", { params: { path }, body: { wait_ms: 25000 } });
@@ -61,3 +61,9 @@ check(lost.response.status === 410 && lost.error?.code === "lease-lost", lost.er
 
 const ended = await client.DELETE("/locks/{name}", { params: headers(next.token) });
 check(ended.response.status === 204, ended.error);
+
+// In place of a name, an object asks for one lock of several in a mode of its own.
+const pool = { name: "generated:pool", limit: 2 };
+const group = await client.POST("/locks", { body: { names: [name, pool] } });
+const leases = must(group.data, "no group").leases;
+check(leases.length === 2 && leases[0]?.slot === 0 && leases[1]?.mode === "exclusive", leases);

@@ -187,7 +187,8 @@ impl Bench {
     }
 
     pub(super) async fn release(&self, lease: &Value) {
-        let line = format!("DELETE /locks/{}", lease["name"].as_str().unwrap());
+        let name = lease["name"].as_str().unwrap().replace('/', "%2F");
+        let line = format!("DELETE /locks/{name}");
         let token = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
         let released = self.ask(&line, &token, "").await;
         assert_eq!(released.status, 204, "{released:?}");

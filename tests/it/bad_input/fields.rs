@@ -12,10 +12,13 @@ use crate::support::{
 
 /// Names that are valid in a path, but not as names of locks.
 const NO_NAMES: &str = r"
-    . .. %2e %2E%2E %2e. ..%2f..%2fetc%2fpasswd ..%5c..%5cwindows %2fetc%2fpasswd a%2fb a%5cb a%00
+    . .. %2e %2E%2E %2e. ..%2f..%2fetc%2fpasswd ..%5c..%5cwindows %2fetc%2fpasswd a%5cb a%00
     %00 a%0a a%0d%0aSet-Cookie:%20x=1 a%20b a+b %7Ba%7D {a} a{b a* %2A a%3Fb a%5Bb-c%5D
     %24%7Bjndi:ldap:%7D a;b a,b a=b a&b a'b a!b a$b a(b) %3Cscript%3E
     %2A1%0D%0A%244%0D%0APING%0D%0A a%0D%0ADEL%20lg:x:lock return%20redis.call('FLUSHALL')
+    %2f a%2f %2fa a%2F%2Fb a%2f%2F a%2f. a%2f.%2fb a%2F..%2Fb ..%2Fa %2e%2e%2fa a%2f%2e%2e .%2f
+    a%252fb %252F a%c0%afb %5c%5ca a%2f%5cb x%2fhold x%2Frenew x%2frelease x%2fbreak x%2fcheck
+    x%2fhistory x%2Fy%2Fhold x%2f%68old renew%2frenew locks%2f..%2fb
     %252e%252e %25 a%2500 %EF%BC%8E%EF%BC%8E %E2%80%AEa %F0%9F%94%92
 ";
 /// Percent-encoded bytes that are not UTF-8.
@@ -41,10 +44,10 @@ pub(super) fn names_cases() -> Vec<Case> {
         cases.extend(of_every_route(name));
     }
     for byte in 0..=u8::MAX {
-        let allowed = byte.is_ascii_alphanumeric() || b"._:@~-".contains(&byte);
+        let allowed = byte.is_ascii_alphanumeric() || b"._:@~-/".contains(&byte);
         let expected = if allowed { Expected::Granted } else { INVALID };
         cases.push(Case::bare(format!("POST /locks/a%{byte:02X}b"), expected));
-        if !allowed && !b"?#%/".contains(&byte) {
+        if !allowed && !b"?#%".contains(&byte) {
             // The byte is sent unencoded: the HTTP parser decides whether it reads the request.
             let mut bytes = b"POST /locks/a".to_vec();
             bytes.push(byte);
@@ -347,6 +350,8 @@ pub(super) fn metadata_cases() -> Vec<Case> {
     let long = |len| "ä".repeat(len);
     cases.push(body(json!({"owner": long(128)}), Expected::Granted));
     cases.push(body(json!({"owner": long(129)}), INVALID));
+    cases.push(body(json!({"supersedes": long(64)}), Expected::Granted));
+    cases.push(body(json!({"supersedes": long(65)}), INVALID));
     for (entries, bytes, expected) in [
         (16, 1, Expected::Granted),
         (17, 1, INVALID),
@@ -376,4 +381,52 @@ pub(super) fn metadata_cases() -> Vec<Case> {
 #[tokio::test]
 async fn hostile_texts_are_kept_or_refused_and_harm_nobody() {
     Bench::start().await.run(metadata_cases()).await;
+}
+
+/// JSON values that are no lock of a group.
+const NO_LOCKS: &str = r#"
+    null true 7 -1 0.5 [] ["b"] [{"name":"b"}] "" "." ".." "b,c" "b\u0000" "b=2" {} {"name":null}
+    {"name":""} {"name":7} {"name":["b"]} {"name":{"name":"b"}} {"name":".."} {"name":"b=2"}
+    {"name":"b\n"} {"Name":"b"} {"names":["b","c"]} {"name":"b","name":"c"} {"name":"a"}
+    {"name":"b","mode":""} {"name":"b","mode":"Shared"} {"name":"b","mode":"shared "}
+    {"name":"b","mode":1} {"name":"b","mode":true} {"name":"b","mode":["shared"]}
+    {"name":"b","mode":"exclusive","limit":2} {"name":"b","mode":"shared","mode":"exclusive"}
+    {"name":"b","limit":0} {"name":"b","limit":1001} {"name":"b","limit":65537}
+    {"name":"b","ttl_ms":1000} {"name":"b","wait_ms":0} {"name":"b","owner":"me"}
+    {"name":"b","metadata":{}} {"name":"b","slot":0} {"name":"b","token":"x"} {"name":"b","":1}
+"#;
+
+fn groups_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut refused = |body: String| cases.push(Case::body("POST /locks", body, INVALID));
+    for lock in words(NO_LOCKS) {
+        refused(format!("{{\"names\":[\"a\",{lock}]}}"));
+        refused(format!(
+            "{{\"names\":[{lock},\"a\",\"c\"],\"ttl_ms\":1000}}"
+        ));
+    }
+    for number in words(NO_NUMBERS).chain(words(TOO_LARGE)) {
+        refused(format!(
+            "{{\"names\":[\"a\",{{\"name\":\"b\",\"limit\":{number}}}]}}"
+        ));
+    }
+    for beside in words(
+        r#""mode":"shared" "mode":"exclusive" "limit":2 "mode":7 "limit":null,"mode":"shared""#,
+    ) {
+        refused(format!("{{\"names\":[\"a\",{{\"name\":\"b\"}}],{beside}}}"));
+    }
+    for count in [0, 1, 17, 500] {
+        let locks: Vec<_> = (0..count)
+            .map(|n| json!({"name": format!("n{n}"), "limit": 2}))
+            .collect();
+        refused(json!({"names": locks}).to_string());
+    }
+    let deep = format!("{}\"b\"{}", "{\"name\":".repeat(100), "}".repeat(100));
+    refused(format!("{{\"names\":[\"a\",{deep}]}}"));
+    cases
+}
+
+#[tokio::test]
+async fn what_is_no_lock_of_a_group_takes_none() {
+    Bench::start().await.run(groups_cases()).await;
 }

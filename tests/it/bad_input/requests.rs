@@ -54,9 +54,15 @@ const NO_FIELDS: &str = r#"
     {"name":"a"} {"fencing_token":1} {"__proto__":{"ttl_ms":1000}} {"constructor":{}} {"$ne":null}
     {"owner":[]} {"owner":{"$gt":""}} {"owner":1} {"owner":""} {"owner":"\u0000"}
     {"owner":"\ud800"} {"owner":"\udc00\ud800"}
+    {"supersedes":""} {"supersedes":1} {"supersedes":true} {"supersedes":[]} {"supersedes":["a"]} {"supersedes":{}}
+    {"supersedes":"\u0000"} {"supersedes":"a\u001b"} {"supersedes":"\ud800"} {"superseded":"a"} {"latest":true}
 "#;
 /// Wrong fields with blanks in a text.
-const NO_FIELDS_EITHER: [&str; 2] = [r#"{"mode": "shared "}"#, r#"{"ttl_ms ": 1000}"#];
+const NO_FIELDS_EITHER: [&str; 3] = [
+    r#"{"mode": "shared "}"#,
+    r#"{"ttl_ms ": 1000}"#,
+    r#"{"supersedes": "  "}"#,
+];
 
 pub(super) fn json_cases() -> Vec<Case> {
     let mut cases = vec![Case::acquire(WHOLE, Expected::Granted)];
@@ -266,7 +272,7 @@ fn streams_cases() -> Vec<Case> {
         }
     }
     let list = r"
-        x=1 prefix=a&prefix=b prefix=%FF prefix={a} prefix=a/b prefix=a%00 limit=1 Prefix=a
+        x=1 prefix=a&prefix=b prefix=%FF prefix={a} prefix=a//b prefix=/a prefix=..%2f prefix=a%5cb prefix=a%00 limit=1 Prefix=a
     ";
     for query in words(list) {
         cases.push(Case::bare(format!("GET /events?{query}"), INVALID));

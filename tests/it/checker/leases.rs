@@ -78,6 +78,11 @@ fn answers_that_no_order_explains_are_found() {
     // The lock was free and is granted, and yet a client that looked afterwards saw the holder before.
     check_stories(
         "
+# a release that the store may have forgotten is not held against it
+given: 0-1 a acquire -> 7; 2-3 a release 7
+not I12: 2-9 redis suffers fail-over forgets; 10-11 o sees 7:a; 12-13 o sees 7:a; 14-15 o sees 7:a
+I12+:    2-9 redis suffers fail-over;         10-11 o sees 7:a; 12-13 o sees 7:a; 14-15 o sees 7:a
+# an answer after all that it contradicts
 I12+: 0-10 a acquire -> 7; 20-30 a release 7; 40-50 b acquire -> 8; 60-70 somebody sees 7:a
 ",
     );

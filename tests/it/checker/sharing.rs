@@ -37,6 +37,16 @@ I3+:   6-7 r3 share/2 -> 9#0
 given: 0-1 expires share/2 -> 1#0; 2-3 stays share/2 -> 2#1; 9000-9001 stays renew 2 -> renewed#1
 right: 10010-10011 r0 share/2 -> 3#0
 I3+:   10010-10011 r0 share/2 -> 3#0; 10012-10013 r1 share/2 -> 4#1
+# each lock of a group is held in its own mode
+given: 0-1 r1 share of:other -> 5
+right: 2-3 group acquire both:share -> 7 and 8; 4-5 r2 share of:other -> 9
+I3+:   2-3 group acquire both -> 7 and 8
+I3+:   2-3 group acquire both:share -> 7 and 8; 4-5 r2 share -> 9
+I3+:   2-3 group acquire both:share -> 7 and 8; 4-5 w acquire of:other -> 9
+# and with its own limit
+given: 0-1 r1 share of:other -> 5
+right: 2-3 group acquire both:share/2 -> 7 and 8#0
+I3+:   2-3 group acquire both:share/1 -> 7 and 8#0
 # holders that are seen together and may not be are found although none was told
 right: 1 one share/2 wait:60000; 2 two share/2 wait:60000; 10-11 somebody sees 7~one 8~two
 right: 1 one share wait:60000; 2 two share wait:60000; 10-11 somebody sees 7~one 8~two

@@ -18,7 +18,8 @@ use crate::history::{
     Seen, Stage, Terms, Violation, check,
 };
 
-/// A history of one lock, unless `of:other` or `both` names the other lock.
+/// A history of one lock, unless `of:other` or `both` names the other lock. `both:share/3` asks for the other lock with
+/// another verb.
 #[derive(Default)]
 pub(super) struct Story {
     lines: Vec<Line>,
@@ -144,14 +145,17 @@ impl Story {
     }
 
     fn asks(&mut self, at: u64, errand: &str, ask: &Ask, rest: &[&str]) {
+        let other = value(rest, "both").map_or_else(|| ask.clone(), |mode| self::ask(mode, rest));
         let locks = match value(rest, "of") {
-            Some(lock) => vec![lock],
-            None if rest.contains(&"both") => vec!["lock", "other"],
-            None => vec!["lock"],
+            Some(lock) => vec![(lock, ask)],
+            None if rest.iter().any(|word| word.starts_with("both")) => {
+                vec![("lock", ask), ("other", &other)]
+            }
+            None => vec![("lock", ask)],
         };
         let group = (locks.len() > 1).then_some(self.ops + 1);
         let mut parts = Vec::new();
-        for lock in locks {
+        for (lock, ask) in locks {
             self.ops += 1;
             parts.push((self.ops, ask.clone()));
             let event = Event::Asks {

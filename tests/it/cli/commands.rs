@@ -74,7 +74,14 @@ fn what_a_gateway_cannot_do_has_a_code_for_each_reason() {
 fn a_wrong_command_line_is_2() {
     for arguments in [
         &["acquire"][..],
-        &["acquire", "a/b"],
+        &["acquire", "a//b"],
+        &["acquire", "/a"],
+        &["acquire", "a", "a/../b"],
+        &["run", "a/renew", "--", "true"],
+        &["inspect", "a\\b"],
+        &["break", "a/hold", "--reason", "x"],
+        &["list", "--prefix", "/a"],
+        &["events", "--prefix", "a//"],
         &["acquire", "a", "--ttl", "30"],
         &["acquire", "a", "--owner", ""],
         &["acquire", "a", "--meta", "novalue"],

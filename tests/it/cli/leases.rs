@@ -5,33 +5,35 @@ use crate::cli::prelude::*;
 #[test]
 fn a_lease_from_acquire_to_release() {
     let gateway = Gateway::start();
-    let acquired = gateway.typed("acquire deploy --ttl 20s --owner me").ends(0);
+    let acquired = gateway
+        .typed("acquire acme/deploy --ttl 20s --owner me")
+        .ends(0);
     let token = acquired.out.trim_end();
     assert_eq!(acquired.out, format!("{token}\n"));
     assert_eq!(token.len(), 43);
-    acquired.begins("acquired deploy: fencing token ");
+    acquired.begins("acquired acme/deploy: fencing token ");
     assert!(!acquired.err.contains(token));
 
-    let inspected = gateway.typed("inspect deploy").read();
+    let inspected = gateway.typed("inspect acme/deploy").read();
     assert!(
         inspected
             .out
-            .starts_with("deploy is held\n  owner          me\n"),
+            .starts_with("acme/deploy is held\n  owner          me\n"),
         "{inspected:?}"
     );
 
     let renewed = gateway
-        .typed("renew deploy --ttl 1m --json")
+        .typed("renew acme/deploy --ttl 1m --json")
         .token(token)
         .read();
     let lease = renewed.json();
     assert_eq!(lease["ttl_ms"], 60_000);
 
-    let released = gateway.typed("release deploy").token(token).read();
+    let released = gateway.typed("release acme/deploy").token(token).read();
     released.gives(0, "");
     assert_eq!(
-        gateway.typed("inspect deploy").read().out,
-        "deploy is free\n"
+        gateway.typed("inspect acme/deploy").read().out,
+        "acme/deploy is free\n"
     );
 }
 

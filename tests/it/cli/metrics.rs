@@ -65,15 +65,15 @@ async fn use_it(gateway: &Gateway) {
     let mut first = Caller::connect(gateway.address).await;
     let mut second = Caller::connect(gateway.address).await;
     let (status, lease) = first
-        .acquire("secret-name", &json!({"owner": "secret-owner"}))
+        .acquire("secret%2Fname", &json!({"owner": "secret-owner"}))
         .await;
     assert_eq!(status, 201);
     let token = lease["token"].as_str().unwrap();
-    assert_eq!(run(&["renew", "secret-name"], token).0, Some(0));
+    assert_eq!(run(&["renew", "secret/name"], token).0, Some(0));
     let mut waiting = JoinSet::new();
     waiting.spawn(async move {
         let (status, lease) = second
-            .acquire("secret-name", &json!({"wait_ms": 20_000}))
+            .acquire("secret%2Fname", &json!({"wait_ms": 20_000}))
             .await;
         assert_eq!(status, 201, "{lease}");
         (second, lease)
@@ -83,19 +83,19 @@ async fn use_it(gateway: &Gateway) {
         (samples["latchgate_waiters"] == "1").then_some(())
     })
     .await;
-    first.release("secret-name", &lease).await;
+    first.release("secret%2fname", &lease).await;
     let (_second, next) = waiting.join_next().await.unwrap().unwrap();
     assert!(next["fencing_token"].as_u64() > lease["fencing_token"].as_u64());
     // Renewals with the token of a released lease and of an expired lease.
-    assert_ne!(run(&["renew", "secret-name"], token).0, Some(0));
+    assert_ne!(run(&["renew", "secret/name"], token).0, Some(0));
     let (status, short) = first.acquire("short", &json!({"ttl_ms": 100})).await;
     assert_eq!(status, 201);
     while first.inspect("short").await["state"] == "held" {}
     let expired = short["token"].as_str().unwrap();
     assert_ne!(run(&["renew", "short"], expired).0, Some(0));
-    let (status, _) = first.acquire("secret-name", &json!({})).await;
+    let (status, _) = first.acquire("secret%2Fname", &json!({})).await;
     assert_eq!(status, 423);
-    let broken = run(&["break", "secret-name", "--any", "--reason", "a test"], "");
+    let broken = run(&["break", "secret/name", "--any", "--reason", "a test"], "");
     assert_eq!(broken.0, Some(0), "{broken:?}");
 }
 

@@ -219,9 +219,15 @@ fn a_wrong_command_line_breaks_nothing() {
 #[test]
 fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
     let gateway = Gateway::start();
-    acquire(&gateway, "deploy", "ci");
-    let fence = fence(&gateway, "deploy");
-    let arguments = ["break", "deploy", "--reason", "newer", "--fencing-token"];
+    acquire(&gateway, "acme/deploy", "ci");
+    let fence = fence(&gateway, "acme/deploy");
+    let arguments = [
+        "break",
+        "acme/deploy",
+        "--reason",
+        "newer",
+        "--fencing-token",
+    ];
     let asked = |grace: &[&str]| {
         gateway
             .latchgate(&[&arguments[..], &[&fence], grace].concat())
@@ -230,14 +236,14 @@ fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
     let answer = asked(&["--grace", "1h", "--json"]).ends(0);
     let body = answer.json();
     assert_eq!(body["holders"][0]["release_requested"]["reason"], "newer");
-    let inspected = gateway.typed("inspect deploy").read();
+    let inspected = gateway.typed("inspect acme/deploy").read();
     assert_has(&inspected.out, "to be released within 59m ");
     let answer = asked(&["--grace", "2h"]).ends(106);
     answer.says("--grace is 7200000");
     asked(&["--grace", "0"]).ends(0);
     assert_eq!(
-        gateway.typed("inspect deploy").read().out,
-        "deploy is free\n"
+        gateway.typed("inspect acme/deploy").read().out,
+        "acme/deploy is free\n"
     );
 }
 
@@ -327,7 +333,7 @@ fn heard(following: &mut Following, gateway: &Gateway) -> String {
         let quarter = Duration::from_millis(250);
         let timed_out = Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         while stopped.recv_timeout(quarter) == timed_out {
-            typed(&format!("acquire deploy --ttl 200ms --url {url}")).read();
+            typed(&format!("acquire acme/deploy --ttl 200ms --url {url}")).read();
         }
     });
     let line = following.line();
@@ -340,9 +346,12 @@ fn heard(following: &mut Following, gateway: &Gateway) -> String {
 fn it_follows_until_it_is_told_to_stop() {
     for signal in [Signal::INT, Signal::TERM] {
         let gateway = Gateway::start();
-        let mut following = Following::start(&gateway.url(), &["--prefix", "deploy"]);
+        let mut following = Following::start(&gateway.url(), &["--prefix", "acme/"]);
         let line = heard(&mut following, &gateway);
-        assert!(line.contains("acquired  deploy  fencing token "), "{line}");
+        assert!(
+            line.contains("acquired  acme/deploy  fencing token "),
+            "{line}"
+        );
         following.signal(signal);
         assert_eq!(following.end().0, Some(0));
     }
@@ -355,7 +364,7 @@ fn with_json_each_line_is_an_event() {
     let event: Value = serde_json::from_str(&heard(&mut following, &gateway)).unwrap();
     assert_eq!(
         fields(&event, ["kind", "name"]),
-        json!(["acquired", "deploy"])
+        json!(["acquired", "acme/deploy"])
     );
 }
 

@@ -1,6 +1,6 @@
 //! Shared locks on the command line: requests and output with a fake gateway, and real commands on the embedded store.
 
-use crate::cli::prelude::*;
+use crate::{cli::prelude::*, support::words};
 
 const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
 
@@ -223,6 +223,139 @@ fn each_of_several_locks_has_a_slot_of_its_own() {
         let ran = on(&gateway, &run);
         ran.gives(0, found);
     }
+}
+
+#[test]
+fn what_stands_behind_a_name_is_the_mode_of_this_lock() {
+    let many = group("shared", [Some(0), Some(5)]);
+    for (locks, answer, path, sent) in [
+        (
+            "db gpus=8",
+            &many,
+            "/locks",
+            json!([["db", {"name": "gpus", "mode": "shared", "limit": 8}], null, null]),
+        ),
+        (
+            "gpus=8 db=shared",
+            &many,
+            "/locks",
+            json!([[{"name": "db", "mode": "shared"}, {"name": "gpus", "mode": "shared", "limit": 8}], null, null]),
+        ),
+        // If all locks have one mode, the request is the same as that of an older program.
+        (
+            "gpus=8 db=8",
+            &many,
+            "/locks",
+            json!([["db", "gpus"], "shared", 8]),
+        ),
+        (
+            "db gpus",
+            &many,
+            "/locks",
+            json!([["db", "gpus"], null, null]),
+        ),
+        (
+            "gpu=8",
+            &lease("shared", Some(2)),
+            "/locks/gpu",
+            json!([null, "shared", 8]),
+        ),
+        (
+            "gpu=shared",
+            &lease("shared", None),
+            "/locks/gpu",
+            json!([null, "shared", null]),
+        ),
+    ] {
+        let gateway = FakeGateway::new([answer.clone()]);
+        let arguments: Vec<_> = ["acquire"].into_iter().chain(words(locks)).collect();
+        on(&gateway, &arguments).ends(0);
+        let received = gateway.received();
+        assert!(
+            received[0].line.contains(path),
+            "{locks}: {:?}",
+            received[0]
+        );
+        let body: Value = serde_json::from_str(&received[0].body).unwrap();
+        assert_eq!(
+            json!([body["names"], body["mode"], body["limit"]]),
+            sent,
+            "{locks}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_mode_of_a_lock_is_refused_before_anything_is_sent() {
+    for (locks, why) in [
+        (
+            "db=0",
+            "behind the = stands shared or a limit, and \"0\": is 0; a limit is 1 to 9999",
+        ),
+        ("db=10000", "is 10000; a limit is 1 to 9999"),
+        (
+            "db=",
+            "behind the = stands shared or a limit, and \"\": expected a whole number",
+        ),
+        ("db=exclusively", "expected a whole number"),
+        ("db=2=3", "expected a whole number"),
+        ("=2", "is empty"),
+        ("d,b=2", "has ',' in it"),
+        ("db=2 db", "has db more than once"),
+        ("db gpus=2 --shared", "--shared is for all locks"),
+        ("db gpus=2 --limit 2", "--limit is for all locks"),
+        ("gpus=2 --limit 2", "--limit is for all locks"),
+    ] {
+        let gateway = FakeGateway::new([lease("shared", None)]);
+        for command in [&["acquire"][..], &["run"]] {
+            let more: &[&str] = if command == ["run"] {
+                &["--", "true"]
+            } else {
+                &[]
+            };
+            let arguments = command.iter().copied().chain(words(locks));
+            let arguments: Vec<_> = arguments.chain(more.iter().copied()).collect();
+            on(&gateway, &arguments).ends(2).says(why);
+        }
+        // The token of a lease is that of its locks, in whatever mode.
+        on(&gateway, &["release", "db=2"])
+            .ends(2)
+            .says("has '=' in it");
+        assert!(gateway.received().is_empty());
+    }
+}
+
+#[test]
+fn a_command_finds_the_slots_of_the_locks_that_have_one() {
+    let leases = json!([
+        {"name": "db", "fencing_token": 42, "mode": "exclusive", "slot": null, "expires_in_ms": 600_000},
+        {"name": "gpus", "fencing_token": 43, "mode": "shared", "slot": 5, "expires_in_ms": 600_000},
+        {"name": "qa", "fencing_token": 44, "mode": "shared", "slot": null, "expires_in_ms": 600_000},
+    ]);
+    let mixed = json!({
+        "leases": leases, "token": TOKEN, "ttl_ms": 600_000, "expires_in_ms": 600_000,
+        "renew_after_ms": 200_000,
+    });
+    let results = json!({"results": [
+        {"name": "db", "code": null}, {"name": "gpus", "code": null}, {"name": "qa", "code": null},
+    ]});
+    let [mixed, released] = [(201, mixed), (200, results)]
+        .map(|(status, body)| Reply::Answer(status, body.to_string()));
+    let gateway = FakeGateway::new([mixed, released]);
+    let show = r#"echo "${LATCHGATE_SLOT-none} ${LATCHGATE_SLOTS-none}""#;
+    let run = [
+        "run",
+        "db",
+        "gpus=8",
+        "qa=shared",
+        "--wait",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        show,
+    ];
+    on(&gateway, &run).gives(0, "none {\"gpus\":5}\n");
 }
 
 fn lock(gateway: &Gateway, name: &str) -> Value {

@@ -9,7 +9,7 @@ use latchgate::{
     },
     lock::{
         BreakTarget, GroupNames, IdempotencyKey, Limit, LockName, Metadata, Mode, Owner, Reason,
-        Token,
+        SupersedeKey, Token,
     },
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -71,6 +71,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
         mode: AcquireMode::Shared {
             limit: Limit::new(3).ok(),
         },
+        supersedes: Some(SupersedeKey::new("deploy").unwrap()),
         owner: Some(Owner::new("me").unwrap()),
         metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),
         idempotency_key: Some(IdempotencyKey::new(key).unwrap()),
@@ -83,8 +84,47 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","owner":"me","ttl_ms":40000}"#
+        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","owner":"me","supersedes":"deploy","ttl_ms":40000}"#
     );
+}
+
+#[tokio::test]
+async fn an_answer_about_another_lock_is_an_error_that_names_both() {
+    let path = LockName::new("acme/deploy").unwrap();
+    let other = "the answer is about the lock \"deploy\", not \"acme/deploy\": a proxy has changed the path";
+    let is_told = |error: &ClientError| {
+        assert!(error.to_string().contains(other), "{error}");
+        matches!(error, ClientError::OutcomeUnknown { .. })
+    };
+    // The lease that was granted is released: it is answered to the withdrawal, too.
+    let released = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([lease(), lease(), released]);
+    let client = client(&gateway);
+    let error = client.acquire(&path, &AcquireRequest::default()).await;
+    assert!(is_told(&error.unwrap_err()));
+    client.finish_releases().await;
+    let lines: Vec<_> = gateway.received().into_iter().map(|it| it.line).collect();
+    assert_eq!(
+        lines,
+        [
+            "POST /locks/acme%2Fdeploy HTTP/1.1",
+            "POST /locks/acme%2Fdeploy HTTP/1.1",
+            "DELETE /locks/deploy HTTP/1.1",
+        ]
+    );
+
+    let gateway = FakeGateway::new([lease()]);
+    let error = client_of(&gateway.url).renew(&path, &token(), None).await;
+    assert!(is_told(&error.unwrap_err()));
+    let shown = r#"{"name":"deploy","state":"free","holders":[],"holder_count":0}"#.to_owned();
+    let gateway = FakeGateway::new([Reply::Answer(200, shown.clone())]);
+    let error = client_of(&gateway.url).inspect(&path).await;
+    assert!(!is_told(&error.unwrap_err()), "a look is never in doubt");
+    let gateway = FakeGateway::new([Reply::Answer(200, shown)]);
+    let reason = Reason::new("it hangs").unwrap();
+    let client = client_of(&gateway.url);
+    let error = client.break_lock(&path, &reason, None).await;
+    assert!(is_told(&error.unwrap_err()));
 }
 
 #[tokio::test]

@@ -121,6 +121,12 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
         (vec![problem(400, "invalid-request")], "refused", 1),
         (vec![problem(401, "unauthorized")], "refused", 1),
         (vec![problem(409, "idempotency-mismatch")], "refused", 1),
+        (vec![problem(409, "newer-waiter")], "refused", 1),
+        (
+            vec![Reply::Lost, problem(409, "newer-waiter")],
+            "refused",
+            2,
+        ),
         (vec![problem(422, "unsupported-by-store")], "refused", 1),
         (vec![problem(500, "foreign-data")], "refused", 1),
     ] {

@@ -51,6 +51,7 @@ pub(super) fn patient(attempt: Attempt) -> Attempt {
     let waiting = Waiting {
         max_wait: Duration::from_secs(50),
         longest_queue: 100,
+        supersedes: None,
     };
     with(attempt, |it| it.wait = Some(waiting))
 }

@@ -1,6 +1,6 @@
 //! Groups of locks, acquired by gateways on this store.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::atomic::AtomicU64};
 
 use latchgate::{
     engine::{GrantedGroup, GroupAcquireError, GroupRequest},
@@ -26,14 +26,27 @@ fn group(
     wait: Duration,
     key: Option<&IdempotencyKey>,
 ) -> GroupRequest {
-    let names = GroupNames::parse(locks.iter().copied()).unwrap();
-    let part = |name: &LockName| {
+    let locks: Vec<_> = locks.iter().map(|lock| (*lock, None)).collect();
+    mixed(&locks, ttl_ms, wait, key)
+}
+
+/// A group request for these locks, each with its own sharing.
+fn mixed(
+    locks: &[(&str, Option<Sharing>)],
+    ttl_ms: u64,
+    wait: Duration,
+    key: Option<&IdempotencyKey>,
+) -> GroupRequest {
+    let names = GroupNames::parse(locks.iter().map(|(lock, _)| *lock)).unwrap();
+    let part = |part: &LockName| {
+        let own = locks.iter().find(|(lock, _)| name(lock) == *part);
         Ok::<_, Infallible>(AcquireRequest {
             ttl: ttl(ttl_ms),
             wait,
+            sharing: own.and_then(|(_, sharing)| *sharing),
             owner: None,
             idempotency_key: key.cloned(),
-            ..request(name.as_str(), "nobody")
+            ..request(part.as_str(), "nobody")
         })
     };
     GroupRequest::new(names, part).unwrap()
@@ -104,13 +117,17 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
 pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture: &dyn Fixture) {
     let store = fixture.store();
     let engine = engine(&store);
-    let held = acquire(&engine, group(&["y", "x", "z"], LONG, Duration::ZERO, None)).await;
+    let held = acquire(
+        &engine,
+        group(&["y", "x/a", "z"], LONG, Duration::ZERO, None),
+    )
+    .await;
     let held = held.unwrap();
     for lease in &held.leases {
         let shown = store.must_be_held(&lease.name).await;
         assert_eq!((shown.fence, shown.ttl), (lease.held.fence, ttl(LONG)));
         let group = shown.metadata.group().unwrap();
-        assert_eq!((group.first, group.count), (name("x"), 3));
+        assert_eq!((group.first, group.count), (name("x/a"), 3));
         assert_eq!(shown.metadata.iter().count(), 0);
     }
     // One lease is released separately, and the others go on with the same token.
@@ -119,7 +136,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     assert!(is_free(&store, "y").await);
     let renewal = engine.renew(name("z"), token, RenewalTtl::default());
     assert_eq!(renewal.await.unwrap().held.fence, held.leases[2].held.fence);
-    for lock in ["x", "z"] {
+    for lock in ["x/a", "z"] {
         engine.release(name(lock), held.hash).await.unwrap();
     }
     held.delivery.delivered();
@@ -221,4 +238,202 @@ pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
         assert_eq!(lease.held.ttl, ttl(LONG), "{}", lease.name);
     }
     release(&engine, held).await;
+}
+
+// === Modes ===
+//
+// Groups whose locks have modes of their own, on stores that share locks.
+
+pub(super) async fn each_lock_of_a_group_is_held_in_its_own_mode(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let engine = engine(&store);
+    let (reader, pool) = (Some(share(None)), Some(share(Some(2))));
+    let modes = |held: &GrantedGroup| {
+        let modes = held.leases.iter().map(|lease| lease.held.mode);
+        modes.collect::<Vec<_>>()
+    };
+    let take = async |locks: &[(&str, Option<Sharing>)], key: Option<&IdempotencyKey>| {
+        acquire(&engine, mixed(locks, LONG, Duration::ZERO, key)).await
+    };
+    let key = IdempotencyKey::random();
+    let first = [("x", None), ("y", pool), ("z", reader)];
+    let held = take(&first, None).await.unwrap();
+    let slot = |slot| Mode::Shared { slot };
+    assert_eq!(modes(&held), [Mode::Exclusive, slot(Some(0)), slot(None)]);
+    let second = [("w", None), ("y", pool), ("z", reader)];
+    let beside = take(&second, Some(&key)).await.unwrap();
+    assert_eq!(modes(&beside), [Mode::Exclusive, slot(Some(1)), slot(None)]);
+    for lease in &beside.leases {
+        let token = beside.leases[0].token.clone();
+        let renewal = engine.renew(lease.name.clone(), token, RenewalTtl::default());
+        assert_eq!(renewal.await.unwrap().held.mode, lease.held.mode);
+    }
+    assert_eq!(
+        (holders(&store, "y").await, holders(&store, "z").await),
+        (2, 2)
+    );
+    // Each lock refuses by its own mode, and nothing is left of a refused group.
+    for (locks, refusing) in [
+        ([("v", None), ("x", reader)], "x"),
+        ([("v", reader), ("y", pool)], "y"),
+        ([("v", pool), ("z", None)], "z"),
+    ] {
+        for key in [None, Some(IdempotencyKey::random())] {
+            let error = take(&locks, key.as_ref()).await.unwrap_err();
+            let expected = matches!(error.error, AcquireError::Held { .. });
+            assert!(expected && error.name == Some(name(refusing)), "{error:?}");
+            store.until_free("v").await;
+        }
+    }
+    release(&engine, held).await;
+    let held = take(&first, Some(&IdempotencyKey::random())).await.unwrap();
+    assert_eq!(modes(&held)[1], slot(Some(0)), "the slot that became free");
+    release(&engine, held).await;
+    release(&engine, beside).await;
+}
+
+pub(super) async fn a_group_stands_in_the_queue_in_the_mode_of_each_lock(fixture: &dyn Fixture) {
+    let stores = fixture.gateways();
+    let (store, engines) = (&stores[0], stores.iter().map(engine));
+    let engines: Vec<_> = engines.collect();
+    let other = &engines[engines.len() - 1];
+    let deploy = |lock| {
+        let locks = [(lock, None), ("freeze", Some(share(None)))];
+        mixed(&locks, LONG, WAIT, None)
+    };
+    let under_way = acquire(&engines[0], deploy("deploy:a")).await.unwrap();
+    let freezes = {
+        let (engine, request) = (other.clone(), request("freeze", "ann"));
+        tokio::spawn(async move { engine.acquire(request).await })
+    };
+    let waiting = async |count| store.inspect(&name("freeze")).await.unwrap().waiters == count;
+    until("the freeze waits for what is under way", async || {
+        waiting(1).await
+    })
+    .await;
+    let late = {
+        let (engine, request) = (engines[0].clone(), deploy("deploy:b"));
+        tokio::spawn(async move { acquire(&engine, request).await })
+    };
+    until("the later group stands behind it", async || {
+        waiting(2).await
+    })
+    .await;
+    release(&engines[0], under_way).await;
+    let frozen = freezes.await.unwrap().unwrap();
+    assert_eq!(frozen.lease.held.mode, Mode::Exclusive);
+    assert!(!late.is_finished(), "all is frozen");
+    other.release(name("freeze"), frozen.hash).await.unwrap();
+    frozen.delivery.delivered();
+    let late = late.await.unwrap().unwrap();
+    assert!(late.leases[1].held.mode.is_shared());
+    release(&engines[0], late).await;
+}
+
+pub(super) async fn a_repeated_group_must_have_the_same_modes(fixture: &dyn Fixture) {
+    let stores = fixture.gateways();
+    let key = IdempotencyKey::random();
+    let request = |x, y| mixed(&[("x", x), ("y", y)], LONG, Duration::ZERO, Some(&key));
+    let pool = |limit| Some(share(Some(limit)));
+    let first_engine = engine(&stores[0]);
+    let first = acquire(&first_engine, request(pool(2), None))
+        .await
+        .unwrap();
+    let other_engine = engine(&stores[stores.len() - 1]);
+    let again = acquire(&other_engine, request(pool(2), None))
+        .await
+        .unwrap();
+    assert!(again.delivery.is_replay());
+    assert_eq!(again.hash, first.hash);
+    for (again, first) in again.leases.iter().zip(&first.leases) {
+        assert_eq!(
+            (again.held.mode, again.held.fence),
+            (first.held.mode, first.held.fence)
+        );
+    }
+    again.delivery.delivered();
+    for (x, y) in [
+        (None, None),
+        (pool(3), None),
+        (Some(share(None)), None),
+        (pool(2), pool(2)),
+    ] {
+        let error = acquire(&other_engine, request(x, y)).await.unwrap_err();
+        let expected = matches!(error.error, AcquireError::IdempotencyMismatch);
+        assert!(expected, "{x:?} {y:?}: {error:?}");
+    }
+    release(&first_engine, first).await;
+}
+
+pub(super) async fn many_groups_in_mixed_modes_are_all_served(fixture: &dyn Fixture) {
+    const LOCKS: [&str; 4] = ["a", "b", "c", "d"];
+    let engines: Vec<_> = fixture.gateways().iter().map(engine).collect();
+    // For each lock, how many hold it shared; an exclusive holder counts as many.
+    const ALONE: u64 = 1_000;
+    let held: Arc<BTreeMap<_, _>> =
+        Arc::new(LOCKS.map(|lock| (name(lock), AtomicU64::new(0))).into());
+    let clients = (0..20).map(|client| {
+        let engine = engines[client % engines.len()].clone();
+        let held = Arc::clone(&held);
+        let wanted: Vec<_> = (0..2 + client % 2)
+            .map(|part| {
+                // Each lock is wanted alone, as one of two, and without a limit.
+                let sharing = match (client + part) % 3 {
+                    0 => None,
+                    1 => Some(share(Some(2))),
+                    _ => Some(share(None)),
+                };
+                (LOCKS[(client + 3 * part) % LOCKS.len()], sharing)
+            })
+            .collect();
+        let key = (client % 2 == 0).then(IdempotencyKey::random);
+        async move {
+            let granted = acquire(&engine, mixed(&wanted, LONG, WAIT, key.as_ref())).await;
+            let granted = granted.unwrap_or_else(|error| panic!("client {client}: {error:?}"));
+            let weight = |lease: &Lease| {
+                if lease.held.mode.is_shared() {
+                    1
+                } else {
+                    ALONE
+                }
+            };
+            for lease in &granted.leases {
+                let before = held[&lease.name].fetch_add(weight(lease), Ordering::SeqCst);
+                let own = wanted.iter().find(|(lock, _)| name(lock) == lease.name);
+                let most = own.unwrap().1.map_or(0, |it| u64::from(it.limit.get()) - 1);
+                assert!(before <= most, "{} is held by {before} besides", lease.name);
+            }
+            sleep(Duration::from_millis(3)).await;
+            for lease in &granted.leases {
+                held[&lease.name].fetch_sub(weight(lease), Ordering::SeqCst);
+            }
+            release(&engine, granted).await;
+        }
+    });
+    let all = timeout(WAIT, join_all(clients)).await;
+    all.expect("nothing waits for ever");
+    for lock in LOCKS {
+        fixture.store().until_free(lock).await;
+    }
+}
+
+pub(super) async fn what_a_killed_gateway_shares_ends_by_itself_and_nothing_else(
+    fixture: &dyn Fixture,
+) {
+    const BRIEF: u64 = 1_000;
+    let (store, _other) = holding(fixture, attempt("y", LONG)).await;
+    let sharer = one_of(2, "x", LONG);
+    granted(&store, &sharer).await;
+    let doomed = doomed();
+    let killed = store.clone();
+    doomed.spawn(async move {
+        let engine = engine(&killed);
+        let locks = [("x", Some(share(Some(2)))), ("y", None)];
+        drop(acquire(&engine, mixed(&locks, BRIEF, WAIT, None)).await);
+    });
+    let shared_by = async |count| holders(&store, "x").await == count;
+    until("it takes the first lock", async || shared_by(2).await).await;
+    doomed.shutdown_background();
+    until("its lease has ended", async || shared_by(1).await).await;
+    released(&store, &sharer).await;
 }

@@ -59,6 +59,7 @@ pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixtur
         wait: Some(Waiting {
             max_wait: TIMEOUT,
             longest_queue: 1,
+            supersedes: None,
         }),
         ..attempt("lock", LONG)
     };

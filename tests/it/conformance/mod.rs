@@ -7,6 +7,7 @@ mod late;
 mod leases;
 mod list;
 mod model;
+mod paths;
 mod prelude;
 mod random;
 mod sharing;

@@ -7,6 +7,6 @@ pub(super) use super::{
         one_of, owned, patient, reader, refused, released, renewed, share, sharers, token, ttl,
         under, until_holders,
     },
-    waiting::{Gateways, LATE, new_key, request, sharing},
+    waiting::{Caller, Gateways, LATE, new_key, request, sharing},
 };
 pub(super) use crate::support::prelude::*;

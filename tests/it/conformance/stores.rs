@@ -9,7 +9,7 @@ use super::{
         breaks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
         requests,
     },
-    list, random, told,
+    list, paths, random, told,
     waiting::{
         broken, crowd, expiries, leaving, order, orphans, places, queue,
         random::{histories, sequences},
@@ -117,6 +117,11 @@ conformance! {
             a_walk_comes_by_all_that_is_held_while_others_come_and_go,
             a_walk_goes_on_after_a_restart,
             a_cursor_that_means_nothing_here_begins_anew,;
+        paths:
+            are_locks_of_their_own,
+            are_listed_by_the_beginning_of_the_path,
+            keep_what_they_are_over_a_restart,
+            pass_to_waiters_of_every_gateway_in_order,;
         breaks:
             end_whoever_holds_the_lock,
             with_a_fence_end_the_lease_that_has_it,
@@ -219,13 +224,15 @@ conformance! {
     }
 }
 
-/// The cases for shared locks and for rests. The quorum store does not support them.
+/// The cases for shared locks, for rests and for `supersedes`. The quorum store does not support them.
 mod sharing {
     use std::future::ready;
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
+        groups,
         sharing::{breaks, ends, grants, keys, leases, queue, rests, sequences, shown, slots},
+        waiting::newest,
     };
 
     conformance! {
@@ -236,6 +243,15 @@ mod sharing {
             cluster = Redis::clustered();
         }
         cases: {
+            newest:
+                takes_the_older_out_and_stands_at_the_end,
+                leaves_other_keys_callers_locks_and_the_holder_alone,
+                takes_nobody_out_unless_it_is_queued,
+                tells_the_next_request_of_a_chain,
+                of_two_chains_one_stays,
+                lets_those_behind_the_older_share_the_lock,
+                late_copies_change_nothing,
+                of_a_long_queue_takes_the_older_out,;
             grants:
                 those_who_share_a_lock_hold_it_together,
                 one_who_wants_to_be_alone_is_refused_until_the_last_has_gone,
@@ -259,6 +275,12 @@ mod sharing {
                 a_lease_is_told_with_all_that_it_was_given,
                 they_survive_a_restart_and_still_exclude,
                 one_who_was_granted_confirms_and_does_not_leave,;
+            groups:
+                each_lock_of_a_group_is_held_in_its_own_mode,
+                a_group_stands_in_the_queue_in_the_mode_of_each_lock,
+                a_repeated_group_must_have_the_same_modes,
+                many_groups_in_mixed_modes_are_all_served,
+                what_a_killed_gateway_shares_ends_by_itself_and_nothing_else,;
             slots:
                 are_the_smallest_that_are_free,
                 are_had_by_those_with_a_limit_alone,

@@ -28,6 +28,7 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
             wait: Some(Waiting {
                 max_wait: Duration::from_secs(50),
                 longest_queue: 10,
+                supersedes: None,
             }),
             ..attempt(&lock)
         };

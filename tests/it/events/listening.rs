@@ -49,6 +49,17 @@ async fn only_names_with_the_prefix_are_told() {
     }
     assert_eq!(reader.expect("acquired").await["name"], "team:a");
     drop(reader);
+    for query in ["?prefix=acme/", "?prefix=acme%2Fw"] {
+        let mut reader = Reader::with(gateway, query, None).await;
+        for name in ["acme", "acme2%2Fweb", "acme:web", "acme%2Fweb"] {
+            let held = acquire(gateway, name, &json!({})).await;
+            let token = [("lock-token", held["token"].as_str().unwrap())];
+            let line = format!("DELETE /locks/{name}");
+            gateway.call(&line, &token).await.is(204);
+        }
+        assert_eq!(reader.expect("acquired").await["name"], "acme/web");
+        assert_eq!(reader.expect("released").await["name"], "acme/web");
+    }
     let mut all = Reader::with(gateway, "?prefix=", None).await;
     acquire(gateway, "other", &json!({})).await;
     assert_eq!(all.expect("acquired").await["name"], "other");
@@ -61,7 +72,9 @@ async fn a_query_that_is_not_understood_is_refused() {
     let cases = r"
         prefx=a => prefx: is not known; the only parameter of this call is prefix
         prefix=a&prefix=b => prefix: is given more than once
-        prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ -
+        prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        prefix=a%2f%2f => prefix: begins or ends with a slash or has two in a row; proxies remove such a slash
+        .. from a path
         prefix=%ff => prefix: is not UTF-8 after percent-decoding
         prefix=LONG => prefix: has 201 bytes; a lock name has at most 200
     ";

@@ -23,7 +23,8 @@ pub(crate) use latchgate::{
     lock::{
         BreakTarget, CallerId, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
         IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, MinHold, Mode,
-        Owner, Reason, ReleaseRequest, Salt, Sharing, Token, TokenHash, Ttl,
+        Owner, Reason, ReleaseRequest, Salt, Sharing, SupersedeHash, SupersedeKey, Token,
+        TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,

@@ -176,12 +176,12 @@ fn no_name_of_a_lock_and_no_secret_is_told() {
             .with("LATCHGATE_TRACE_HEADERS_FILE", headers.to_str().unwrap())
             .with("LATCHGATE_TRACE_LOCK_NAMES", &tells_names.to_string());
         let mut gateway = Gateway::start_with(setup);
-        let acquired = latchgate(&["acquire", "plutonium"])
+        let acquired = latchgate(&["acquire", "heavy/plutonium"])
             .env("LATCHGATE_URL", &gateway.url())
             .env("LATCHGATE_IDEMPOTENCY_KEY", KEY)
             .read();
         let token = acquired.out.trim_end();
-        let released = latchgate(&["release", "plutonium"])
+        let released = latchgate(&["release", "heavy/plutonium"])
             .env("LATCHGATE_URL", &gateway.url())
             .env("LATCHGATE_TOKEN", token)
             .read();
@@ -190,7 +190,7 @@ fn no_name_of_a_lock_and_no_secret_is_told() {
         gateway.signal(rustix::process::Signal::TERM);
         assert_eq!(gateway.wait().code(), Some(0));
         let told = collector.everything();
-        assert_eq!(told.contains("plutonium"), tells_names, "{told}");
+        assert_eq!(told.contains("heavy/plutonium"), tells_names, "{told}");
         assert!(told.contains("x-collector-key: opensesame"), "{told}");
         for secret in [KEY, token] {
             assert!(secret.len() > 20 && !told.contains(secret), "{told}");

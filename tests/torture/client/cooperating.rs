@@ -44,7 +44,7 @@ impl Worker {
     }
 
     /// Chooses one lock, or several as a group: in any order, and often locks that other clients want as well. Clients
-    /// that share choose a shared mode now and then.
+    /// that share choose a shared mode now and then, or mixed modes.
     fn choose_several(&mut self, shares: bool) -> Vec<String> {
         // A part of a refused group is not told its slot, so there is no limit.
         self.mode = if shares && self.random.below(3) > 0 {
@@ -52,6 +52,7 @@ impl Worker {
         } else {
             Mode::Exclusive
         };
+        self.mixes = shares && self.random.below(2) == 0;
         let mut names = GROUPED.to_vec();
         let count = [1, 2, 2, 3, 4][self.random.below(5)];
         let chosen = (0..count).map(|_| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{group_exchange, worker::Request};
+use super::{group_exchange, process::SHARED, worker::Request};
 use crate::{
     history::{Ask, Mode, RecordedAnswer, Seen},
     wire::Reply,
@@ -16,11 +16,12 @@ pub(super) struct Exchange {
 }
 
 /// Problem codes that say that the request had no effect.
-const NOTHING: [&str; 9] = [
+const NOTHING: [&str; 10] = [
     "store-unavailable",
     "draining",
     "overloaded",
     "superseded",
+    "newer-waiter",
     "idempotency-expired",
     "too-many-waiters",
     "rate-limited",
@@ -56,11 +57,12 @@ impl Exchange {
                 if *min_hold_ms > 0 {
                     body["min_hold_ms"] = (*min_hold_ms).into();
                 }
-                (
-                    format!("POST /locks/{lock}"),
-                    key(*keyed, errand),
-                    body.to_string(),
-                )
+                if lock == SHARED[0] && *mode == Mode::Exclusive {
+                    // Of the writers that wait, only the newest stays in the queue.
+                    body["supersedes"] = "writer".into();
+                }
+                let line = format!("POST /locks/{lock}");
+                (line, key(*keyed, errand), body.to_string())
             }
             Ask::Hold {
                 ttl_ms,
@@ -102,14 +104,19 @@ impl Exchange {
 
 /// The body of an acquire.
 pub(super) fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> Value {
-    let mut body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    let body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    in_mode(body, mode)
+}
+
+/// The object with the fields for this mode.
+pub(super) fn in_mode(mut object: Value, mode: Mode) -> Value {
     if let Mode::Shared { limit } = mode {
-        body["mode"] = word(mode).into();
+        object["mode"] = word(mode).into();
         if let Some(limit) = limit {
-            body["limit"] = limit.into();
+            object["limit"] = limit.into();
         }
     }
-    body
+    object
 }
 
 /// The header with the idempotency key of an errand, if it has one.

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{
-    exchange::{Exchange, answer, granted, holders, key, renewed, wanted, wrong},
+    exchange::{Exchange, answer, granted, holders, in_mode, key, renewed, wanted, wrong},
     worker::Request,
 };
 use crate::{
-    history::{Ask, RecordedAnswer},
+    history::{Ask, Mode, RecordedAnswer},
     wire::Reply,
 };
 
-/// The exchange for the parts of a group request, which differ only in locks and fencing tokens.
+/// The exchange for the parts of a group request, which differ only in locks, modes and fencing tokens.
 pub(super) fn exchange(parts: &[Request]) -> Exchange {
     let names: Vec<_> = parts.iter().map(|part| part.lock.as_str()).collect();
     let Request {
@@ -27,8 +27,21 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
             mode,
             ..
         } => {
-            let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
-            body["names"] = json!(names);
+            let modes = parts.iter().map(|part| match part.ask {
+                Ask::Acquire { mode, .. } => mode,
+                _ => unreachable!("all parts are acquired"),
+            });
+            let body = if modes.clone().all(|other| other == *mode) {
+                let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+                body["names"] = json!(names);
+                body
+            } else {
+                let locks = names.iter().zip(modes);
+                let locks = locks.map(|(name, mode)| in_mode(json!({"name": name}), mode));
+                let mut body = wanted(*ttl_ms, *wait_ms, Mode::Exclusive, errand);
+                body["names"] = locks.collect();
+                body
+            };
             (
                 "POST /locks".to_owned(),
                 key(*keyed, errand),

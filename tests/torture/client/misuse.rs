@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::worker::{Held, Request, Worker};
-use crate::history::{Ask, RecordedAnswer};
+use crate::history::{Ask, Mode, RecordedAnswer};
 
 /// A TTL that ends soon.
 const SHORT: u64 = 200;
@@ -75,6 +75,7 @@ impl Worker {
         let broken = Held {
             errand: holder.owner,
             lock: lock.to_owned(),
+            mode: Mode::default(),
             fence: holder.fence,
             slot: holder.slot,
             token: String::new(),

@@ -128,9 +128,24 @@ impl Worker {
 
     /// The parts of a group request of a new errand.
     pub(super) fn requests(&self, locks: &[String], to: usize, ask: &Ask) -> Vec<Request> {
-        let requests = locks.iter();
+        let requests = locks.iter().enumerate();
         requests
-            .map(|lock| self.request(lock, to, ask.clone()))
+            .map(|(at, lock)| self.request(lock, to, self.ask_for(at, ask)))
             .collect()
+    }
+
+    /// The request for the lock at this place of a group: in a mixed group, every second lock has the other mode.
+    fn ask_for(&self, at: usize, ask: &Ask) -> Ask {
+        let mut ask = ask.clone();
+        if let Ask::Acquire { mode, .. } = &mut ask
+            && self.mixes
+            && at % 2 == 1
+        {
+            *mode = match mode {
+                Mode::Exclusive => Mode::Shared { limit: None },
+                Mode::Shared { .. } => Mode::Exclusive,
+            };
+        }
+        ask
     }
 }

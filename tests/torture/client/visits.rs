@@ -177,22 +177,16 @@ impl Worker {
 
     /// Changes the resources of the locks, and releases the locks.
     pub(super) async fn stay(&mut self, held: &[Held]) {
-        if self.mode == (Mode::Shared { limit: None }) {
-            // Without a limit, the holders share the lock without a slot, so they have no resource to change.
-            self.rest(STAY).await;
-            if self.random.below(5) == 0 {
-                self.renew(held).await;
-            }
-        } else {
-            // The registers end with the run, so an error does not matter.
-            drop(self.change(held).await);
-        }
+        // The registers end with the run, so an error does not matter.
+        drop(self.change(held).await);
         self.release(held).await;
     }
 
     async fn change(&mut self, held: &[Held]) -> std::io::Result<()> {
         let mut changes = Vec::with_capacity(held.len());
-        for it in held {
+        // Without a limit, the holders share a lock without a slot, so they have no resource to change.
+        let changing = held.iter();
+        for it in changing.filter(|it| it.mode != Mode::Shared { limit: None }) {
             let read = self.registry().await?;
             changes.push((it, read.read(&it.lock, it.slot, it.fence).await?));
         }

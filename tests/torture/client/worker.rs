@@ -50,7 +50,7 @@ pub(super) enum Room {
     Requesting,
     /// Groups of locks, and each of these locks alone.
     Groups,
-    /// Groups of locks in shared or exclusive mode, and each of these locks alone.
+    /// Groups of locks in shared, exclusive or mixed modes, and each of these locks alone.
     SharingGroups,
 }
 
@@ -65,6 +65,8 @@ pub(super) struct Worker {
     pub(super) mode: Mode,
     /// The minimum hold of this turn.
     pub(super) min_hold_ms: u64,
+    /// Whether every second lock of a group of this turn is asked for in the other mode.
+    pub(super) mixes: bool,
     journal: Journal,
     gateways: Vec<SocketAddr>,
     /// The open connections, one for each gateway.
@@ -89,6 +91,7 @@ pub(super) struct Request {
 pub(super) struct Held {
     pub(super) errand: String,
     pub(super) lock: String,
+    pub(super) mode: Mode,
     pub(super) fence: u64,
     /// The slot of the lease, whose resource the worker changes; without a slot, the resource is that of the whole
     /// lock.
@@ -143,6 +146,7 @@ impl Worker {
             turn: 0,
             mode: Mode::Exclusive,
             min_hold_ms: 0,
+            mixes: false,
             journal: journal.clone(),
             gateways: call.gateways.clone(),
             wires: call.gateways.iter().map(|_| None).collect(),
@@ -305,12 +309,14 @@ impl Held {
         let RecordedAnswer::Granted { fence, slot, .. } = answer else {
             return None;
         };
-        let (Ask::Acquire { ttl_ms, .. } | Ask::Hold { ttl_ms, .. }) = request.ask else {
+        let (Ask::Acquire { ttl_ms, mode, .. } | Ask::Hold { ttl_ms, mode, .. }) = request.ask
+        else {
             return None;
         };
         Some(Self {
             errand: request.errand.clone(),
             lock: request.lock.clone(),
+            mode,
             fence: *fence,
             slot: *slot,
             token: token.to_owned(),

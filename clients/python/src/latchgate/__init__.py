@@ -10,6 +10,7 @@ from .blocking.client import Guard, Latchgate
 from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from .protocol.names import LockTerms
 from .records import Holder, Lock, Mode, Page, ReleaseRequest, Rest, Waiter
 from .version import __version__
 
@@ -24,6 +25,7 @@ __all__ = [
     "LeaseLost",
     "Lock",
     "LockHeld",
+    "LockTerms",
     "Mode",
     "OutcomeUnknown",
     "Page",

@@ -42,8 +42,14 @@ class LeaseView:
 
     @property
     def mode(self) -> Mode:
-        """Whether the lease holds the lock alone (``exclusive``) or together with other leases (``shared``)."""
+        """Whether the lease holds the lock alone (``exclusive``) or together with other leases (``shared``). For a group:
+        the mode of its first lock."""
         return self._state.grant.parts[0].mode
+
+    @property
+    def modes(self) -> Mapping[str, Mode]:
+        """The mode of the lease in each lock, by lock name."""
+        return {part.name: part.mode for part in self._state.grant.parts}
 
     @property
     def slot(self) -> Optional[int]:

@@ -24,6 +24,8 @@ class RequestOptions(TypedDict, total=False):
     mode: Optional[Mode]
     #: The lease is granted while fewer than this many leases hold the lock, and has a ``slot``.
     limit: Optional[int]
+    #: Takes an older waiter of the same lock and API key, with the same text here, out of the queue.
+    supersedes: Optional[str]
     #: The owner text, for people to read; by default that of the client.
     owner: Optional[str]
     metadata: Optional[Mapping[str, str]]

@@ -37,8 +37,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(method: Method, name: &LockName, operation: &str) -> Self {
-        // The lock name is not escaped, because all characters of lock names are allowed in a path.
-        Self::at(method, format!("/locks/{name}{operation}"))
+        Self::at(method, format!("/locks/{}{operation}", name.segment()))
     }
 
     /// Makes a request to a path, which may have a query.

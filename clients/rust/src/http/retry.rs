@@ -6,11 +6,12 @@ use reqwest::{
     Method, Response, StatusCode,
     header::{LOCATION, RETRY_AFTER},
 };
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     Client, ClientError, Problem,
-    lock::renewal::random_fraction,
+    lock::{LockName, renewal::random_fraction},
     tls::{distrust, refused_by_server},
 };
 
@@ -240,7 +241,7 @@ impl RetryableFailure {
         if !status.is_success() || status == StatusCode::NO_CONTENT {
             return false;
         }
-        match serde_json::from_str::<serde_json::Value>(&answer.body) {
+        match serde_json::from_str::<Value>(&answer.body) {
             // The success of a release must have no content (204) or have `results`; any other does not prove that the
             // lease has ended.
             Ok(document) => method == Method::DELETE && document.get("results").is_none(),
@@ -381,6 +382,20 @@ impl CallResponse {
         Problem::parse(&self.body)
     }
 
+    /// If the answer describes another lock than `asked`: a sentence that says so. A proxy has then changed the path of
+    /// the request.
+    pub(crate) fn names_other(&self, asked: &LockName) -> Option<String> {
+        let document = serde_json::from_str::<Value>(&self.body).ok()?;
+        let name = document["name"].as_str()?;
+        let is_other = name != asked.as_str();
+        is_other.then(|| {
+            format!(
+                "the answer is about the lock {name:?}, not {:?}: a proxy has changed the path of the request",
+                asked.as_str()
+            )
+        })
+    }
+
     /// The error of the call for this answer, whose status is not a success.
     pub(crate) fn refusal(mut self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
@@ -470,7 +485,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{ClientOptions, lock::LockName};
+    use crate::ClientOptions;
 
     #[test]
     fn pauses_grow_up_to_a_limit() {

@@ -22,6 +22,18 @@ async fn c01_a_free_lock_is_granted_and_released() {
     assert_eq!(rig.look().await.state, LockState::Free);
     let next = client.acquire(&rig.name, &AcquireRequest::default()).await;
     assert!(next.unwrap().fence > lease.fence);
+
+    // A name that is a path is one segment.
+    let path = LockName::new(&format!("{}/acme/web", rig.name)).unwrap();
+    let lease = client.acquire(&path, &ttl(LONG)).await.unwrap();
+    assert_eq!(lease.name, path);
+    client.renew(&path, &lease.token, None).await.unwrap();
+    assert_eq!(client.inspect(&path).await.unwrap().state, LockState::Held);
+    client.release_lease(&lease).await.unwrap();
+    let log = rig.whole_log().await;
+    let of_path = log.iter().filter(|it| it.path.contains("acme%2Fweb"));
+    assert_eq!(of_path.count(), 4);
+    assert!(log.iter().all(|it| !it.path.contains("acme/web")));
 }
 
 #[tokio::test]
@@ -228,7 +240,20 @@ async fn c09_durations_arrive_in_milliseconds() {
         .collect();
     assert_eq!(sent, given.map(|(_, ms)| (Some(ms), Some(ms))));
     rig.forget_log().await;
-    for bad in ["", "..", "a/b", "a,b", "a b", &"x".repeat(201)] {
+    for bad in [
+        "",
+        "..",
+        "a//b",
+        "/a",
+        "a/",
+        "a/../b",
+        "a/renew",
+        "a,b",
+        "a b",
+        r"a\b",
+        "a%2Fb",
+        &"x".repeat(201),
+    ] {
         LockName::new(bad).unwrap_err();
     }
     assert!(rig.whole_log().await.is_empty());

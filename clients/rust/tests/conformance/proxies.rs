@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use latchgate_client::{Client, ClientError, Lease, LockName, Loss};
+use latchgate_client::{Client, ClientError, Lease, LockName, Loss, Reason};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -141,6 +141,43 @@ async fn c34_a_number_that_json_does_not_carry_is_none() {
         assert!(matches!(loss, Loss::Expired { .. }), "{loss}");
         assert!(rig.log("PUT").await.len() >= 2);
     }
+}
+
+#[tokio::test]
+async fn c34_an_answer_about_another_lock_is_no_lease() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let other = async |method: &str| {
+        let fields = json!({ "method": method, "fields": { "name": "other" } });
+        rig.fault("alter", 1, fields).await;
+    };
+    let told = |error: &ClientError| assert!(error.to_string().contains("a proxy"), "{error}");
+    other("POST").await;
+    let error = client.acquire(&rig.name, &ttl(LONG)).await.unwrap_err();
+    told(&error);
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error:?}"
+    );
+    rig.until_free(seconds(2)).await;
+
+    let lease = client.acquire(&rig.name, &ttl(LONG)).await.unwrap();
+    other("PUT").await;
+    let error = client.renew(&rig.name, &lease.token, None).await;
+    told(&error.unwrap_err());
+    other("GET").await;
+    told(&client.inspect(&rig.name).await.unwrap_err());
+    other("POST").await;
+    let reason = Reason::new("it hangs").unwrap();
+    let error = client
+        .break_lock(&rig.name, &reason, None)
+        .await
+        .unwrap_err();
+    told(&error);
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

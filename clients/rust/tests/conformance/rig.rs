@@ -49,7 +49,7 @@ pub(crate) struct Urls {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Logged {
     method: String,
-    path: String,
+    pub(crate) path: String,
     pub(crate) key: Option<String>,
     pub(crate) authorization: Option<String>,
     pub(crate) body: Value,

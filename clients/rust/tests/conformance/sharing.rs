@@ -1,5 +1,7 @@
 //! C14 to C17: sharing, groups, and being asked for the lock.
 
+use std::collections::BTreeMap;
+
 use latchgate_client::{
     AcquireMode, AcquireRequest, GroupNames, LeaseRenewer, Limit, LockName, Loss, Mode, Reason,
 };
@@ -80,6 +82,24 @@ async fn c16_a_group_is_one_lease() {
     let lock = client.inspect(&names[0]).await.unwrap();
     assert_eq!(lock.holder_count, 0);
     client.release_lease(&other.unwrap()).await.unwrap();
+    let pool = LockName::new(&format!("{}-pool", rig.name)).unwrap();
+    let request = AcquireRequest::default();
+    let in_pool = |number| {
+        let own = LockName::new(&format!("{}-own-{number}", rig.name)).unwrap();
+        let two = shared(Some(2)).mode;
+        BTreeMap::from([(own, AcquireMode::Exclusive), (pool.clone(), two)])
+    };
+    for slot in 0..2 {
+        let lease = client.acquire_all(in_pool(slot), &request).await.unwrap();
+        let modes: Vec<_> = lease.parts.iter().map(|part| part.mode).collect();
+        assert_eq!(modes, [Mode::Exclusive, Mode::Shared { slot: Some(slot) }]);
+    }
+    let third = client.acquire_all(in_pool(2), &request).await;
+    let problem = third.as_ref().unwrap_err().problem().unwrap();
+    assert_eq!(problem.name.as_deref(), Some(pool.as_str()));
+    assert!(is_held(&third), "{third:?}");
+    let alone = client.acquire(&pool, &request).await;
+    assert!(is_held(&alone), "{alone:?}");
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ const MAX_KEY_LEN: usize = 1 + 32 + LockName::MAX_LEN;
 ///
 /// The first byte is the kind of the row: `l` an exclusive lease, by its name; `s` a shared lease, by its
 /// fencing token and the name; `k` a used idempotency key; `r` the token of a released lease; `g` the token of
-/// an attempt that was given back; `b` the token of a broken lease.
+/// an attempt that was given back; `b` the token of a broken lease; `n` the token or the idempotency key of a waiter that
+/// a newer waiter took out of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowKey {
     bytes: [u8; MAX_KEY_LEN],
@@ -34,6 +35,7 @@ impl RowKey {
     const RELEASED: u8 = b'r';
     const GIVEN_BACK: u8 = b'g';
     const BROKEN: u8 = b'b';
+    const OUTDATED: u8 = b'n';
 
     /// The key of the exclusive lease of a lock, or of its shared lease with this fencing token.
     pub(crate) fn lease(name: &LockName, shared: Option<FencingToken>) -> Self {
@@ -84,6 +86,16 @@ impl RowKey {
         Self::build(Self::BROKEN, token.as_bytes(), name.as_str())
     }
 
+    /// The key of the tombstone for the token of a waiter that a newer waiter took out of the queue.
+    pub(crate) fn outdated(name: &LockName, token: &TokenHash) -> Self {
+        Self::build(Self::OUTDATED, token.as_bytes(), name.as_str())
+    }
+
+    /// The key of the tombstone for the idempotency key of such a waiter. The hash covers the name.
+    pub(crate) fn outdated_key(hash: &IdempotencyHash) -> Self {
+        Self::build(Self::OUTDATED, hash.as_bytes(), "")
+    }
+
     /// The bytes of the row's key.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -111,6 +123,7 @@ impl Tombstone {
         let valid = match *kind {
             RowKey::USED_KEY => name.is_empty(),
             RowKey::RELEASED | RowKey::GIVEN_BACK | RowKey::BROKEN => LockName::new(name).is_ok(),
+            RowKey::OUTDATED => name.is_empty() || LockName::new(name).is_ok(),
             _ => false,
         };
         valid.then(|| Self(key.into()))

@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, TokenHash},
+    lock::{
+        BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
+    },
     store::{
         StoreError, Unavailability,
         contract::{
@@ -60,6 +62,11 @@ impl State {
                 return Ok(self.replay(attempt, &lease, key, now));
             }
             may_share = Some(held.admits(attempt.sharing));
+        }
+        if self.remembers(&RowKey::outdated(name, token), now)
+            || key.is_some_and(|key| self.remembers(&RowKey::outdated_key(&key.hash), now))
+        {
+            return Ok(Acquisition::NewerWaiter);
         }
         if let Some(key) = key
             && self.remembers(&RowKey::used_key(&key.hash), now)
@@ -132,8 +139,14 @@ impl State {
             if self.queues.len(name) >= waiting.longest_queue {
                 return Acquisition::QueueFull;
             }
+            let supersedes = waiting.supersedes.as_ref();
+            let removed = supersedes.is_some_and(|hash| self.remove_outdated(name, hash, now));
             let order = self.queues.next_position();
             self.queues.put(name, order, Some(queued));
+            if removed {
+                // Without the older waiter, the waiters behind it may be able to share the lock.
+                self.hand_off(name, now);
+            }
             return Acquisition::Queued(self.queue_position(name, order, now));
         };
         if differs(attempt, &before.attempt) {
@@ -150,6 +163,26 @@ impl State {
         }
         self.queues.put(name, order, Some(queued));
         Acquisition::Queued(self.queue_position(name, order, now))
+    }
+
+    /// Takes the waiter with this hash of `supersedes` out of the queue, because a newer waiter is about to be queued.
+    /// Answers whether there was one.
+    fn remove_outdated(&mut self, name: &LockName, hash: &SupersedeHash, now: Moment) -> bool {
+        let queue = self.queues.get(name);
+        let position = queue.and_then(|queue| queue.to_supersede(hash));
+        let older = position.map(|(order, _)| order);
+        let older = older.and_then(|order| self.queues.put(name, order, None));
+        if let Some(older) = &older {
+            let token = older.attempt.token;
+            self.add_tombstone(&RowKey::outdated(name, &token), now);
+            if let Some(key) = &older.attempt.idempotency {
+                self.add_tombstone(&RowKey::outdated_key(&key.hash), now);
+            }
+            if older.attended {
+                self.announce(name, token, News::NewerWaiter);
+            }
+        }
+        older.is_some()
     }
 
     /// Refuses an attempt that does not wait for a held lock. A position under the same idempotency key is
@@ -235,6 +268,8 @@ impl State {
             });
             self.queues.put(name, order, kept);
             self.hand_off(name, now);
+        } else if self.remembers(&RowKey::outdated(name, token), now) {
+            return Leaving::NewerWaiter;
         }
         Leaving::Left(self.contention(name, now))
     }

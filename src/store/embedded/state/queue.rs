@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    lock::{IdempotencyHash, LockName, TokenHash},
+    lock::{IdempotencyHash, LockName, SupersedeHash, TokenHash},
     store::{
         contract::{Attempt, INSPECTED_WAITERS, Waiter},
         parking::{News, Parking},
@@ -26,6 +26,8 @@ pub(crate) struct Queue {
     /// position.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
+    /// Position of the newest waiter for each key of `supersedes`.
+    by_supersedes: HashMap<SupersedeHash, u64>,
 }
 
 // === impl Queue ===
@@ -69,6 +71,11 @@ impl Queue {
         self.find(self.by_key.get(key))
     }
 
+    /// The position of the waiter with this key of `supersedes`.
+    pub(crate) fn to_supersede(&self, hash: &SupersedeHash) -> Option<(u64, &Queued)> {
+        self.find(self.by_supersedes.get(hash))
+    }
+
     /// How many positions of the queue are before this position. For the last position this is fast; for any other it
     /// counts.
     pub(crate) fn ahead_of(&self, order: u64) -> usize {
@@ -88,6 +95,9 @@ impl Queue {
             if let Some(idempotency) = &before.attempt.idempotency {
                 self.by_key.remove(&idempotency.hash);
             }
+            if let Some(hash) = before.supersedes() {
+                self.by_supersedes.remove(&hash);
+            }
         }
         if let Some(queued) = queued {
             for token in tokens(&queued) {
@@ -95,6 +105,9 @@ impl Queue {
             }
             if let Some(idempotency) = &queued.attempt.idempotency {
                 self.by_key.insert(idempotency.hash, order);
+            }
+            if let Some(hash) = queued.supersedes() {
+                self.by_supersedes.insert(hash, order);
             }
             self.positions.insert(order, queued);
         }
@@ -137,6 +150,10 @@ pub(crate) struct Queued {
 // === impl Queued ===
 
 impl Queued {
+    fn supersedes(&self) -> Option<SupersedeHash> {
+        self.attempt.wait?.supersedes
+    }
+
     /// The attempt as the answer to an inspect shows it.
     pub(crate) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {

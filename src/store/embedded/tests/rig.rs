@@ -338,6 +338,7 @@ pub(super) fn patient(attempt: Attempt) -> Attempt {
         wait: Some(Waiting {
             max_wait: MAX_WAIT,
             longest_queue: 10_000,
+            supersedes: None,
         }),
         ..attempt
     }

@@ -172,6 +172,8 @@ fn only_keys_of_tombstones_are_tombstones() {
         RowKey::used_key(&key),
         RowKey::released(&lock, &token),
         RowKey::given_back(&lock, &token),
+        RowKey::outdated(&lock, &token),
+        RowKey::outdated_key(&key),
     ] {
         let bytes = row.as_bytes();
         let tombstone = Tombstone::parse(bytes).expect("it is one");

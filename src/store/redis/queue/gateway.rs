@@ -133,7 +133,8 @@ impl RedisGateway {
                         self.parking
                             .deliver(keys.name(), &token, News::GrantedProvisionally);
                 }
-                ScriptNews::Superseded(token) => self.supersede(keys.name(), &token),
+                ScriptNews::Superseded(token) => self.end(keys.name(), &token, News::Superseded),
+                ScriptNews::Outdated(token) => self.end(keys.name(), &token, News::NewerWaiter),
                 ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
                 ScriptNews::Unsent => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
@@ -174,7 +175,12 @@ impl RedisGateway {
             (Some("broken"), Some(token), Some(Ok(name))) => {
                 self.breaks.publish(BrokenLease { name, token });
             }
-            (Some("superseded"), Some(token), Some(Ok(name))) => self.supersede(&name, &token),
+            (Some("superseded"), Some(token), Some(Ok(name))) => {
+                self.end(&name, &token, News::Superseded);
+            }
+            (Some("outdated"), Some(token), Some(Ok(name))) => {
+                self.end(&name, &token, News::NewerWaiter);
+            }
             _ => debug!("a message in an unknown format"),
         }
     }
@@ -267,9 +273,9 @@ impl RedisGateway {
         }
     }
 
-    fn supersede(&self, name: &LockName, token: &TokenHash) {
+    fn end(&self, name: &LockName, token: &TokenHash, news: News) {
         // An attempt that has left does not need the news.
-        let _delivered = self.parking.deliver(name, token, News::Superseded);
+        let _delivered = self.parking.deliver(name, token, news);
     }
 
     /// Releases again the attempts that ended lately, because another server has their locks now, or the same server

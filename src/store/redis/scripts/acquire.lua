@@ -6,8 +6,8 @@
 --   2  fence  string: the fence counter of the slot
 --   Also used, with names made from the first: `wait` (list: the ids of the waiters), `of:ID` (string: the ticket of an
 --   attempt, or a letter that says how the attempt ended), `key:HASH` (string: the attempt or lease of an idempotency
---   key), `asked:ID` (string: when a release request for a lease is due), and the keys of a shared lock
---   (`parts/shared.lua`).
+--   key), `newest:HASH` (string: the newest waiter with a key of `supersedes`), `asked:ID` (string: when a release
+--   request for a lease is due), and the keys of a shared lock (`parts/shared.lua`).
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
@@ -19,6 +19,7 @@
 --   7  how long the attempt wants to wait, in ms, or empty, or nothing
 --   8  how many waiters the queue may have, or nothing if the attempt does not wait
 --   9  the liveness key of this gateway, if the script must extend it
+--  10  the hash of the key of `supersedes`, or nothing
 -- Reply
 --   granted ARGV 1: news, fence, slot if it has one
 --   again ARGV 1: news, lease, time           this attempt already holds the lock
@@ -31,13 +32,14 @@
 --   queued ARGV 1: news, waiters before the attempt, how long its position has been queued in us, contention ..
 --   superseded ARGV 1: news                   a newer request with the same key has the position or keeps the lease;
 --                                             or the attempt has left, and its position is kept
+--   newer ARGV 1: news                        a newer waiter took this attempt, or one with its key, out of the queue
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
 --   clock ARGV 1: news, seconds               no fence can be made from the time
 --   counter ARGV 1: news                      the fence counter is no number
 -- Replay
 --   The attempt that holds the lock is answered its lease again, a queued attempt its position. An attempt is
---   refused if it was given back, if its position was taken over or is kept, or if its lease has ended while an
---   earlier copy was outstanding.
+--   refused if it was given back, if its position was taken over or is kept, if a newer waiter took it out of the
+--   queue, or if its lease has ended while an earlier copy was outstanding.
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
@@ -103,14 +105,15 @@ end
 
 local me, news = floor_gateway(ARGV[4]), ''
 local late, waits = place_late_is(place, '1'), ARGV[7] and tonumber(ARGV[7])
+local newest = ARGV[10] and name .. 'newest:' .. ARGV[10]
 
 -- import field
 -- import lease
 -- import shared
 -- import contention
 
--- Writes the ticket of an attempt whose id is in the queue, and answers `queued`.
-local function stand(us, queued, count, ahead)
+-- Writes the ticket of an attempt whose id is in the queue, calls `pass_on` if it is given, and answers `queued`.
+local function stand(us, queued, count, ahead, pass_on)
   -- With an idempotency key, the ticket counts a little longer than the wait, because the gateway still sends a `leave`
   -- that keeps the position, perhaps twice. Without a key the ticket ends with the wait, even on a replica that has not
   -- received its deletion.
@@ -121,18 +124,24 @@ local function stand(us, queued, count, ahead)
   if used then
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
   end
+  if newest then
+    redis.call('SET', newest, id, 'PX', waits + 65000)
+  end
   if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
     -- The liveness key of this gateway was missing. If the gateway had waiters in this slot before, other scripts may
     -- have removed them as dead, so these waiters must ask again.
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end
+  if pass_on then
+    pass_on()
+  end
   local waited = string.format('%.0f', math.max(0, us - queued))
   return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. field(waited) .. contention(count, held, us, '0')
 end
 
 -- Most waiters find a lock that another attempt holds exclusively, and no record of their own.
-if held and waits and not (became or used) and lease_id(held) ~= id and not is_shared(held) then
+if held and waits and not (became or used or newest) and lease_id(held) ~= id and not is_shared(held) then
   local count = redis.call('RPUSH', wait, id)
   if count <= tonumber(ARGV[8]) then
     if count == 1 then
@@ -215,7 +224,9 @@ if lease and lease_id(lease) == id then
   share = is_shared(held) and share
 end
 local letter = became and string.sub(became, 1, 1)
-if letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
+if letter == 'n' or (whose and owner_kind_is(whose, 'n')) then
+  return refuse('newer')
+elseif letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
   return refuse('withdrawn')
 elseif letter == 'a' or letter == 's' then
   return refuse('superseded')
@@ -338,6 +349,30 @@ if not waits then
   end
   return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
 end
+-- Takes the waiter that `newest` names out of the queue of `count` waiters, because a newer waiter has just been queued.
+-- Answers how many ids are left in the queue. The letter `n` stays for the older waiter and for its idempotency key.
+local function remove_older(count)
+  local older = redis.pcall('GET', newest)
+  local body = type(older) == 'string' and older ~= id and redis.pcall('GET', name .. 'of:' .. older)
+  if not is_queued(body) then
+    return count
+  end
+  redis.call('SET', name .. 'of:' .. older, 'n', 'PX', TOMBSTONE)
+  if ticket_keyed_is(body, '1') then
+    redis.call('SET', name .. 'key:' .. ticket_key(body), 'n' .. older, 'PX', TOMBSTONE)
+  end
+  if ticket_gateway(body) == me then
+    news = news .. field('8:outdated64:' .. id_token(older))
+  elseif ticket_gateway(body) ~= NO_GATEWAY then
+    send(ticket_gateway(body), 'outdated', id_token(older))
+  end
+  if count <= LONG then
+    return count - redis.call('LREM', wait, '1', older)
+  end
+  remember_left(left_before() + 1)
+  return count
+end
+
 local ahead = at
 if at then
   count = redis.call('LLEN', wait)
@@ -366,10 +401,14 @@ else
   if count == 1 then
     redis.call('PEXPIRE', wait, QUEUE_LASTS)
   end
+  count = newest and remove_older(count) or count
   ahead = count - 1
 end
 if not at and is_ticket(old) then
   -- The earlier attempt did not confirm its grant in time, or its position was lost.
   redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
 end
-return stand(us, queued, count, ahead)
+-- The older waiter may have been the head, and have kept the waiters behind it from sharing the lock.
+return stand(us, queued, count, ahead, newest and share and function()
+  admit(us, share, share.count())
+end)

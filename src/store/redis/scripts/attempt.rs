@@ -85,9 +85,10 @@ impl LockScripts<'_> {
             if let Some(waiting) = attempt.wait {
                 command.arg(waiting.max_wait.min(LONGEST_WAIT).as_millis().to_string());
                 command.arg(waiting.longest_queue);
-                if late || says_it_is_alive {
+                if late || says_it_is_alive || waiting.supersedes.is_some() {
                     command.arg(keys.gateway());
                 }
+                command.arg(waiting.supersedes.map(|hash| hex(hash.as_bytes())));
             }
         };
         let answer = self.run_with_news(&self.context.scripts.acquire, &id, fill);
@@ -143,6 +144,7 @@ impl LockScripts<'_> {
             "superseded" => Ok(Acquisition::Superseded),
             "mismatch" => Ok(Acquisition::IdempotencyMismatch),
             "expired" => Ok(Acquisition::IdempotencyExpired),
+            "newer" => Ok(Acquisition::NewerWaiter),
             "withdrawn" => Err(Unavailability::Withdrawn.into()),
             _ => Err(reply.refusal(keys)),
         }
@@ -209,6 +211,7 @@ impl LockScripts<'_> {
             }
             "granted" => Leaving::Granted(self.held(&mut reply)?),
             "superseded" => Leaving::Superseded,
+            "newer" => Leaving::NewerWaiter,
             _ => return Err(reply.unexpected()),
         };
         Ok((leaving, run))

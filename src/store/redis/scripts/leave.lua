@@ -13,6 +13,7 @@
 --   granted ARGV 1: news, lease, time  the attempt holds the lock, for its full TTL from now
 --   superseded ARGV 1: news            a newer request with the same idempotency key has the position, or keeps
 --                                      the lease
+--   newer ARGV 1: news                 a newer waiter has taken the attempt out of the queue
 -- Replay
 --   The attempt has left already. The time of a kept position begins again, and a grant does not last longer.
 -- Clock
@@ -40,9 +41,6 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import sweep
 -- import grant_ttl
 -- import contention
-
--- In a queue of more waiters than this, searching for an id costs too much.
-local LONG = 512
 
 local held, us = redis.call('GET', lock), clock()
 local share = is_shared(held) and sharing()
@@ -87,6 +85,8 @@ end
 local body, count, left = redis.call('GET', of), redis.call('LLEN', wait), 0
 if body == 's' or body == 'a' then
   return 'superseded ' .. id .. ' ' .. field(news)
+elseif body == 'n' then
+  return 'newer ' .. id .. ' ' .. field(news)
 elseif is_queued(body) and ARGV[3] ~= '' and ticket_keyed_is(body, '1')
   and owns_key(id, body) and redis.call('LPOS', wait, id)
 then

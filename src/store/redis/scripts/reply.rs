@@ -144,6 +144,8 @@ pub(in crate::store::redis) enum ScriptNews {
     Provisional(TokenHash),
     /// Another attempt has taken over the position of an attempt that waits at this gateway.
     Superseded(TokenHash),
+    /// A newer waiter has taken an attempt that waits at this gateway out of the queue.
+    Outdated(TokenHash),
     /// The queue has more dead tickets or grants than one script handles: the gateway looks at the lock again.
     More,
     /// A message of the script to another gateway could not be published.
@@ -187,6 +189,7 @@ impl ScriptNews {
             }
             "provisional" => token_hash(&fields.text()?).map(Self::Provisional),
             "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
+            "outdated" => token_hash(&fields.text()?).map(Self::Outdated),
             "more" => Some(Self::More),
             "unsent" => Some(Self::Unsent),
             "lapsed" => Some(Self::Lapsed),
@@ -243,6 +246,7 @@ mod tests {
             &["passed", "3000"],
             &["provisional", &ticket],
             &["superseded", &ticket],
+            &["outdated", &ticket],
             &["more"],
             &["unsent"],
             &["lapsed"],
@@ -251,6 +255,7 @@ mod tests {
             ScriptNews::Passed(Duration::from_secs(3)),
             ScriptNews::Provisional(token),
             ScriptNews::Superseded(token),
+            ScriptNews::Outdated(token),
             ScriptNews::More,
             ScriptNews::Unsent,
             ScriptNews::Lapsed,

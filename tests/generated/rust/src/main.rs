@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use client::*;
 
-const NAME: &str = "generated:rust";
+const NAME: &str = "generated/rust";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
         RenewLockResponse::Ok(renewed) => ensure!(renewed.ttl_ms == 60_000),
         other => bail!("not renewed: {other:?}"),
     }
-    let list = ListLocksRequest::builder().prefix("generated:".to_owned());
+    let list = ListLocksRequest::builder().prefix("generated/".to_owned());
     match client.list_locks(list.build()?).await? {
         ListLocksResponse::Ok(page) => ensure!(page.locks.iter().any(|lock| lock.name == NAME)),
         other => bail!("not listed: {other:?}"),

@@ -149,7 +149,7 @@ async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
         let key = Key::new();
         let lines = match permission {
             "metrics" => "metrics = true".to_owned(),
-            _ => format!("{permission} = ['team:']"),
+            _ => format!("{permission} = ['team:', 'ci/']"),
         };
         let service = Service::with_keys(&key.entry("ci", &lines));
         for each in CALLS {
@@ -162,12 +162,23 @@ async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
                 ("TEAM:a", false),
                 ("x:team:a", false),
                 ("team%253Aa", false),
+                ("ci%2Fa", true),
+                ("ci%2fa%2Fb", true),
+                ("ci", false),
+                ("cinema", false),
+                ("cinema%2fa", false),
+                ("team%2Fci%2Fa", false),
+                ("x%2F..%2Fci%2Fa", false),
+                ("ci%2F..%2Fa", true),
+                ("ci%2Frenew", true),
+                ("ci%252Fa", false),
             ] {
                 let answer = call(&service, each, lock, key.auth()).await;
                 let allowed = inside && each.2 == permission;
                 let expected = match (allowed, lock) {
-                    // No lock name contains a percent sign.
-                    (_, "team%253Aa") => 400,
+                    // No lock name contains a percent sign, the segment `..` or an operation as its last segment.
+                    (_, "team%253Aa" | "ci%252Fa" | "ci%2Frenew") => 400,
+                    (_, "x%2F..%2Fci%2Fa" | "ci%2F..%2Fa") => 400,
                     (false, _) => 403,
                     (true, _) if each.0 == "POST" && each.1.is_empty() => 201,
                     (true, _) => 200,
@@ -344,7 +355,7 @@ async fn who_may_not_break_or_list_is_refused_before_the_store_is_asked() {
         assert_eq!(list(query).await.problem(), (403, "forbidden"), "{query}");
     }
     assert!(service.script.asked().is_empty());
-    for query in ["?prefix=team:", "?prefix=team:a"] {
+    for query in ["?prefix=team:", "?prefix=team:a", "?prefix=team:a/"] {
         list(query).await.is(200);
     }
 }

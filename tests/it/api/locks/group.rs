@@ -156,17 +156,48 @@ async fn what_names_no_group_is_refused_and_says_why() {
     let cases = r#"
         {} => names: is missing; it has 2 to 16 names of locks
         {"names": null} => names: is missing; it has 2 to 16 names of locks
-        {"names": "a,b"} => names: is a text; a list of texts is expected
-        {"names": {"a": "b"}} => names: is an object; a list of texts is expected
+        {"names": "a,b"} => names: is a text; a list is expected
+        {"names": {"a": "b"}} => names: is an object; a list is expected
         {"names": []} => names: has 0 names; a group has 2 to 16
         {"names": ["a"]} => names: has 1 names; a group has 2 to 16
         {"names": MANY} => names: has 17 names; a group has 2 to 16
         {"names": ["a", "b", "a"]} => names: has a more than once
-        {"names": ["a", 7]} => names[1]: is 7; a text is expected
-        {"names": ["a", ["b"]]} => names[1]: is a list; a text is expected
-        {"names": ["a", "b/c"]}
-            => names[1]: has '/' in it; allowed are ASCII letters, digits and . _ : @ ~ -
-        {"names": ["..", "a"]} => names[0]: is "..", which HTTP clients remove from a path
+        {"names": ["a", 7]} => names[1]: is 7; a text or an object is expected
+        {"names": ["a", null]} => names[1]: is null; a text or an object is expected
+        {"names": ["a", ["b"]]} => names[1]: is a list; a text or an object is expected
+        {"names": ["a", "b\\c"]}
+            => names[1]: has '\\' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        {"names": ["..", "a"]}
+            => names[0]: has the segment "..", which HTTP clients and proxies remove from a path
+        {"names": ["a/b", "a/hold"]} => names[1]: ends in "/hold", the path of an operation on a lock:
+        .. if a proxy decodes %2F, the request reaches another lock
+        {"names": ["a/b", "a/b/"]} => names[1]: begins or ends with a slash or has two in a row;
+        .. proxies remove such a slash from a path
+        {"names": [{"name": "a"}]} => names: has 1 names; a group has 2 to 16
+        {"names": ["a", {"name": "a"}]} => names: has a more than once
+        {"names": [{"name": "a", "limit": 2}, {"name": "a"}]} => names: has a more than once
+        {"names": ["a", {}]} => names[1].name: is missing
+        {"names": ["a", {"name": null, "mode": "shared"}]} => names[1].name: is missing
+        {"names": ["a", {"name": 7}]} => names[1].name: is 7; a text is expected
+        {"names": ["a", {"name": ""}]}
+            => names[1].name: is empty; a lock name has 1 to 200 characters
+        {"names": ["a", {"name": "b", "mode": "alone"}]}
+            => names[1].mode: is not known; the modes are exclusive and shared
+        {"names": ["a", {"name": "b", "limit": 0}]} => names[1].limit: is 0; allowed are 1 to 1000
+        {"names": ["a", {"name": "b", "limit": 1001}]}
+            => names[1].limit: is 1001; allowed are 1 to 1000
+        {"names": ["a", {"name": "b", "limit": "2"}]}
+            => names[1].limit: is a text; a number is expected, without quotes
+        {"names": ["a", {"name": "b", "mode": "exclusive", "limit": 2}]}
+            => names[1].limit: is of a shared lock; leave it out, or ask for the mode shared
+        {"names": ["a", {"name": "b", "ttl_ms": 1000}]}
+            => names[1].ttl_ms: is not known; the fields of this object are name, mode, limit
+        {"names": ["a", {"name": "b"}], "mode": "shared"}
+            => mode: stands beside an object in names; give each of the locks its own
+        {"names": ["a", {"name": "b"}], "mode": "exclusive"}
+            => mode: stands beside an object in names; give each of the locks its own
+        {"names": ["a", {"name": "b", "limit": 2}], "limit": 2}
+            => limit: stands beside an object in names; give each of the locks its own
     "#;
     let many: Vec<_> = (0..17).map(|n| format!("n{n}")).collect();
     for (body, error) in rows(&cases.replace("MANY", &format!("{many:?}"))) {
@@ -180,7 +211,7 @@ async fn what_names_no_group_is_refused_and_says_why() {
 async fn a_query_that_names_no_group_is_refused() {
     let service = Service::start();
     let token = [("lock-token", TOKEN)];
-    let queries = "?names= ?names=a ?names=a,a ?names=a,b, ?names=a,b%2Fc ?names=a,b&x=1
+    let queries = "?names= ?names=a ?names=a,a ?names=a,b, ?names=a,b/ ?names=a/b%2frenew,b ?names=a,../b ?names=a,b%5Cc ?names=a,b&x=1
         ?names=a,b&names=c,d ?names=a;b";
     for query in words(queries).chain([""]) {
         for method in [Method::PUT, Method::DELETE] {
@@ -222,6 +253,103 @@ async fn the_options_count_for_every_lock() {
     assert_eq!(attempt.ttl.as_millis(), 9_999, "until all are taken");
     assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
     assert_eq!(attempt.sharing.unwrap().limit.get(), 3);
+}
+
+#[tokio::test]
+async fn each_lock_has_the_mode_and_the_limit_that_stand_with_its_name() {
+    let gateway = Gateway::start();
+    let names =
+        json!(["c", {"name": "b", "limit": 2}, {"name": "a", "mode": "shared", "limit": null}]);
+    let first = gateway.acquire(&json!({"names": names})).await.is(201);
+    let shown = |list: &Value| {
+        let list = list.as_array().unwrap().iter();
+        list.map(|it| json!([it["name"], it["mode"], it["slot"]]))
+            .collect::<Value>()
+    };
+    let modes = json!([
+        ["a", "shared", null],
+        ["b", "shared", 0],
+        ["c", "exclusive", null]
+    ]);
+    assert_eq!(shown(&first["leases"]), modes);
+    let token = first["token"].as_str().unwrap().to_owned();
+    let renewed = gateway
+        .bearer("PUT /locks?names=a,b,c", &token)
+        .await
+        .is(200);
+    assert_eq!(
+        shown(&renewed["results"]),
+        modes,
+        "a renewal shows them, too"
+    );
+    for lease in modes.as_array().unwrap() {
+        let lock = format!("/locks/{}", lease[0].as_str().unwrap());
+        let holder = &gateway.service.get(&lock).await["holders"][0];
+        assert_eq!([&holder["mode"], &holder["slot"]], [&lease[1], &lease[2]]);
+        assert_eq!(holder["group"], json!({"first": "a", "count": 3}));
+    }
+    // `c` is held alone, and `b` has one more place.
+    let again = gateway.acquire(&json!({"names": names})).await;
+    assert_eq!(again.problem(), (423, "locked"));
+    assert_eq!(again["name"], "c");
+    let beside = json!(["d", {"name": "b", "limit": 2}, {"name": "a", "mode": "shared"}]);
+    let second = gateway.acquire(&json!({"names": beside})).await.is(201);
+    assert_eq!(second["leases"][1]["slot"], 1);
+    let full = json!(["e", {"name": "b", "limit": 2}]);
+    let full = gateway.acquire(&json!({"names": full})).await;
+    assert_eq!((full.status, &full["name"]), (423, &json!("b")));
+    // Without a mode of its own, a name beside an object is exclusive.
+    let alone = gateway
+        .acquire(&json!({"names": ["a", {"name": "e"}]}))
+        .await;
+    assert_eq!((alone.status, &alone["name"]), (423, &json!("a")));
+    gateway
+        .bearer("DELETE /locks?names=a,b,c", &token)
+        .await
+        .is(200);
+    let names = json!(["c", {"name": "b", "limit": 2}]);
+    let next = gateway.acquire(&json!({"names": names})).await.is(201);
+    assert_eq!(next["leases"][0]["slot"], 0);
+}
+
+#[tokio::test]
+async fn a_stream_adopts_a_lease_of_a_group_in_its_mode() {
+    let gateway = Gateway::start();
+    let names = json!([{"name": "a", "limit": 3}, "b"]);
+    let lease = gateway.acquire(&json!({"names": names})).await.is(201);
+    let token = format!("Lock-Token: {}\r\n", lease["token"].as_str().unwrap());
+    let connection = gateway.service.connect().await;
+    let mut listener = Listener::hold(connection, &token, "").await;
+    let granted = listener.expect("granted").await;
+    assert_eq!(fields(&granted, ["mode", "slot"]), json!(["shared", 0]));
+    assert_eq!(
+        granted["fencing_token"],
+        lease["leases"][0]["fencing_token"]
+    );
+}
+
+#[tokio::test]
+async fn a_key_covers_the_mode_and_the_limit_of_each_lock() {
+    let gateway = Gateway::start();
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a12"),
+    ];
+    let ask = |body: &'static str| gateway.service.ask("POST /locks", &headers, body);
+    let first = ask(r#"{"names": [{"name": "a", "limit": 2}, "b"]}"#).await;
+    let again = ask(r#"{"names": ["b", {"name": "a", "mode": "shared", "limit": 2}]}"#).await;
+    assert_eq!((first.status, again.status), (201, 200));
+    assert_eq!(first["token"], again["token"]);
+    for other in [
+        r#"{"names": ["a", "b"]}"#,
+        r#"{"names": [{"name": "a", "limit": 3}, "b"]}"#,
+        r#"{"names": [{"name": "a", "mode": "shared"}, "b"]}"#,
+        r#"{"names": ["a", {"name": "b", "limit": 2}]}"#,
+        r#"{"names": ["a", "b"], "limit": 2}"#,
+    ] {
+        let mismatch = ask(other).await;
+        assert_eq!(mismatch.problem(), (409, "idempotency-mismatch"), "{other}");
+    }
 }
 
 #[tokio::test]

@@ -171,14 +171,17 @@ async fn a_cursor_goes_with_the_query_that_it_came_from() {
 #[tokio::test]
 async fn everything_that_is_wrong_is_named_and_nothing_is_asked() {
     let service = Service::start();
-    let cases = r"
+    let cases = r#"
         limit=0 => limit: is 0; allowed are 1 to 1000
         limit=1001 => limit: is 1001; allowed are 1 to 1000
         limit=-1 => limit: is not a whole number
         limit= => limit: is not a whole number
-        prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ -
+        prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        prefix=/a => prefix: begins or ends with a slash or has two in a row; proxies remove such a slash
+        .. from a path
+        prefix=a/../ => prefix: has the segment "..", which HTTP clients and proxies remove from a path
         prefix=%5B&owner= => prefix: has '[' in it; allowed are ASCII letters, digits
-        .. and . _ : @ ~ - | owner: is missing or empty
+        .. and . _ : @ ~ - / | owner: is missing or empty
         owner=%0A => owner: has the control character '\n' in it
         owner=%ff => owner: is not UTF-8 after percent-decoding
         search= => search: is missing or empty
@@ -186,7 +189,7 @@ async fn everything_that_is_wrong_is_named_and_nothing_is_asked() {
         search=a&search=b => search: is given more than once
         limit=1&limit=2 => limit: is given more than once
         token=s3cret&Prefix=a => token: NO_PARAMETER | Prefix: NO_PARAMETER
-    ";
+    "#;
     let no = "is not known; the parameters of this call are prefix, owner, search, limit, cursor";
     let cases = cases.replace("LONG", &"a".repeat(201));
     for (query, errors) in rows(&cases.replace("NO_PARAMETER", no)) {

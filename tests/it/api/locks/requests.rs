@@ -198,20 +198,35 @@ async fn a_whole_number_may_be_written_with_a_fraction_or_an_exponent() {
 
 const OTHER: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA";
 
+const SLASH: &str =
+    "begins or ends with a slash or has two in a row; proxies remove such a slash from a path";
+const OPERATION: &str =
+    "the path of an operation on a lock: if a proxy decodes %2F, the request reaches another lock";
+
 #[tokio::test]
 async fn a_name_is_decoded_once_and_then_checked() {
     let service = Service::start();
     let cases = r#"
-        /locks/a%2Fb => name: has '/' in it; allowed are ASCII letters, digits and . _ : @ ~ -
-        /locks/a%00 => name: has '\0' in it; allowed are ASCII letters, digits and . _ : @ ~ -
-        /locks/a%2541 => name: has '%' in it; allowed are ASCII letters, digits and . _ : @ ~ -
-        /locks/%7Ba%7D => name: has '{' in it; allowed are ASCII letters, digits and . _ : @ ~ -
-        /locks/%C3%A4 => name: has 'ä' in it; allowed are ASCII letters, digits and . _ : @ ~ -
+        /locks/a%00 => name: has '\0' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        /locks/a%2541 => name: has '%' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        /locks/a%252Fb => name: has '%' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        /locks/a%5Cb => name: has '\\' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        /locks/%7Ba%7D => name: has '{' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
+        /locks/%C3%A4 => name: has 'ä' in it; allowed are ASCII letters, digits and . _ : @ ~ - /
         /locks/%FF => name: is not UTF-8 after percent-decoding
-        /locks/. => name: is ".", which HTTP clients remove from a path
-        /locks/%2E%2e => name: is "..", which HTTP clients remove from a path
+        /locks/. => name: has the segment ".", which HTTP clients and proxies remove from a path
+        /locks/%2E%2e => name: has the segment "..", which HTTP clients and proxies remove from a path
+        /locks/a%2f..%2Fb => name: has the segment "..", which HTTP clients and proxies remove from a path
+        /locks/%2Fa => name: SLASH
+        /locks/a%2f => name: SLASH
+        /locks/a%2F%2Fb => name: SLASH
+        /locks/a%2Frenew => name: ends in "/renew", OPERATION
+        /locks/a%2Fb%2fhold => name: ends in "/hold", OPERATION
     "#;
     for (path, expected) in rows(cases) {
+        let expected = expected
+            .replace("SLASH", SLASH)
+            .replace("OPERATION", OPERATION);
         assert_eq!(service.get(&path).await.errors(), [expected], "{path}");
     }
     let longest = "a".repeat(200);
@@ -227,6 +242,46 @@ async fn an_encoded_name_is_the_same_lock() {
     let service = Service::start();
     let answer = service.get("/locks/deploy%3Aprod%40eu~1").await;
     assert_eq!(answer["name"], "deploy:prod@eu~1");
+    for path in ["acme%2Fweb", "acme%2fweb", "%61cme%2F%77eb"] {
+        let answer = service.get(&format!("/locks/{path}")).await.is(200);
+        assert_eq!(answer["name"], "acme/web", "{path}");
+    }
+    let granted = service.call("POST /locks/acme%2fweb", &[]).await.is(201);
+    assert_eq!(granted["name"], "acme/web");
+    assert_eq!(granted.header("location"), "/locks/acme%2Fweb");
+}
+
+#[tokio::test]
+async fn a_name_that_is_a_path_is_one_segment_on_every_route() {
+    let service = Service::start();
+    for operation in operations().into_iter().filter(Operation::names_lock) {
+        let line = operation.line("acme%2Fweb");
+        let answer = service.peek(&line, WITH_TOKEN).await;
+        assert!(![404, 405].contains(&answer.status), "{line}");
+        // If a proxy decodes the name, the request reaches no operation at all.
+        let line = operation.line("acme/web");
+        let answer = service.call(&line, WITH_TOKEN).await;
+        let answer = answer.is_problem(404, "not-found");
+        assert_has(&answer.body, "write its / as %2F");
+    }
+}
+
+#[tokio::test]
+async fn no_name_is_the_path_of_another_lock_if_a_proxy_decodes_it() {
+    let service = Service::start();
+    for operation in operations().into_iter().filter(Operation::names_lock) {
+        let target = operation.target("a");
+        let Some(word) = target.strip_prefix("/locks/a/") else {
+            continue;
+        };
+        assert!(
+            LockName::OPERATIONS.contains(&word),
+            "add {word:?} to LockName::OPERATIONS"
+        );
+        let answer = service.get(&format!("/locks/a%2F{word}")).await;
+        let expected = format!("name: ends in \"/{word}\", {OPERATION}");
+        assert_eq!(answer.errors(), [expected]);
+    }
 }
 
 #[tokio::test]

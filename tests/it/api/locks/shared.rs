@@ -69,7 +69,11 @@ async fn a_store_that_cannot_share_is_not_asked_and_there_is_no_stream() {
     let service = Service::start();
     service.script.shares_nothing.set();
     for target in ["/locks/a", "/locks/a/hold"] {
-        for body in [r#"{"mode":"shared"}"#, r#"{"limit":3,"wait_ms":1000}"#] {
+        for body in [
+            r#"{"mode":"shared"}"#,
+            r#"{"limit":3,"wait_ms":1000}"#,
+            r#"{"supersedes":"deploy","wait_ms":1000}"#,
+        ] {
             let answer = service.ask(&format!("POST {target}"), JSON, body).await;
             assert_eq!(answer.problem(), (422, "unsupported-by-store"));
         }

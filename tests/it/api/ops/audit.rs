@@ -22,7 +22,7 @@ fn service(directory: &Path, keys: &str) -> Service {
 async fn every_refusal_is_a_line_that_says_who_and_what() {
     let (directory, path) = log_file();
     let key = Key::new();
-    let service = service(directory.path(), &key.entry("weak", "view = ['team:']"));
+    let service = service(directory.path(), &key.entry("weak", "view = ['team/']"));
     let stranger = Key::new();
     let id = |id: &'static str| ("x-request-id", id);
     let ask = async |method, target: &str, headers: &[(&str, &str)]| {
@@ -32,7 +32,7 @@ async fn every_refusal_is_a_line_that_says_who_and_what() {
             .status
     };
     assert_eq!(
-        ask(Method::POST, "/locks/team2:a", &[key.auth(), id("1")]).await,
+        ask(Method::POST, "/locks/team2%2fa", &[key.auth(), id("1")]).await,
         403
     );
     assert_eq!(
@@ -51,7 +51,7 @@ async fn every_refusal_is_a_line_that_says_who_and_what() {
         401
     );
     assert_eq!(
-        ask(Method::GET, "/locks/team:a", &[key.auth(), id("5")]).await,
+        ask(Method::GET, "/locks/team%2Fa", &[key.auth(), id("5")]).await,
         200
     );
     until("all are written", || audit_lines(&path).len() == 4).await;
@@ -69,7 +69,7 @@ async fn every_refusal_is_a_line_that_says_who_and_what() {
         written,
         [
             json!({"key": "weak", "request_id": "1", "method": "POST", "route": name,
-                "name": "team2:a", "outcome": "forbidden"}),
+                "name": "team2/a", "outcome": "forbidden"}),
             json!({"request_id": "2", "method": "GET", "route": name, "name": "a",
                 "outcome": "unauthorized"}),
             json!({"request_id": "3", "method": "PUT", "route": "/locks/{name}/renew",

@@ -40,7 +40,7 @@ async fn a_request_is_one_line_with_its_route_status_code_and_id() {
     let headers = [("x-request-id", "one")];
     service.call("GET /locks/a/", &headers).await;
     let headers = [("x-request-id", "two")];
-    service.call("POST /locks/a", &headers).await;
+    service.call("POST /locks/a%2Fb", &headers).await;
     let log = lines.read();
     let line = |id: &str| {
         let id = format!("id=\"{id}\"");

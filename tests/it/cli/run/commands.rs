@@ -7,10 +7,10 @@ use crate::cli::prelude::*;
 fn the_command_holds_the_lock_and_its_exit_code_is_ours() {
     let (_gateway, url) = Gateway::start_and_url();
     let script = r#"echo "$LATCHGATE_NAME"; "$LATCHGATE" inspect "$LATCHGATE_NAME" | grep -q "fencing token  $LATCHGATE_FENCING_TOKEN" && exit 7"#;
-    let ran = run_sh(&url, &["deploy"], script).wait();
-    ran.gives(7, "deploy\n");
+    let ran = run_sh(&url, &["acme/deploy"], script).wait();
+    ran.gives(7, "acme/deploy\n");
     assert_eq!(ran.err, "");
-    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+    assert_eq!(inspect(&url, "acme/deploy"), "acme/deploy is free\n");
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub(super) mod crowd;
 pub(super) mod expiries;
 pub(super) mod gateways;
 pub(super) mod leaving;
+pub(super) mod newest;
 pub(super) mod order;
 pub(super) mod orphans;
 pub(super) mod places;
@@ -13,4 +14,4 @@ pub(super) mod queue;
 pub(super) mod random;
 pub(super) mod streams;
 
-pub(crate) use gateways::{Gateways, LATE, new_key, request, sharing};
+pub(crate) use gateways::{Caller, Gateways, LATE, new_key, request, sharing};

@@ -306,7 +306,15 @@ impl<'a> Named<'a> {
     fn in_the_beginning(&self, history: &History, from: u64) -> Option<HashSet<State>> {
         let lease = |fence: &u64| self.lock.leases.get(fence);
         let possible = self.places.keys().copied().filter(|fence| {
-            lease(fence).is_none_or(|lease| lease.asked < from && from <= lease.free())
+            lease(fence).is_none_or(|lease| {
+                let end_is_forgotten = history.faults.forgot(lease.ended, from);
+                let ended = if end_is_forgotten {
+                    lease.may_last
+                } else {
+                    lease.free()
+                };
+                lease.asked < from && from <= ended
+            })
         });
         let is_certain = |fence: &u64| {
             lease(fence).is_some_and(|lease| {

@@ -149,6 +149,7 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         let mut asks = waiting(attempt("crowded"));
         asks.wait = asks.wait.map(|wait| Waiting {
             longest_queue: length,
+            supersedes: None,
             ..wait
         });
         other.must_answer(&asks, Acquisition::QueueFull).await;

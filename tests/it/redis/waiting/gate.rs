@@ -211,6 +211,7 @@ pub(crate) async fn until_taken(gate: &TestGateway, lock: &str, ttl_ms: u64) -> 
 pub(crate) fn request(lock: &str) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
+        supersedes: None,
         name: name(lock),
         ttl: ttl(30_000),
         hold_limit: None,
@@ -250,6 +251,7 @@ pub(crate) fn waiting(attempt: Attempt) -> Attempt {
         wait: Some(Waiting {
             max_wait: Duration::from_secs(50),
             longest_queue: 10_000,
+            supersedes: None,
         }),
         ..attempt
     }

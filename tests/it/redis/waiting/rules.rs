@@ -227,6 +227,7 @@ fn under_the_key(seconds: u64, longest_queue: u64) -> Attempt {
         wait: Some(Waiting {
             max_wait: Duration::from_secs(seconds),
             longest_queue,
+            supersedes: None,
         }),
         ..keyed("rules", "same")
     }

@@ -1,6 +1,10 @@
 //! Gateways that contend for one lock, checked by an observer; and more callers at once than the nodes can answer in
 //! time.
 
+use std::convert::Infallible;
+
+use latchgate::{engine::GroupRequest, lock::GroupNames};
+
 use crate::redlock::{faults::Seen, prelude::*};
 
 const CLIENTS: u64 = 50;
@@ -17,6 +21,7 @@ fn engine(nodes: &Nodes) -> Engine {
 fn request() -> AcquireRequest {
     AcquireRequest {
         sharing: None,
+        supersedes: None,
         name: name("contended"),
         ttl: ttl(30_000),
         hold_limit: None,
@@ -32,7 +37,8 @@ fn request() -> AcquireRequest {
 }
 
 #[tokio::test]
-async fn a_quorum_shares_no_lock_lets_none_rest_and_does_not_ask_its_nodes_for_it() {
+async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not_ask_its_nodes_for_it()
+ {
     let nodes = Nodes::start(3).await;
     let engine = engine(&nodes);
     for has_slot in [false, true] {
@@ -49,8 +55,46 @@ async fn a_quorum_shares_no_lock_lets_none_rest_and_does_not_ask_its_nodes_for_i
     let refused = timeout(BOUND, engine.acquire(resting)).await.unwrap();
     let expected = matches!(refused, Err(AcquireError::CannotRest));
     assert!(expected, "{refused:?}");
+    let newest = with(request(), |it| {
+        it.supersedes = Some(SupersedeKey::new("deploy").unwrap());
+    });
+    let refused = timeout(BOUND, engine.acquire(newest)).await.unwrap();
+    let expected = matches!(refused, Err(AcquireError::CannotSupersede));
+    assert!(expected, "{refused:?}");
     let alone = timeout(BOUND, engine.acquire(request())).await.unwrap();
     assert!(alone.is_ok(), "the lock is free: {alone:?}");
+}
+
+#[tokio::test]
+async fn a_quorum_takes_no_lock_of_a_group_of_which_one_is_to_be_shared() {
+    let nodes = Nodes::start(3).await;
+    let (engine, store) = (engine(&nodes), nodes.open(&Lifecycle::new()));
+    // `contended` is the last of the three, and would be asked for first with an idempotency key.
+    let names = GroupNames::parse(["a", "b", "contended"]).unwrap();
+    for (shared, key) in [
+        ("a", None),
+        ("b", None),
+        ("b", Some(IdempotencyKey::random())),
+    ] {
+        let group = GroupRequest::new(names.clone(), |part| {
+            let limit = Limit::new(3).unwrap();
+            let has_slot = true;
+            Ok::<_, Infallible>(AcquireRequest {
+                name: part.clone(),
+                sharing: (part.as_str() == shared).then_some(Sharing { limit, has_slot }),
+                idempotency_key: key.clone(),
+                ..request()
+            })
+        });
+        let refused = engine.acquire_group(group.unwrap(), || {});
+        let refused = timeout(BOUND, refused).await.unwrap();
+        let expected = matches!(&refused, Err(it) if matches!(it.error, AcquireError::CannotShare));
+        assert!(expected, "{refused:?}");
+        for lock in names.iter() {
+            let shown = store.inspect(lock).await.unwrap();
+            assert_eq!(shown.holder, None, "{lock}");
+        }
+    }
 }
 
 async fn visits(engine: Engine, seen: Arc<Seen>, turns: u64) {

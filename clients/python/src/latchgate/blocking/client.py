@@ -88,12 +88,15 @@ class Latchgate:
     def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:
         """Acquires a lock, or a group of locks (all or none).
 
-        :param names: a lock name, or a list of 2 to 16 lock names.
+        :param names: a lock name, or a list of 2 to 16 lock names. In place of a name, ``{"name": "openai", "limit": 20}``
+            gives a lock of the list a mode and a limit of its own.
         :param ttl: how long the lease lasts from each renewal.
         :param wait: how long to wait while the lock is held: not at all by default; ``math.inf`` waits without an end.
-        :param mode: ``shared`` to hold the lock together with other shared leases.
+        :param mode: ``shared`` to hold the lock together with other shared leases; for a list, the mode of all locks.
         :param limit: the lease is granted while fewer than this many leases hold the lock, and has a
             :attr:`Lease.slot`.
+        :param supersedes: takes an older waiter of the same lock and API key, with the same text here, out of the
+            queue. The older acquire raises :class:`Refused` with the code ``newer-waiter``. For one lock only.
         :param owner: the owner text, for people to read; by default that of the client.
         :param metadata: texts by name to attach to the lease.
         :param max_hold: the longest time for which renewals may keep the lease.

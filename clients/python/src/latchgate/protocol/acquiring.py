@@ -15,7 +15,7 @@ from ..options import RequestOptions
 from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .grant import Grant, grant_of, token_in
-from .names import Names, check_names
+from .names import Names, check_names, lease_path, listed
 from .releasing import OVERDUE, release
 from .renewing import renew_first
 from .retry import Retry, backoff, send
@@ -55,7 +55,11 @@ class AcquireRequest:
 
     @classmethod
     def of(cls, names: Names, settings: Settings, options: RequestOptions) -> AcquireRequest:
-        checked = check_names(names)
+        locks = listed(names)
+        checked = check_names(locks)
+        of_lock = [lock for lock in locks if isinstance(lock, Mapping)]
+        if of_lock and (options.get("mode") is not None or options.get("limit") is not None):
+            raise ValueError("mode and limit are given for each lock, or for all locks, not for both")
         key = options.get("idempotency_key")
         if key is not None and not _KEY.fullmatch(key):
             raise ValueError("an idempotency key has 16 to 128 visible ASCII characters")
@@ -66,15 +70,21 @@ class AcquireRequest:
         if min_hold_ms is not None and min_hold_ms > (DEFAULT_TTL_MS if ttl_ms is None else ttl_ms):
             ttl_ms = min_hold_ms
         body = {
-            "names": list(checked) if len(checked) > 1 else None,
+            "names": [dict(lock) if isinstance(lock, Mapping) else lock for lock in locks],
             "ttl_ms": ttl_ms,
             "min_hold_ms": min_hold_ms,
             "mode": options.get("mode"),
             "limit": options.get("limit"),
+            "supersedes": options.get("supersedes"),
             "owner": settings.owner if owner is None else owner,
             "metadata": options.get("metadata"),
             "max_hold_ms": finite_ms(options.get("max_hold"), "max_hold"),
         }
+        if len(checked) == 1:
+            # A single lock is named in the path, and its terms are those of the request.
+            del body["names"]
+            for lock in of_lock:
+                body.update({field: value for field, value in lock.items() if field != "name"})
         return cls(checked, wait_seconds(options.get("wait")), key, body)
 
     @property
@@ -86,7 +96,7 @@ class AcquireRequest:
     def call(self, key: str, wait: float) -> Call:
         """Makes a copy of the request that waits at the gateway for ``wait`` seconds."""
         body = {**self._body, "wait_ms": math.ceil(wait * 1000) or None}
-        path = "/locks" if len(self.names) > 1 else f"/locks/{self.names[0]}"
+        path = "/locks" if len(self.names) > 1 else lease_path(self.names)
         sent = json.dumps({name: value for name, value in body.items() if value is not None})
         return Call("POST", path, {"Idempotency-Key": key}, sent.encode())
 

@@ -9,6 +9,7 @@ from typing import Any, Mapping, Optional, Sequence
 from ..errors import LatchgateError, OutcomeUnknown, refusal
 from ..records import Mode, ReleaseRequest
 from .exchange import LARGEST, Answer
+from .names import other_lock
 
 #: The longest safety margin for a holder to stop, in seconds. A second margin is for differences between clocks.
 LONGEST_MARGIN = 0.25
@@ -92,7 +93,7 @@ def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
         # The message contains the name of a field, and no content of the answer, which has secrets.
         raise _unusable(answer, f"a usable lease ({_field(error)})") from None
     if sorted(grant.names) != sorted(names):
-        raise _unusable(answer, "the lease that was requested")
+        raise OutcomeUnknown(other_lock(grant.names, names), status=answer.status)
     return grant
 
 

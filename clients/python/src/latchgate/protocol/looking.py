@@ -11,7 +11,7 @@ from ..errors import LatchgateError, OutcomeUnknown
 from ..records import Holder, Lock, Page
 from .clock import now
 from .exchange import Answer, Call, Operation
-from .names import check_name
+from .names import check_name, lease_path, other_lock
 from .retry import Retry, send
 from .settings import Settings
 
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 def inspect(settings: Settings, name: str) -> Operation[Lock]:
     """Shows the holders and the waiters of a lock."""
-    return _asked(settings, Call("GET", f"/locks/{check_name(name)}"), Lock.of)
+    lock = yield from _asked(settings, Call("GET", lease_path([check_name(name)])), Lock.of)
+    if lock.name != name:
+        raise LatchgateError(other_lock([lock.name], [name]), status=200)
+    return lock
 
 
 def list_locks(
@@ -62,7 +65,7 @@ def break_lock(
         "grace_ms": finite_ms(grace, "grace"),
     }
     sent = json.dumps({key: value for key, value in body.items() if value is not None}).encode()
-    call = Call("POST", f"/locks/{check_name(name)}/break", body=sent)
+    call = Call("POST", lease_path([check_name(name)], "/break"), body=sent)
     retry = Retry(now() + settings.deadline, in_doubt_too=fencing_token is not None)
     try:
         answer = yield from send(call, settings, retry)
@@ -75,7 +78,10 @@ def break_lock(
     if is_gone and retry.in_doubt and fencing_token is not None:
         # An earlier copy of this break has broken the lease, of which only the fencing token is known.
         return Lock(name, "held", (Holder(fencing_token=fencing_token),), 1, (), 0)
-    return _read(answer, retry, Lock.of)
+    lock = _read(answer, retry, Lock.of)
+    if lock.name != name:
+        raise OutcomeUnknown(other_lock([lock.name], [name]), status=answer.status)
+    return lock
 
 
 def _page(document: Mapping[str, Any]) -> Page:

@@ -3,7 +3,7 @@
 
 -- The letters that record ends, in their order, after `q` of a queued ticket. A letter is never replaced by an earlier
 -- letter.
-local LETTERS = 'qgasrb'
+local LETTERS = 'qgnasrb'
 
 -- Whether a letter (the record of an outcome) may be written for an attempt, and the current value of its `:of:ID`. A
 -- key of another type ends the script, so call this function before the first write.

@@ -1,5 +1,7 @@
 -- Removes dead tickets from the queue. The script that imports this part names the keys `name` and `wait`.
 
+-- In a queue of more waiters than this, searching for an id costs too much.
+local LONG = 512
 -- How many positions of a queue one script checks for waiters that have left, which takes a few milliseconds.
 local MOST_SWEPT = 2048
 -- The key that counts, roughly, the waiters that have left a long queue while their ids are still in it.

@@ -9,6 +9,8 @@ pub(super) struct Model {
     queue: VecDeque<ModelWaiter>,
     longest: u64,
     news: Vec<(usize, ExpectedNews)>,
+    /// The idempotency key of the last waiter that a newer waiter took out of the queue, if it had one.
+    outdated_key: Option<usize>,
 }
 
 /// The way in which an attempt asks.
@@ -17,6 +19,8 @@ pub(super) struct Ask {
     pub(super) key: Option<usize>,
     pub(super) in_other_words: bool,
     pub(super) waits: bool,
+    /// Whether the attempt takes an older waiter that also has this out of the queue.
+    pub(super) supersedes: bool,
 }
 
 /// The answer that the store must give.
@@ -38,6 +42,7 @@ pub(super) enum Answer {
 pub(super) enum ExpectedNews {
     Granted,
     Superseded,
+    NewerWaiter,
 }
 
 /// The state of an attempt that was granted the lock.
@@ -70,6 +75,7 @@ impl Model {
             queue: VecDeque::new(),
             longest,
             news: Vec::new(),
+            outdated_key: None,
         }
     }
 
@@ -117,8 +123,19 @@ impl Model {
         if waiters >= self.longest {
             return Answer::QueueFull;
         }
+        let older = (self.queue.iter()).position(|it| ask.supersedes && it.ask.supersedes);
+        if let Some(older) = older.and_then(|at| self.queue.remove(at)) {
+            self.outdated_key = older.ask.key;
+            if older.attended {
+                self.news.push((older.who, ExpectedNews::NewerWaiter));
+            }
+        }
         self.queue.push_back(new);
-        Answer::Queued(waiters)
+        Answer::Queued(self.queue.len() as u64 - 1)
+    }
+
+    pub(super) fn take_outdated_key(&mut self) -> Option<usize> {
+        self.outdated_key.take()
     }
 
     /// Ends the lease. Answers the idempotency key that is used up by it.

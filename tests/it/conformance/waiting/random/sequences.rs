@@ -23,12 +23,16 @@ struct Game {
     players: Vec<Player>,
     keys: Vec<IdempotencyHash>,
     fence: Option<FencingToken>,
+    /// Whether some attempts take older waiters out of the queue: not on a store that cannot do this.
+    supersedes: bool,
     history: Vec<String>,
 }
 
 pub(crate) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) {
+    let stores = fixture.gateways();
     let mut game = Game {
-        stores: fixture.gateways(),
+        supersedes: stores[0].shares(),
+        stores,
         random: Random::seeded(),
         model: Model::new(LONGEST_QUEUE),
         players: Vec::new(),
@@ -66,10 +70,14 @@ impl Game {
     }
 
     async fn ask(&mut self) {
+        let key = (self.random.below(2) == 0).then(|| self.random.below(self.keys.len()));
         let ask = Ask {
-            key: (self.random.below(2) == 0).then(|| self.random.below(self.keys.len())),
+            key,
             in_other_words: self.random.below(6) == 0,
             waits: self.random.below(5) > 0,
+            // A request that is repeated under its key says the same.
+            supersedes: self.supersedes
+                && key.map_or_else(|| self.random.below(3) == 0, |key| key == 0),
         };
         let plain = match ask.key {
             Some(key) if ask.in_other_words => keyed(LOCK, LONG - 1, self.keys[key]),
@@ -79,6 +87,7 @@ impl Game {
         let waiting = Waiting {
             max_wait: Duration::from_secs(50),
             longest_queue: LONGEST_QUEUE,
+            supersedes: ask.supersedes.then(|| SupersedeHash::from_bytes([7; 16])),
         };
         let number = self.players.len();
         let attempt = Attempt {
@@ -120,6 +129,13 @@ impl Game {
         self.check(right, &format!("expected {expected:?}"));
         if !matches!(answer, Acquisition::Queued(_)) {
             self.players[number].place = None;
+        }
+        if let Some(outdated) = self.model.take_outdated_key() {
+            let again = keyed(LOCK, LONG, self.keys[outdated]);
+            let answer = self.players[number].store.acquire(&again).await.unwrap();
+            self.tell(format!("the key of the older waiter: {answer:?}"));
+            self.check(answer == Acquisition::NewerWaiter, "it was taken out");
+            self.renew_key(Some(outdated));
         }
     }
 
@@ -240,11 +256,13 @@ impl Game {
                 news = Ok(match player.store.acquire(&player.attempt).await.unwrap() {
                     Acquisition::Granted(held) => News::Granted(held),
                     Acquisition::Superseded => News::Superseded,
+                    Acquisition::NewerWaiter => News::NewerWaiter,
                     other => return self.check(false, &format!("it is told {other:?} then")),
                 });
             }
             let held = match (told, news) {
-                (ExpectedNews::Superseded, Ok(News::Superseded)) => continue,
+                (ExpectedNews::Superseded, Ok(News::Superseded))
+                | (ExpectedNews::NewerWaiter, Ok(News::NewerWaiter)) => continue,
                 (ExpectedNews::Granted, Ok(News::Granted(held))) => held,
                 (ExpectedNews::Granted, Ok(News::GrantedProvisionally)) => {
                     let Attempt { name, token, .. } = &player.attempt;
