@@ -22,9 +22,9 @@ use latchgate::{
     store::{
         AnyStore, Store, StoreError,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser, Renewal, RenewalTtl,
-            Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention,
+            FenceCheck, FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss,
+            Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -141,6 +141,10 @@ impl Store for NullStore {
             queue: Vec::new(),
             waiters: 0,
         })
+    }
+
+    async fn check_fence(&self, _query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        Ok(FenceCheck::Stale { is_outrun: false })
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {

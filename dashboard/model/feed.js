@@ -8,7 +8,7 @@ import { soon } from "./soon.js";
 export const KEPT = 5_000;
 
 /** The kinds of events. */
-export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "gap"];
+export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "stale-write-refused", "gap"];
 
 /** The kinds among which one chooses. Renewals are most of all events, and are shown or hidden by a tick box of their own. */
 export const CHOICES = KINDS.filter((kind) => kind !== "renewed");

@@ -40,9 +40,9 @@ export function requery(query) {
 function read() {
   const query = Object.fromEntries(new URLSearchParams(location.search));
   const path = location.pathname.slice(base.length).replace(/^\/|\/$/g, "");
-  const [first, name, ...rest] = path.split("/");
   if (path === "") return { page: "overview", query };
-  if (rest.length === 0 && first === "locks" && name) return { page: "lock", name: decoded(name), query };
+  // The slashes of a name are written %2F, and are understood as they are: somebody has typed the address.
+  if (path.startsWith("locks/")) return { page: "lock", name: decoded(path.slice("locks/".length)), query };
   if (path === "locks" || path === "events") return { page: path, query };
   return { page: "missing", query };
 }

@@ -20,6 +20,9 @@ export function Details({ event }) {
   if (kind === "queued") return `position ${position}${mode}`;
   if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
+  if (kind === "stale-write-refused") {
+    return html`with the fencing token ${event.fencing_token}, whose lease is over${by && html`, checked by <${Foreign} value=${by} />`}`;
+  }
   const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${mode}`;
   if (kind === "release-requested") return html`within ${fine(left)}${by ? ", " : ": "}${why}`;
   if (kind === "gap") return html`events may be missing here${reason && html` (<${Foreign} value=${reason} />)`}`;

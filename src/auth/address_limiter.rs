@@ -168,6 +168,7 @@ impl Bucket {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     requests: Mutex<Option<Bucket>>,
+    checks: Mutex<Option<Bucket>>,
     pub(super) leases: Arc<LeaseAccount>,
     waiters: Arc<AtomicUsize>,
     streams: Arc<AtomicUsize>,
@@ -186,6 +187,14 @@ impl Tally {
         self.bucket(rate, now, Bucket::take)
             .unwrap_or(Ok(()))
             .map_err(|retry_after| Excess::Requests { retry_after })
+    }
+
+    /// Counts a check of a fencing token against this rate; fails as `request` does.
+    pub(super) fn check(&self, rate: Rate, now: Instant) -> Result<(), Excess> {
+        let mut bucket = self.checks.lock();
+        let bucket = bucket.get_or_insert_with(|| Bucket::full(rate, now));
+        let taken = bucket.take(rate, now);
+        taken.map_err(|retry_after| Excess::Requests { retry_after })
     }
 
     /// Counts a request that was carried out before it could be refused.

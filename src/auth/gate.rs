@@ -22,7 +22,7 @@ use crate::{
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
-    Permission, RateReading, Refusal, SealedSession, SessionSeal,
+    Permission, Rate, RateReading, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
     session::Session,
 };
@@ -341,6 +341,16 @@ impl Access {
         authenticated
             .tally
             .request(authenticated.key.limits.rate, Instant::now())
+    }
+
+    /// Counts a check of a fencing token, of which there may be so many a second, and as many at once after a pause.
+    pub fn count_check(&self, per_second: u64) -> Result<(), Excess> {
+        let burst = per_second as f64;
+        let per_second = burst;
+        let tally = self.0.as_ref().map(|authenticated| &authenticated.tally);
+        tally.map_or(Ok(()), |tally| {
+            tally.check(Rate { per_second, burst }, Instant::now())
+        })
     }
 
     /// Counts `count` more requests for a request that asks for several locks. The request was admitted already, so a

@@ -16,6 +16,8 @@ pub enum Permission {
     View,
     /// Break locks, per name.
     Break,
+    /// Check fencing tokens, per name.
+    Check,
     /// Read metrics.
     Metrics,
 }
@@ -61,6 +63,9 @@ pub mod scope {
     /// The caller needs [`Permission::Break`].
     #[derive(Debug)]
     pub enum Break {}
+    /// The caller needs [`Permission::Check`]. These requests have a limit of their own.
+    #[derive(Debug)]
+    pub enum Check {}
     /// The caller needs [`Permission::Metrics`].
     #[derive(Debug)]
     pub enum Metrics {}
@@ -81,6 +86,10 @@ pub mod scope {
     impl Scope for Break {
         const PERMISSION: Option<Permission> = Some(Permission::Break);
     }
+    impl Scope for Check {
+        const PERMISSION: Option<Permission> = Some(Permission::Check);
+        const IS_COUNTED: bool = false;
+    }
     impl Scope for Metrics {
         const PERMISSION: Option<Permission> = Some(Permission::Metrics);
     }
@@ -93,7 +102,13 @@ pub mod scope {
 
 impl Permission {
     /// All permissions, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Acquire, Self::View, Self::Break, Self::Metrics];
+    pub const ALL: [Self; 5] = [
+        Self::Acquire,
+        Self::View,
+        Self::Break,
+        Self::Check,
+        Self::Metrics,
+    ];
 
     /// The name of the permission, and what it allows.
     pub fn row(self) -> PermissionRow {
@@ -101,6 +116,7 @@ impl Permission {
             Self::Acquire => ("acquire", true, "acquire, hold and renew"),
             Self::View => ("view", true, "inspect, list and read events of"),
             Self::Break => ("break", true, "break"),
+            Self::Check => ("check", true, "check fencing tokens of"),
             Self::Metrics => ("metrics", false, "read metrics"),
         };
         PermissionRow {

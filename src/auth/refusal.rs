@@ -43,10 +43,10 @@ pub enum Refusal {
 /// The limit of an API key that a request exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
-    /// The API key has sent too many requests.
+    /// The API key has sent too many requests, or checked too many fencing tokens.
     #[error("the API key has sent too many requests")]
     Requests {
-        /// How long until the next request is accepted.
+        /// How long until the next such request is accepted.
         retry_after: Duration,
     },
     /// The API key has too many leases.

@@ -143,7 +143,8 @@ impl BreakArgs {
     }
 }
 
-fn fence(text: &str) -> Result<FencingToken, String> {
+/// Parses a fencing token from a command-line argument.
+pub(super) fn fence(text: &str) -> Result<FencingToken, String> {
     number(text, FencingToken::new)
 }
 

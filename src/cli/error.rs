@@ -61,7 +61,7 @@ with_all! {
         Held = 100,
         /// The wait ran out while other callers held the lock.
         WaitOver = 101,
-        /// The token does not hold the lock.
+        /// The token, or the fencing token, does not hold the lock.
         Lost = 102,
         /// No gateway was reached, so nothing happened.
         Unreachable = 103,
@@ -75,6 +75,8 @@ with_all! {
         NotHeld = 107,
         /// The lock is held by another lease than the one to be broken.
         HolderChanged = 108,
+        /// The lease holds the lock, and ends sooner than the command needs it.
+        EndsTooSoon = 109,
         /// The gateway cannot listen on its address.
         CannotListen = 110,
         /// The gateway's store cannot be opened.
@@ -185,6 +187,8 @@ const FLAGS: [(&str, &str); 18] = [
     ("`reason`", "--reason"),
     ("`fencing_token`", "--fencing-token"),
     ("`all`", "--all"),
+    ("`Fencing-Token`", "--fence"),
+    ("`query.for_ms`", "--for"),
     // In texts that list several fields or recommend one field, the names have no backticks.
     ("ttl_ms", "--ttl"),
     ("max_hold_ms", "--max-hold"),
@@ -224,6 +228,7 @@ impl Exit {
             (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
             (Self::Lost, "run") => "the lease was lost, and the command was stopped",
+            (Self::Lost, "check") => "no lease with the fencing token holds the lock",
             (Self::Lost, _) => {
                 "the token does not hold the lock: the lease was released, broken or has expired"
             }
@@ -233,6 +238,7 @@ impl Exit {
             (Self::Refused, _) => "the gateway refused the request, and would refuse it again",
             (Self::NotHeld, _) => "nobody holds the lock",
             (Self::HolderChanged, _) => "another caller holds the lock now; nothing was broken",
+            (Self::EndsTooSoon, _) => "the lease holds the lock, but ends before the time of --for",
             (Self::CannotListen, _) => "cannot listen on the address",
             (Self::NoStore, _) => "the store cannot be opened",
             (Self::CutShort, _) => {
@@ -249,13 +255,14 @@ impl Exit {
         match self {
             Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
             Self::Held | Self::WaitOver | Self::NewerWaiter => acquires,
-            Self::Lost => matches!(command, "run" | "renew" | "release"),
+            Self::Lost => matches!(command, "run" | "renew" | "release" | "check"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
-                changes || matches!(command, "inspect" | "list" | "events" | "backup")
+                changes || matches!(command, "inspect" | "list" | "check" | "events" | "backup")
             }
             // A command that only reads changes nothing, so it never ends with an unknown outcome.
             Self::OutcomeUnknown => changes,
             Self::NotHeld | Self::HolderChanged => command == "break",
+            Self::EndsTooSoon => command == "check",
             Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",
         }
     }
@@ -296,6 +303,7 @@ impl From<&ClientError> for Exit {
             ClientError::Refused(problem) => match problem.code.as_str() {
                 "not-held" => Self::NotHeld,
                 "holder-changed" => Self::HolderChanged,
+                "ends-too-soon" => Self::EndsTooSoon,
                 "newer-waiter" => Self::NewerWaiter,
                 _ => Self::Refused,
             },
@@ -312,7 +320,7 @@ mod tests {
     fn every_code_is_there_once_and_in_order() {
         let codes: Vec<_> = Exit::ALL.map(Exit::code).into();
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
-        let commands = ["serve", "run", "renew", "break"];
+        let commands = ["serve", "run", "renew", "check", "break"];
         for exit in Exit::ALL {
             let is_listed = commands.iter().any(|command| exit.is_of(command));
             assert!(is_listed, "no help lists {exit:?}");

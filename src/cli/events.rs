@@ -112,8 +112,11 @@ fn describe(event: &Event) -> String {
         (None, Some("shared")) => add(format_args!("  shared")),
         (None, _) => {}
     }
-    // For these two kinds of event, another caller acted against the owner of the lease.
-    let is_victim = matches!(event.kind.as_str(), "broken" | "release-requested");
+    // For these kinds of event, another caller acted against the owner of the lease.
+    let is_victim = matches!(
+        event.kind.as_str(),
+        "broken" | "release-requested" | "stale-write-refused"
+    );
     if let Some(owner) = &event.lease.owner {
         let what = if is_victim { "held by" } else { "by" };
         add(format_args!("  {what} {}", visible(owner)));
@@ -134,6 +137,7 @@ fn describe(event: &Event) -> String {
     if let Some(by) = &event.by {
         let what = match event.kind.as_str() {
             "broken" => "broken by",
+            "stale-write-refused" => "checked by",
             _ => "requested by",
         };
         add(format_args!("  {what} {}", visible(by)));

@@ -1,4 +1,5 @@
-//! `latchgate inspect` and `latchgate list`, which show the holders of locks.
+//! `latchgate inspect` and `latchgate list`, which show the holders of locks, and `latchgate check`, which says whether
+//! a lease with a fencing token is one.
 
 use std::{collections::HashSet, fmt::Write, num::NonZeroUsize, time::Duration};
 
@@ -6,15 +7,18 @@ use clap::Args;
 
 use crate::{
     client::{HeldLock, Holder, Inspection, ListRequest, LockState, Rest, Waiter},
-    lock::{LockName, NamePrefix, Owner, SearchText},
+    lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
 };
 
 use super::{
+    break_lock::fence,
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
     terminal::{
         output,
-        text::{aligned, asked_for, duration, expires_in, or_dash, owner_and_request},
+        text::{
+            aligned, asked_for, duration, expires_in, or_dash, owner_and_request, parse_duration,
+        },
         visible,
     },
 };
@@ -51,6 +55,28 @@ pub(super) struct ListArgs {
     json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
+}
+
+/// Check that a lease with a fencing token holds a lock.
+///
+/// For a script that does something on behalf of a holder: go on only if the exit code is 0. Prints nothing then.
+#[derive(Args)]
+pub(super) struct CheckArgs {
+    /// The lock
+    name: LockName,
+    /// The fencing token of the lease
+    #[arg(long, value_name = "N", value_parser = fence)]
+    fence: FencingToken,
+    /// For how long the lease must still last: 30s, 500ms, 2m [default: any time]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    lasts: Option<Duration>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(super) async fn check(args: &CheckArgs, environment: &Environment) -> Result<(), CliError> {
+    let client = args.connection.client(environment)?;
+    Ok(client.check(&args.name, args.fence, args.lasts).await?)
 }
 
 pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Result<(), CliError> {

@@ -37,6 +37,11 @@ pub struct LimitsConfig {
     /// a request may name.
     #[schemars(range(min = 1, max = u64::from(Limit::MAX)))]
     pub max_holders: u64,
+    /// How many fencing tokens (`/locks/NAME/check`) may be checked in a second with one API key at this
+    /// gateway. A further check is answered with 429. Checks do not count as requests of the key
+    /// (`requests_per_second`).
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub checks_per_second: u64,
     /// How many callers may listen to events (`/events`) at this gateway. A further one is answered with
     /// 503.
     pub max_event_streams: usize,
@@ -83,6 +88,8 @@ impl Default for LimitsConfig {
             max_waiters_per_name: 10_000,
             // A lock with more holders is probably a mistake, and one run of a script handles all holders of a lock.
             max_holders: 1_000,
+            // A check costs one read at the store. So many reads leave most of the time of a Redis server to acquires.
+            checks_per_second: 2_000,
             // A listener costs a connection, and up to a few hundred KiB if it reads slowly. Listeners are people and
             // dashboards, so there are few.
             max_event_streams: 256,

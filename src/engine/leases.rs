@@ -445,10 +445,18 @@ impl LeaseRegistry {
     /// Calls `each` for every lease that lives, as far as this gateway knows.
     pub(super) fn for_each_active(&self, mut each: impl FnMut(&LeaseKey, &RegisteredLease)) {
         let now = Instant::now();
+        self.for_each(|key, lease| {
+            if lease.until > now {
+                each(key, lease);
+            }
+        });
+    }
+
+    /// Calls `each` for every listed lease, also if its time is over.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&LeaseKey, &RegisteredLease)) {
         for shard in &self.shards {
-            let shard = shard.lock();
-            let active = shard.leases.iter().filter(|(_, lease)| lease.until > now);
-            active.for_each(|(key, lease)| each(key, lease));
+            let leases = &shard.lock().leases;
+            leases.iter().for_each(|(key, lease)| each(key, lease));
         }
     }
 

@@ -28,6 +28,8 @@
 mod acquire;
 mod backup;
 mod break_lock;
+mod check_fence;
+mod check_memory;
 mod delivery;
 mod detach_on_drop;
 pub mod events;

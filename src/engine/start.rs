@@ -20,6 +20,7 @@ use crate::{
 };
 
 use super::{
+    check_memory::CheckMemory,
     events::Bus,
     leases::LeaseRegistry,
     reaper::{Reaper, ReaperContext},
@@ -36,6 +37,7 @@ pub(super) struct EngineShared {
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
+    pub(super) checks: CheckMemory,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
@@ -92,6 +94,7 @@ impl Engine {
             reaper,
             leases,
             events,
+            checks: CheckMemory::default(),
             reserved_positions: ReservedPositions::default(),
             metrics,
             reconnect_grace,

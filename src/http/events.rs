@@ -43,6 +43,9 @@ use super::{
 /// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that the stream got. The
 ///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only, and a
 ///   lease that another stream adopted goes on.
+/// * `stale-write-refused`: a check (`GET /locks/{name}/check`) refused `fencing_token`, whose lease has ended,
+///   after a larger one was granted. `by` asked for the check. Reported once a minute for each lock and fencing
+///   token.
 /// * `gap`: events may be missing here. Inspect the locks that matter and go on. `too-old`: the events after
 ///   `Last-Event-ID` are not kept any more. `unknown-id`: the id is not of this gateway since its start.
 ///   `connection-lost`: this gateway could not receive messages of other gateways for a while. `too-many`:
@@ -59,8 +62,9 @@ use super::{
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known), `owner`
 /// (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
 /// `expires_in_ms` (`acquired`, `renewed`, `release-requested`), `waited_ms` (`acquired`), `position`
-/// (`queued`), `reason`, `by` (`broken`, `release-requested`: the name of the API key that asked, null if
-/// none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
+/// (`queued`), `reason`, `by` (`broken`, `release-requested`, `stale-write-refused`: the name of the API key
+/// that asked, null if none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in
+/// later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: only the store knows
 /// which lease holds a lock. Delivery is best effort: an event may be missing although nothing was lost on
@@ -264,6 +268,9 @@ pub(in crate::http) enum EventName {
     Lost,
     /// A lease has ended because an operator broke it.
     Broken,
+    /// A check refused the fencing token of a lease that has ended, after a larger one was granted.
+    #[schema(rename = "stale-write-refused")]
+    StaleWriteRefused,
     /// Events may be missing here.
     Gap,
     /// The permissions of the session's API key may have changed.
@@ -298,7 +305,10 @@ fn greeting(instance: &str, number: u64) -> Bytes {
 fn data_of(event: &Event) -> Bytes {
     let is_of_lock = event.name.is_some();
     let is_of_lease = !matches!(event.kind, Kind::Queued | Kind::Gap);
-    let is_of_operator = matches!(event.kind, Kind::Broken | Kind::ReleaseRequested);
+    let is_of_operator = matches!(
+        event.kind,
+        Kind::Broken | Kind::ReleaseRequested | Kind::StaleWriteRefused
+    );
     let (expires_in, waited) = (event.expires_in.map(millis), event.waited.map(millis));
     json_by(|json| {
         let mut data = ObjectWriter::new(json);

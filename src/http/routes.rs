@@ -54,6 +54,8 @@ const GRANT: &[Code] = &[
 const LEASE: &[Code] = &[Code::LeaseLost];
 /// Problems of operations on the current holder of a lock.
 const HOLDER: &[Code] = &[Code::HolderChanged, Code::NotHeld];
+/// Problems of the operation that checks a fencing token.
+const FENCE: &[Code] = &[Code::StaleFencingToken, Code::EndsTooSoon];
 /// Problems of operations that only read the store.
 const LOOK: &[Code] = &[Code::ForeignData, Code::StoreUnavailable, Code::Draining];
 /// Problems of operations that change the store.
@@ -121,6 +123,7 @@ fn operations() -> Vec<Operation> {
             locks::break_lock,
             &[KEY, BODY, HOLDER, WRITE],
         ),
+        row(locks::__path_check, locks::check, &[KEY, FENCE, LOOK]),
         row(
             events::__path_events,
             events::events,

@@ -161,7 +161,7 @@ pub(in crate::http) async fn sign_out(
     "authentication": true,
     "signed_in": true,
     "name": "ops",
-    "permissions": {"acquire": ["deploy:"], "view": ["*"], "break": ["deploy:"], "metrics": true},
+    "permissions": {"acquire": ["deploy:"], "view": ["*"], "break": ["deploy:"], "check": [], "metrics": true},
     "max_ttl_ms": null,
     "expires_in_ms": 43_200_000,
     "expires_at": "2026-11-21T20:00:00.000Z",

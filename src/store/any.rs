@@ -20,9 +20,9 @@ use crate::{
 use super::{
     Store, StoreError,
     contract::{
-        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
-        Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal, RenewalTtl, Renewer,
-        Requesting,
+        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
+        FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release,
+        Releaser, Renewal, RenewalTtl, Renewer, Requesting,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
     parking::Parking,
@@ -301,6 +301,7 @@ store_methods! {
     }
     reads {
         inspect(name: &LockName) -> Inspection, "inspect";
+        check_fence(query: &FenceQuery) -> FenceCheck, "check_fence";
         list(query: &ListQuery) -> Page, "list";
     }
     facts {

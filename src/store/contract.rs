@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
+use tokio::time::Instant;
 
 use crate::{
     lock::{
-        BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
+        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash,
+        KeeperId, LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
         TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
@@ -78,7 +79,11 @@ use super::{
 ///     even if the lease is renewed or the gateway that asked is gone; the earliest end counts. Each renewal
 ///     answers the request with the lease. After such an end the token of the lease is told that the lease was
 ///     broken.
-/// 14. **A lock rests for its minimum hold.** If a lease with [`Attempt::min_hold`] is released before this time is
+/// 14. **A check proves a living lease.** [`Store::check_fence`] answers [`FenceCheck::Held`] for the fencing token
+///     of every lease that a caller has been answered and that lives, and for no other number: not for a lease that
+///     has ended, for a rest, for a provisional grant, for a grant to a kept position, or for the lock of a foreign
+///     client. A check changes nothing.
+/// 15. **A lock rests for its minimum hold.** If a lease with [`Attempt::min_hold`] is released before this time is
 ///     over, its token is dead like that of any released lease, and a *rest* takes the place of the lease: the lock,
 ///     or the slot, counts as held by a lease with the same fencing token until the time is over. Only a break or a
 ///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
@@ -145,7 +150,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
     /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again. The lock may rest afterwards (clause 14).
+    /// [`Release::Released`] again. The lock may rest afterwards (clause 15).
     fn release_as(
         &self,
         releaser: Releaser,
@@ -195,6 +200,12 @@ pub trait Store: Send + Sync + 'static {
         &self,
         name: &LockName,
     ) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
+
+    /// Says whether a lease with this fencing token holds the lock (clause 14).
+    fn check_fence(
+        &self,
+        query: &FenceQuery,
+    ) -> impl Future<Output = Result<FenceCheck, StoreError>> + Send;
 
     /// Shows one page of the locks that are held, in no order (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
@@ -502,6 +513,32 @@ pub struct Inspection {
     pub queue: Vec<Waiter>,
     /// How many waiters are queued in all, shown or not.
     pub waiters: u64,
+}
+
+/// Which fencing token is checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FenceQuery {
+    /// The lock.
+    pub name: LockName,
+    /// The fencing token of the lease that should hold the lock.
+    pub fence: FencingToken,
+}
+
+/// The answer to a check of a fencing token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FenceCheck {
+    /// A lease with this fencing token holds the lock.
+    Held {
+        /// How long the lease lasts, counted from `as_of`.
+        left: Duration,
+        /// An instant that is no later than the decision of the store.
+        as_of: Instant,
+    },
+    /// No lease with this fencing token holds the lock, or its grant was not confirmed or collected yet.
+    Stale {
+        /// Whether a lease with a larger fencing token holds the lock.
+        is_outrun: bool,
+    },
 }
 
 /// How many waiters of a queue an inspect shows at most.

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import quote, urlparse
 
 import dispositions
 
@@ -34,6 +34,12 @@ def until(what, ask, deadline=DEADLINE):
         if time.monotonic() > end:
             raise AssertionError(f"not within {deadline} s: {what}")
         time.sleep(0.05)
+
+
+def lock(name, verb=None):
+    """The path of a lock, or of what can be done with it."""
+    path = f"/locks/{quote(name, safe=':@~')}"
+    return f"{path}/{verb}" if verb else path
 
 
 class Gateway:
@@ -161,7 +167,7 @@ class Gateway:
 
     def acquire(self, name, key=None, **body):
         """A lease; whoever asks here finds the lock free."""
-        status, lease = self.call("POST", f"/locks/{name}", body, key)
+        status, lease = self.call("POST", lock(name), body, key)
         assert status == 201, lease
         return lease
 
@@ -173,8 +179,8 @@ class Gateway:
         return waiter
 
     def waits(self, name, owner):
-        _, lock = self.call("GET", f"/locks/{name}")
-        return any(waiter["owner"] == owner for waiter in lock["waiters"])
+        _, seen = self.call("GET", lock(name))
+        return any(waiter["owner"] == owner for waiter in seen["waiters"])
 
 
 class Waiter(threading.Thread):
@@ -183,7 +189,7 @@ class Waiter(threading.Thread):
     def __init__(self, gateway, name, owner, wait_ms):
         super().__init__(daemon=True)
         self.lease = None
-        self._ask = lambda: gateway.call("POST", f"/locks/{name}", {"wait_ms": wait_ms, "owner": owner})
+        self._ask = lambda: gateway.call("POST", lock(name), {"wait_ms": wait_ms, "owner": owner})
 
     def run(self):
         try:

@@ -200,7 +200,7 @@ class Answers(ShellJob, unittest.TestCase):
 
     def test_an_answer_about_another_lock_is_no_lock(self):
         with Proxy(self.gateway) as proxy:
-            proxy.answers = [(201, json.dumps({"name": "other", "token": "t" * 43, "fencing_token": 7}))]
+            proxy.answers = [(201, f'{{"name":"other","token":"{"t" * 43}","fencing_token":7}}')]
             job = self.start("echo deployed", proxy.url)
             said, _ = job.communicate(timeout=60)
             self.assertEqual(job.returncode, 105, said)

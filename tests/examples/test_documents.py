@@ -114,24 +114,28 @@ class Document(unittest.TestCase):
 
     def walk(self, page, beside=()):
         """Runs every block of a page in order, but those in a language of `beside`; answers what each command prints."""
-        host = self.gateway.url.removeprefix("http://")
         tokens, all_printed = {}, []
         for language, block in blocks(page):
             if block in NOT_RUN or language in (*CONFIGURATION, *beside):
                 continue
             self.assertIn(language, ("console", "sh"), block)
-            for command, expected in steps(block) if language == "console" else [(block, [])]:
-                for shown, real in tokens.items():
-                    command = command.replace(shown, real)
-                printed, code = self.shell.run(command.replace("localhost:7420", host))
-                self.assertEqual(code, 0, f"{command}: {printed}")
-                self.assert_prints(command, expected, printed)
-                token = re.compile(r'"token":"([\w-]{43})"')
-                shown, real = token.search("".join(expected)), token.search(printed)
-                if shown:
-                    tokens[shown[1]] = real[1]
-                all_printed.append(printed)
+            self.run_steps(steps(block) if language == "console" else [(block, [])], tokens, all_printed)
         return all_printed
+
+    def run_steps(self, commands, tokens, all_printed):
+        """Runs commands with what each is said to print. `tokens`: the real token for each token that was shown."""
+        host = self.gateway.url.removeprefix("http://")
+        for command, expected in commands:
+            for shown, real in tokens.items():
+                command = command.replace(shown, real)
+            printed, code = self.shell.run(command.replace("localhost:7420", host))
+            self.assertEqual(code, 0, f"{command}: {printed}")
+            self.assert_prints(command, expected, printed)
+            token = re.compile(r'"token":"([\w-]{43})"')
+            shown, real = token.search("".join(expected)), token.search(printed)
+            if shown:
+                tokens[shown[1]] = real[1]
+            all_printed.append(printed)
 
 
 class Readme(Document):
@@ -157,6 +161,23 @@ class Readme(Document):
             self.program(self.home / f"{name}.sh", "#!/bin/sh\necho $LATCHGATE_SLOTS >slots\n")
         self.assertGreaterEqual(len(self.walk("docs/sharing.md")), 9)
         self.assertEqual((self.home / "slot").read_text(), "0\n")
+
+    def test_and_of_the_page_about_checks(self):
+        self.begin()
+        (console, script) = [block for language, block in blocks("docs/check.md") if language in ("console", "sh")]
+        self.run_steps(steps(console), {}, [])
+        # The script writes while its lease lives, and not after the end of the lease.
+        script = script.replace("/srv", str(self.home)).replace("report.new", str(self.home / "report.new"))
+        for text, code in (("first", 0), ("second", 102)):
+            (self.home / "report.new").write_text(text)
+            lease = self.gateway.acquire("report", ttl_ms=60_000)
+            if code:
+                self.gateway.call("DELETE", "/locks/report", headers={"Lock-Token": lease["token"]})
+            printed, ended = self.shell.run(f"FENCE={lease['fencing_token']} bash -c '{script}'")
+            self.assertEqual(ended, code, printed)
+            self.assertEqual((self.home / "report").read_text(), "first")
+            if not code:
+                self.gateway.call("DELETE", "/locks/report", headers={"Lock-Token": lease["token"]})
 
     def test_and_of_the_page_about_names(self):
         self.begin()

@@ -324,7 +324,7 @@ class All(unittest.TestCase):
     def test_no_example_is_left_out(self):
         there = {path.name for path in EXAMPLES.iterdir()} - {"README.md"}
         # The page is tried in a browser. What is in a directory has tests of its own beside this file.
-        tried = {"browser.html", "ci", "serverless"} | {
+        tried = {"browser.html", "ci", "edge", "serverless"} | {
             name for name in there if name in Path(__file__).read_text() or name == "object_store.py"
         }
         self.assertEqual(there, tried)

@@ -133,6 +133,9 @@ class LocksOfLoop:
     def inspect(self, name: str) -> latchgate.Lock:
         return self._loop.run(self._locks.inspect(name))
 
+    def check(self, name: str, fencing_token: int, **options: Any) -> None:
+        self._loop.run(self._locks.check(name, fencing_token, **options))
+
     def list(self, **options: Any) -> latchgate.Page:
         return self._loop.run(self._locks.list(**options))
 

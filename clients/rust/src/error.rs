@@ -15,7 +15,8 @@ pub enum ClientError {
     /// The wait ran out while other callers held the lock.
     #[error("the wait ran out: the lock is held{}", by(_0))]
     WaitOver(Box<Problem>),
-    /// The token does not hold the lock any more. Stop the work that the lock protected.
+    /// The token does not hold the lock any more, or no lease with the checked fencing token does. Stop the work that
+    /// the lock protected.
     #[error("the lease is lost: {0}")]
     Lost(Box<Problem>),
     /// No gateway was reached, so nothing happened.

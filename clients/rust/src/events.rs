@@ -57,7 +57,7 @@ pub enum EventsItem {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {
     /// The kind of the event: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`,
-    /// `broken` or `gap`. Later versions may add kinds.
+    /// `broken`, `stale-write-refused` or `gap`. Later versions may add kinds.
     pub kind: String,
     /// The name of the lock; absent in an event of the kind `gap`.
     pub name: Option<String>,
@@ -70,8 +70,8 @@ pub struct Event {
     pub position: Option<u64>,
     /// The reason of the event, if it has one.
     pub reason: Option<String>,
-    /// In events of the kinds `broken` and `release-requested`: the API key of the caller that broke the lock or
-    /// requested its release.
+    /// In events of the kinds `broken`, `release-requested` and `stale-write-refused`: the API key of the caller that
+    /// broke the lock, requested its release or checked the fencing token.
     pub by: Option<String>,
     /// The time of the event by the clock of a gateway, for display only.
     pub at: Option<String>,

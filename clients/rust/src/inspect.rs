@@ -1,16 +1,16 @@
-//! Inspects one lock, or lists the locks that are held.
+//! Inspects one lock, checks a fencing token of a lock, or lists the locks that are held.
 
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, StatusCode, header::HeaderName};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use crate::{
     Client, ClientError, Holder, Rest,
-    http::{Call, CallResponse},
-    lock::{LockName, NamePrefix, Owner, SearchText},
+    http::{Call, CallResponse, millis},
+    lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
 };
 
 /// A lock as a gateway shows it: its state, its holders and its waiters.
@@ -86,6 +86,30 @@ impl Client {
             Inspection::from_answer(answer, name)
         } else {
             Err(answer.refusal())
+        }
+    }
+
+    /// Checks that a lease with this fencing token holds the lock now, and with `lasts` for at least this time.
+    ///
+    /// A resource that gets a fencing token with a request carries the request out only after `Ok`. The error is
+    /// [`ClientError::Lost`] if no lease with the fencing token holds the lock, and [`ClientError::Refused`] with the
+    /// code `ends-too-soon` if the lease ends before `lasts` is over. Any other error does not tell whether the lease
+    /// lives.
+    pub async fn check(
+        &self,
+        name: &LockName,
+        fence: FencingToken,
+        lasts: Option<Duration>,
+    ) -> Result<(), ClientError> {
+        let for_ms = lasts.map_or_else(String::new, |it| format!("?for_ms={}", millis(it)));
+        let call = Call::new(Method::GET, name, &format!("/check{for_ms}"));
+        let header = HeaderName::from_static("fencing-token");
+        let call = call.secret(header, &fence.to_string());
+        let answer = call.send(self).await?;
+        match answer.status {
+            StatusCode::NO_CONTENT => Ok(()),
+            status if status.is_success() => Err(answer.unexpected("not the answer to a check")),
+            _ => Err(answer.refusal()),
         }
     }
 

@@ -18,6 +18,7 @@ export function Curl({ name, lock }) {
     ["inspect it", "view", curl([], name)],
     ["acquire it", "acquire", curl(["-X POST"], name)],
     ["hold it until Ctrl-C", "acquire", curl(["-N -X POST"], name, "hold")],
+    fence && ["check its fencing token", "check", curl([`-i -H "Fencing-Token: ${fence}"`], name, "check")],
     lock.holder && [breaks, "break", curl([`--json '${body}'`], name, "break")],
   ];
   const shown = lines.filter((line) => line && may(line[1], name));

@@ -16,7 +16,7 @@ const NAMES = { draining: "in service" };
 export function Health() {
   const stats = figures.value;
   if (!stats) return null;
-  const { renewals, expired_while_held, store_errors, broken } = stats.totals;
+  const { renewals, expired_while_held, store_errors, broken, stale_writes_refused } = stats.totals;
   const stale = figuresProblem.value !== null;
   return html`<section class="panel health ${stale ? "stale" : ""}" aria-labelledby="health">
     <h2 id="health">
@@ -42,6 +42,7 @@ export function Health() {
       <${Total} title="Broken by people" number=${broken} />
       <${Total} title="Hold streams now" number=${stats.held_streams} />
       <${Total} title="Event streams now" number=${stats.event_streams} />
+      <${Total} title="Writes refused that a lock alone would have let through" number=${stale_writes_refused} wide bad />
     </dl>
   </section>`;
 }
@@ -64,6 +65,6 @@ function Refusal() {
   return state === "refusing" && until !== null ? `refuses grants for another ${duration(Math.max(1_000, until - now()))}` : "refuses grants";
 }
 
-function Total({ title, number, bad }) {
-  return html`<div class=${bad && number > 0 ? "bad" : ""}><dt>${title}</dt><dd>${count(number)}</dd></div>`;
+function Total({ title, number, bad, wide }) {
+  return html`<div class="${bad && number > 0 ? "bad" : ""} ${wide ? "wide" : ""}"><dt>${title}</dt><dd>${count(number)}</dd></div>`;
 }

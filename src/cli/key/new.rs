@@ -25,8 +25,8 @@ use super::change::{append, key_not_written};
 
 /// Make an API key: prints it, once, and what to paste into the keys file
 ///
-/// --acquire, --view and --break take a prefix of lock names, such as deploy: with the colon or acme/ with the slash,
-/// or * for all; each may be repeated.
+/// --acquire, --view, --break and --check take a prefix of lock names, such as deploy: with the colon or acme/ with the
+/// slash, or * for all; each may be repeated.
 ///
 /// Give the key to its user (LATCHGATE_KEY, or Authorization: Bearer KEY), and put the [[key]] table into the file
 /// that auth.keys_file names. The file holds only a hash: a lost key cannot be shown again. `latchgate key rotate`

@@ -22,7 +22,10 @@ use crate::{
     },
     lifecycle::Lifecycle,
     lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
-    store::{AnyStore, contract::QueuePosition},
+    store::{
+        AnyStore,
+        contract::{FenceQuery, QueuePosition},
+    },
 };
 
 use super::{
@@ -180,6 +183,14 @@ impl Bus {
             event.expires_in = Some(request.within);
             event.reason = Some(request.reason.as_str().to_owned().into());
             event.by.clone_from(&request.by);
+        });
+    }
+
+    /// Publishes that a check by an API key has refused a fencing token after a larger one was granted.
+    pub(in crate::engine) fn stale_write_refused(&self, query: &FenceQuery, by: Option<&Arc<str>>) {
+        self.publish(EventKind::StaleWriteRefused, &query.name, None, |event| {
+            event.fence = Some(query.fence);
+            event.by = by.cloned();
         });
     }
 

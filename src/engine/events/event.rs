@@ -35,7 +35,7 @@ pub struct Event {
     pub position: Option<u64>,
     /// Why the event happened, if its kind does not say so.
     pub reason: Option<Cow<'static, str>>,
-    /// The API key that broke the lease or asked for its release, if there was one.
+    /// The API key that broke the lease, asked for its release or checked its fencing token, if there was one.
     pub by: Option<Arc<str>>,
     /// When the event happened, by the clock of its gateway. For display only.
     pub at: SystemTime,
@@ -61,6 +61,8 @@ with_all! {
         Lost => "lost",
         /// A lease was broken.
         Broken => "broken",
+        /// A check refused the fencing token of a lease that has ended, after a larger fencing token was granted.
+        StaleWriteRefused => "stale-write-refused",
         /// Events may be missing at this point.
         Gap => "gap",
     }

@@ -107,7 +107,10 @@ impl KnownLeases {
             leases[known].announce(told);
         }
         match event.kind {
-            EventKind::Gap | EventKind::Queued | EventKind::ReleaseRequested => told.push(event),
+            EventKind::Gap
+            | EventKind::Queued
+            | EventKind::ReleaseRequested
+            | EventKind::StaleWriteRefused => told.push(event),
             EventKind::Acquired => match known.map(|known| &mut leases[known].stage) {
                 // Both the request that was granted the lease and a repeated request may report the grant.
                 Some(Stage::Announced | Stage::Withheld(..)) => {}

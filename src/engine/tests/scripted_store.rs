@@ -33,9 +33,10 @@ use crate::{
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Holder, Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention,
+            FenceCheck, FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery,
+            Loss, Page, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer,
+            Requesting,
         },
         parking::{News, Parking},
     },
@@ -94,6 +95,8 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breaks_asked: Mutex<usize>,
     /// The holder that the command `inspect` shows.
     pub(in crate::engine) holder: Mutex<Option<Holder>>,
+    /// The scripted answers to the command `check_fence`; by default the fencing token is stale.
+    pub(super) checks: Mutex<VecDeque<Result<FenceCheck, StoreError>>>,
     /// How often inspect was called; the next field says how many of the next calls fail.
     pub(in crate::engine) inspected: Mutex<usize>,
     pub(in crate::engine) inspect_errors: Mutex<usize>,
@@ -331,6 +334,10 @@ impl Store for ScriptedStore {
             queue: Vec::new(),
             waiters: 0,
         })
+    }
+
+    async fn check_fence(&self, _query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        next(&self.checks).unwrap_or(Ok(FenceCheck::Stale { is_outrun: false }))
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {

@@ -322,7 +322,7 @@ fn is_whole(number: f64) -> bool {
 }
 
 /// The number in a text of digits only.
-fn digits(text: &str) -> Option<u64> {
+pub(super) fn digits(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }

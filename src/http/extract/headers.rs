@@ -13,10 +13,13 @@ use crate::{
         problem::Problem,
         serve::peer,
     },
-    lock::{IdempotencyKey, IdempotencyKeyError, Token, TokenError},
+    lock::{FencingToken, IdempotencyKey, IdempotencyKeyError, Token, TokenError},
 };
 
-use super::field::{Form, declare_fields};
+use super::{
+    field::{Form, declare_fields},
+    fields::digits,
+};
 
 /// The header `Lock-Token`, if there is one.
 pub(in crate::http) struct LockToken(pub(in crate::http) Option<Token>);
@@ -120,6 +123,39 @@ pub(in crate::http) fn single<'a>(
             Err(_) => Err("has a character that is not visible ASCII"),
         },
         (Some(_), Some(_)) => Err("is given more than once"),
+    }
+}
+
+// === Fencing token ===
+//
+// The header `Fencing-Token`.
+
+/// The header `Fencing-Token` of a check.
+pub(in crate::http) struct FencingTokenHeader(pub(in crate::http) FencingToken);
+
+/// Name of the header `Fencing-Token` as problems write it.
+const FENCE_FIELD: &str = "Fencing-Token";
+
+declare_fields! {
+    /// The fencing token to check: that of the lease under which the request was made.
+    Header FencingTokenHeader: FENCE_FIELD =>
+        Form::whole(|_| (1, FencingToken::MAX.get())).required();
+}
+
+// === impl FencingTokenHeader ===
+
+impl<S: Sync> FromRequestParts<S> for FencingTokenHeader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let refuse = |reason: &str| Problem::invalid_field(FENCE_FIELD, reason);
+        let name = HeaderName::from_static("fencing-token");
+        let text = single(&parts.headers, &name).map_err(refuse)?;
+        let missing = || refuse("is missing; send the fencing token in this header");
+        let number = digits(text.ok_or_else(missing)?);
+        let number = number.ok_or_else(|| refuse("is not a whole number"))?;
+        let fence = FencingToken::new(number).map_err(|error| refuse(&error.to_string()));
+        fence.map(Self)
     }
 }
 

@@ -16,8 +16,8 @@ pub(super) use cookies::{CookieJar, SESSION_COOKIE};
 pub(super) use field::{Field, Form, declare_fields};
 pub(super) use fields::Fields;
 pub(super) use headers::{
-    AdoptedToken, IdempotencyKeyHeader, LOCK_TOKEN, LastEventId, LockToken, OnlyToken,
-    PreferredWait, Provenance, TOKEN, TokenOrBody, single,
+    AdoptedToken, FencingTokenHeader, IdempotencyKeyHeader, LOCK_TOKEN, LastEventId, LockToken,
+    OnlyToken, PreferredWait, Provenance, TOKEN, TokenOrBody, single,
 };
 pub(super) use target::{
     ApiPath, ApiQuery, NAME, NAMES_PATTERN, NoQuery, PathParameter, Query, prefix,

@@ -1,8 +1,13 @@
-//! `GET /locks/{name}` and `GET /locks`: inspect a lock, and list the held locks page by page.
+//! `GET /locks/{name}`, `GET /locks/{name}/check` and `GET /locks`: inspect a lock, check whether a lease with a
+//! fencing token holds it, and list the held locks page by page.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::extract::State;
+use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -10,16 +15,19 @@ use crate::{
     auth::{Access, Permission, scope},
     http::{
         extract::{
-            AcceptsJson, ApiPath, ApiQuery, Caller, Fields, Form, NoQuery, Query, declare_fields,
-            prefix,
+            AcceptsJson, ApiPath, ApiQuery, Caller, FencingTokenHeader, Fields, Form, NoQuery,
+            Query, declare_fields, prefix,
         },
         json_response::JsonResponse,
-        problem::{Problem, ProblemCode},
+        problem::{Extra, Problem, ProblemCode},
         state::AppState,
     },
     lock::{Limit, LockName, Owner, SearchText, Sharing},
     store::{
-        contract::{HeldLock, Holder, Inspection, LONGEST_PAGE, ListQuery, Page, Waiter},
+        contract::{
+            FenceCheck, FenceQuery, HeldLock, Holder, Inspection, LONGEST_PAGE, ListQuery, Page,
+            Waiter,
+        },
         cursor::Cursor,
         list_filter::ListFilter,
     },
@@ -181,6 +189,83 @@ impl WaiterBody {
         }
     }
 }
+
+// === Check ===
+
+/// Query of a check: for how long the lease must last.
+pub(in crate::http) struct CheckQuery(Duration);
+
+declare_fields! {
+    /// For how long the lease must still last. What a proxy passes on and ends within this time does not outlive
+    /// the lease, unless the lease is released or broken meanwhile. Left out: any time.
+    const FOR_MS: "for_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
+}
+
+// === impl CheckQuery ===
+
+impl Query for CheckQuery {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        Self(Duration::from_millis(fields.whole(&FOR_MS).unwrap_or(0)))
+    }
+}
+
+/// Check a fencing token
+///
+/// Answers 204 if a lease with this fencing token holds the lock now, and 403 if not. So a proxy or a resource
+/// refuses a holder whose lease has ended, without storing the largest fencing token itself: nginx
+/// (`auth_request`), Caddy (`forward_auth`) and HAProxy pass a request on after a 2xx only.
+///
+/// * 403 `stale-fencing-token`: no lease with this fencing token holds the lock. It has ended, was never granted,
+///   or its grant was not delivered yet; or a client that uses no gateway holds the lock. `ended_ms_ago` says how
+///   long ago the lease ended, if this gateway remembers it.
+/// * 403 `ends-too-soon`: the lease holds the lock, but lasts less than `for_ms`.
+/// * 503: the store cannot say. Refuse the write.
+///
+/// Each lease of a shared lock has a fencing token of its own, which passes for as long as that lease lives. The
+/// answer holds for the moment in which the store was asked. Fencing tokens are public: a check proves that a lease
+/// lives, and not that the sender is its holder.
+///
+/// A check changes nothing, and no cache may keep its answer. If a larger fencing token was granted, a refusal is
+/// the event `stale-write-refused`, once a minute for each lock and fencing token. With API keys the call needs a
+/// key with the permission `check`. The call does not count against the rate of the key;
+/// `limits.checks_per_second` limits it.
+#[utoipa::path(
+    get,
+    path = "/locks/{name}/check",
+    operation_id = "checkFencingToken",
+    tag = "locks",
+    params(ApiPath<LockName>, FencingTokenHeader, ApiQuery<CheckQuery>),
+    responses((status = 204, description = "A lease with the fencing token holds the lock."))
+)]
+pub(in crate::http) async fn check(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::Check>,
+    ApiPath(name): ApiPath<LockName>,
+    FencingTokenHeader(fence): FencingTokenHeader,
+    ApiQuery(CheckQuery(at_least)): ApiQuery<CheckQuery>,
+) -> Result<StatusCode, Problem> {
+    caller.count_check(gateway.config.limits.checks_per_second)?;
+    let (engine, query) = (&gateway.engine, FenceQuery { name, fence });
+    // If the caller hangs up from here on, nothing is left behind.
+    Err(match engine.check_fence(&query, caller.name()).await? {
+        FenceCheck::Held { left, as_of } => {
+            let left = left.saturating_sub(as_of.elapsed());
+            if left >= at_least && !left.is_zero() {
+                return Ok(StatusCode::NO_CONTENT);
+            }
+            let detail = "The lease holds the lock, but ends too soon.";
+            Problem::new(ProblemCode::EndsTooSoon, detail).with(Extra::ExpiresIn(millis(left)))
+        }
+        FenceCheck::Stale { .. } => {
+            let ago = engine.lease_ended_ago(&query).map(millis);
+            let detail = format!("No lease with the fencing token {fence} holds the lock.");
+            Problem::new(ProblemCode::StaleFencingToken, detail)
+                .with(ago.map_or(Extra::None, Extra::EndedAgo))
+        }
+    })
+}
+
+// === List ===
 
 /// List the locks that are held
 ///

@@ -23,7 +23,7 @@ pub(super) use lease::{
     renew,
 };
 pub(super) use lease_view::{CurrentHolder, ReleaseRequestBody, RestBody, millis, timestamp};
-pub(super) use look::{__path_inspect, __path_list, inspect, list};
+pub(super) use look::{__path_check, __path_inspect, __path_list, check, inspect, list};
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed_body::fuzzed_body;

@@ -76,6 +76,18 @@ problem_codes! {
         "The request asks for a longer TTL than the key allows. Nothing happened. If a request \
          names no TTL, the lease gets no longer TTL than the key allows.",
         "Ask for less: the detail names the limit.";
+    StaleFencingToken = "stale-fencing-token", FORBIDDEN,
+        "The fencing token is stale",
+        "No lease with this fencing token holds the lock: the lease has ended, was never granted, or its \
+         grant was not delivered yet. `ended_ms_ago` says how long ago the lease ended, if this gateway \
+         remembers it.",
+        "Resource or proxy: refuse the request. Its sender: stop the work that the lock protects, \
+         and acquire the lock again before going on.";
+    EndsTooSoon = "ends-too-soon", FORBIDDEN,
+        "The lease ends too soon",
+        "A lease with this fencing token holds the lock, but lasts less than `for_ms`. `expires_in_ms` says \
+         how much of it is left.",
+        "Renew the lease, and send the request again; or ask for less time.";
     OriginRefused = "origin-refused", FORBIDDEN,
         "This web page may not use the gateway",
         "A browser sent the request for a web page of another origin that is not on the list of \
@@ -191,7 +203,8 @@ problem_codes! {
     RateLimited = "rate-limited", TOO_MANY_REQUESTS,
         "Too many requests",
         "The API key has sent more requests, or has more streams, than it may; or one address has sent \
-         too many requests with unknown keys. Nothing happened. Renew and release \
+         too many requests with unknown keys; or the key has checked more fencing tokens than \
+         `limits.checks_per_second` allows. Nothing happened. Renew and release \
          are not counted.",
         "Ask again after `Retry-After` seconds.";
     TooManyWaiters = "too-many-waiters", TOO_MANY_REQUESTS,

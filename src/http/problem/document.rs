@@ -90,6 +90,14 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
     held: Option<bool>,
+    /// With `stale-fencing-token`, if this gateway remembers the lease: how long ago it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    ended_ms_ago: Option<u64>,
+    /// With `ends-too-soon`: how much of the lease is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    expires_in_ms: Option<u64>,
     /// With `lease-lost`, if the request names several leases: the outcome of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<PartResult>, required = false, max_items = 16)]
@@ -102,11 +110,14 @@ impl<'a> ProblemDocument<'a> {
     fn new(problem: &'a Problem, base_path: &BasePath, request_id: &'a str) -> Self {
         let code = problem.code;
         let (mut errors, mut locked, mut held, mut results) = (None, None, None, None);
+        let (mut ended_ms_ago, mut expires_in_ms) = (None, None);
         match &problem.extra {
             Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter(_) => {}
             Extra::Fields(fields) => errors = Some(fields.as_slice()),
             Extra::Locked(lock) => locked = Some(lock),
             Extra::Lost { held: is_held } => held = Some(*is_held),
+            Extra::EndedAgo(ms) => ended_ms_ago = Some(*ms),
+            Extra::ExpiresIn(ms) => expires_in_ms = Some(*ms),
             Extra::Parts(parts) => {
                 held = PartResult::any_held(parts);
                 results = Some(parts.as_slice());
@@ -131,6 +142,8 @@ impl<'a> ProblemDocument<'a> {
             waiters: locked.map(|it| it.waiters),
             retry_after_ms: problem.retry_after_ms(),
             held,
+            ended_ms_ago,
+            expires_in_ms,
             results,
         }
     }

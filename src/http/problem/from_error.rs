@@ -432,8 +432,8 @@ impl From<Excess> for Problem {
         let (code, detail, retry_after) = match excess {
             Excess::Requests { retry_after } => (
                 Code::RateLimited,
-                "The API key has sent more requests than it may. Nothing happened. Renew and \
-                 release are not limited.",
+                "The API key has sent more requests than it may, or checked more fencing tokens than \
+                 limits.checks_per_second allows. Nothing happened. Renew and release are not limited.",
                 retry_after,
             ),
             Excess::Streams => (

@@ -53,6 +53,10 @@ pub(in crate::http) enum Extra {
         /// Whether another caller holds the lock now.
         held: bool,
     },
+    /// The field `ended_ms_ago`.
+    EndedAgo(u64),
+    /// The field `expires_in_ms`.
+    ExpiresIn(u64),
     /// The field `results`.
     Parts(Vec<PartResult>),
     /// The header `Allow`.

@@ -26,9 +26,9 @@ use crate::{
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation, GiveBack,
-            Health, Inspection, Leaving, ListQuery, Page, Release, Releaser, Renewal, RenewalTtl,
-            Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation,
+            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery,
+            Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -225,6 +225,10 @@ impl Store for EmbeddedStore {
     /// Answers the durable state of a lock from memory, so an inspect works while the disk fails or is slow.
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.read(|state, now| state.inspect(name, now))
+    }
+
+    async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        self.read(|state, now| state.check_fence(query, now))
     }
 
     /// Answers a page of the durable state from memory, a part at a time, so that the writer does not have to wait

@@ -24,9 +24,9 @@ use crate::{
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal, RenewalTtl,
-            Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
+            FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -240,6 +240,13 @@ impl Store for RedisStore {
         let shard = self.shard(lock.keys.slot()).await?;
         let _room = shard.asking.within(Duration::ZERO).await?;
         lock.inspect().await
+    }
+
+    async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        let (_working, lock) = self.enter_lock(&query.name)?;
+        let shard = self.shard(lock.keys.slot()).await?;
+        let _room = shard.asking.within(Duration::ZERO).await?;
+        lock.check_fence(query.fence).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

@@ -134,6 +134,11 @@ impl Metrics {
         self.0.counted.expired(seen_by).inc();
     }
 
+    /// Counts a holder whose check was refused after a larger fencing token was granted.
+    pub fn stale_write_refused(&self) {
+        self.0.counted.stale_writes.inc();
+    }
+
     /// Counts a break that ended this many leases or foreign locks.
     pub fn lock_broken(&self, holders: u64) {
         self.0.counted.broken.inc_by(holders);

@@ -26,6 +26,9 @@ pub struct Totals {
     pub broken: u64,
     /// Leases that had already ended when their holder tried to renew or release them.
     pub expired_while_held: u64,
+    /// Holders whose lease had ended, and whose check was refused after a larger fencing token was granted. A
+    /// fencing token of a lock counts once a minute, however often it is checked.
+    pub stale_writes_refused: u64,
     /// Commands that the store did not answer.
     pub store_errors: u64,
 }
@@ -125,6 +128,7 @@ impl Metrics {
             given_back: set.counted.given_back.get(),
             broken: set.counted.broken.get(),
             expired_while_held: expired.iter().sum(),
+            stale_writes_refused: set.counted.stale_writes.get(),
             store_errors: set.unanswered.get(),
         }
     }

@@ -157,6 +157,23 @@ fn numbers_cases(token: &str) -> Vec<Case> {
     for limit in limits.chain([""]) {
         cases.push(Case::bare(format!("GET /locks?limit={limit}"), INVALID));
     }
+    let check = format!("GET /locks/{HELD}/check");
+    let no_fences = words("0 -1 +1 1.0 1e3 0x1 NaN one 1,2 9007199254740992 18446744073709551616");
+    for fence in no_fences.chain(["", "1 2", "\"1\"", PLANTED]) {
+        let header = [("Fencing-Token", fence)];
+        cases.push(Case::new(&check, &header, b"", INVALID));
+    }
+    let twice = [("Fencing-Token", "1"), ("Fencing-Token", "1")];
+    cases.push(Case::new(&check, &twice, b"", INVALID));
+    for time in words("-1 +1 1.0 1e3 0x1 NaN 30s 86400001 18446744073709551616").chain([""]) {
+        let line = format!("{check}?for_ms={time}");
+        cases.push(Case::new(&line, &[("Fencing-Token", "1")], b"", INVALID));
+    }
+    let stale = Expected::Refused(403, "stale-fencing-token");
+    for fence in ["1", "007", "9007199254740991"] {
+        let header = [("Fencing-Token", fence)];
+        cases.push(Case::new(&check, &header, b"", stale));
+    }
     let lengths = words("-1 +2 0x2 2.0 18446744073709551616 two 2,2");
     for length in lengths.chain(["2 2", "", "2, 3"]) {
         let request = format!(

@@ -1,4 +1,4 @@
-//! I3, I6, I9, I12, I15 and I16: promises about leases, about requests to release them, and about rests.
+//! I3, I6, I9, I12 and I15 to I17: promises about leases, about requests to release them, about checks, and about rests.
 
 use super::story::{Story, TERMS, check_stories};
 
@@ -141,7 +141,7 @@ fn a_lock_that_rests_is_granted_to_nobody() {
 # a grant before the rest is over is found, unless the store may have forgotten the rest
 given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
 right: 501 b hears 6
-I16:   499 b hears 6
+I17:   499 b hears 6
 right: 499 b hears 6; 100-101 redis suffers flush forgets
 # the waiter is granted the lock when the rest is over
 given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
@@ -149,6 +149,36 @@ I7:    4000 b hears 6
 # nobody is seen during the rest, and nothing rests if the lease is released later
 right: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20-21 somebody sees nobody
 right: 0-1 a acquire rest:500 -> 5; 600-601 a release 5; 602-603 b acquire -> 6
+",
+    );
+}
+
+#[test]
+fn a_check_passes_while_the_lease_lasts_and_no_longer() {
+    check_stories(
+        "
+# a lease that lasts passes
+given: 0-1 a acquire -> 7
+right: 9998-9999 a check 7
+I16:   9998-9999 a check 7 -> stale
+right: 9998-10001 a check 7 -> stale
+I16:   11002-11003 a check 7
+right: 10900-10901 a check 7
+right: 9-10 a check 7 -> unknown
+# whatever may have ended the lease meanwhile explains a refusal
+given: 0-1 a acquire -> 7
+right: 2 a release 7; 3-4 a check 7 -> stale
+right: 2-3 redis suffers flush forgets; 4-5 a check 7 -> stale
+# after its end it does not pass
+given: 0-1 a acquire -> 7; 2-3 a release 7
+right: 4-5 a check 7 -> stale
+I16:   4-5 a check 7
+right: 2-5 a check 7
+right: 3-4 redis suffers flush forgets; 5-6 a check 7
+# after another grant it does not pass, if that one excludes it
+given: 0 a share; 1 a hears 7; 20 ops break 7
+I16:   30-31 b acquire -> 8; 40-41 a check 7
+right: 30-31 b share -> 8; 40-41 a check 7
 ",
     );
 }

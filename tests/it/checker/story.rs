@@ -298,6 +298,7 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
             fence: fence(),
             grace_ms: value(rest, "grace").map(number),
         },
+        "check" => Ask::Check { fence: fence() },
         "forge" => Ask::Forge { renews: false },
         _ => {
             assert!(verb == "acquire" || mode.shares(), "no verb: {verb}");
@@ -340,6 +341,8 @@ fn answer(ask: &Ask, text: &str) -> RecordedAnswer {
             },
         ) => RecordedAnswer::Requested,
         ("broken", _) | ("", Ask::Break { .. }) => RecordedAnswer::Broken,
+        ("stale", _) => RecordedAnswer::Stale,
+        ("", Ask::Check { .. }) => RecordedAnswer::Passed,
         ("lost", _) => RecordedAnswer::Lost,
         ("unknown", _) => RecordedAnswer::Unknown,
         ("refused", _) => RecordedAnswer::Refused {

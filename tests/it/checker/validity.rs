@@ -60,7 +60,7 @@ fn a_run_in_which_nobody_shares_a_lock_shows_nothing_of_that() {
 }
 
 #[test]
-fn a_run_without_a_group_or_without_one_who_was_asked_in_vain_shows_nothing() {
+fn a_run_without_a_group_or_without_a_check_or_without_one_who_was_asked_in_vain_shows_nothing() {
     let terms = Terms {
         cooperates: true,
         ..TERMS
@@ -70,12 +70,14 @@ fn a_run_without_a_group_or_without_one_who_was_asked_in_vain_shows_nothing() {
     let granted = format!("{refused}; 4-5 a release 7; 6-7 group acquire both -> 8 and 3");
     let asked = "0-1 a acquire -> 5; 10-11 a break 5 grace:500; 20-21 a renew 5 -> renewed asked";
     let lost = format!("{asked}; 600-601 a release 5 -> lost");
+    let checked = format!("{lost}; 602-603 a check 5 -> stale");
     for (story, reasons) in [
-        (alone, 2),
-        (&refused, 2),
-        (&granted, 1),
-        (asked, 2),
-        (&lost, 1),
+        (alone, 3),
+        (&refused, 3),
+        (&granted, 2),
+        (asked, 3),
+        (&lost, 2),
+        (&checked, 1),
     ] {
         assert_eq!(invalid(story, &terms).len(), reasons, "{story}");
     }

@@ -6,7 +6,7 @@ use super::{
     fixture::{embedded::Embedded, redis::Redis, redlock::Redlock},
     groups, late,
     leases::{
-        breaks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
+        breaks, checks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
         requests,
     },
     list, paths, random, told,
@@ -143,6 +143,13 @@ conformance! {
             are_of_what_holds_the_lock_only,
             use_up_the_key_of_the_lease,
             are_heard_of_by_every_gateway,;
+        checks:
+            pass_for_the_lease_that_holds_the_lock_and_no_other_number,
+            fail_after_the_end_of_the_lease_however_it_ended,
+            tell_how_much_of_the_lease_is_left,
+            pass_through_every_gateway_and_after_a_restart,
+            pass_for_a_lease_that_was_handed_over,
+            of_a_closed_store_fail,;
         late:
             a_grant_is_told_without_the_time_since_it_was_made,
             a_renewal_is_told_without_the_time_since_it_was_made,
@@ -204,6 +211,7 @@ conformance! {
             pass_on_if_nobody_asks_again,
             run_out,
             that_were_granted_answer_the_same_lease,
+            that_were_granted_pass_no_check_until_they_are_collected,
             that_are_kept_or_granted_stay_so_when_a_copy_comes_late,;
         crowd:
             two_hundred_are_each_served_once,
@@ -231,7 +239,7 @@ mod sharing {
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
         groups,
-        sharing::{breaks, ends, grants, keys, leases, queue, rests, sequences, shown, slots},
+        sharing::{breaks, checks, ends, grants, keys, leases, queue, rests, sequences, shown, slots},
         waiting::newest,
     };
 
@@ -323,6 +331,10 @@ mod sharing {
                 do_not_reach_who_has_expired,
                 use_up_the_keys_and_outlast_late_copies,
                 are_heard_of_by_every_gateway,;
+            checks:
+                pass_for_each_lease_and_fail_for_the_one_that_has_ended,
+                last_as_long_as_the_lease_and_not_as_the_lock,
+                find_one_lease_among_very_many,;
             queue:
                 one_who_reads_does_not_pass_one_who_waits_to_be_alone,
                 one_with_a_larger_limit_does_not_pass_one_with_a_small_one,

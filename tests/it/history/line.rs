@@ -122,6 +122,10 @@ pub(crate) enum Ask {
         grace_ms: Option<u64>,
     },
     Inspect,
+    /// A check of this fencing token.
+    Check {
+        fence: u64,
+    },
 }
 
 /// The answer of a gateway, as the client recorded it.
@@ -162,6 +166,10 @@ pub(crate) enum RecordedAnswer {
     },
     /// The outcome is not known: the gateway said so, or the connection ended.
     Unknown,
+    /// A lease with the checked fencing token holds the lock.
+    Passed,
+    /// No lease with the checked fencing token holds the lock.
+    Stale,
     Shown {
         holders: Vec<Seen>,
         waiters: Vec<String>,

@@ -13,6 +13,8 @@ pub(crate) struct Report {
     pub(crate) shared: (usize, usize, usize),
     pub(crate) groups: Groups,
     pub(crate) requests: Requests,
+    /// How many checks of fencing tokens were answered.
+    pub(crate) checks: usize,
     pub(crate) seconds: f64,
     /// How often each kind of fault was observed to take effect.
     pub(crate) faults: BTreeMap<String, u64>,
@@ -90,8 +92,10 @@ pub(crate) enum Invariant {
     I14,
     /// The holder of a lease with a release request is told about it, and loses the lease when the time is over.
     I15,
-    /// A lock that rests is granted to nobody.
+    /// A check of a fencing token passes while the lease lasts, and not after its end.
     I16,
+    /// A lock that rests is granted to nobody.
+    I17,
 }
 
 /// A violation of an invariant.
@@ -215,6 +219,7 @@ impl fmt::Display for Report {
             f,
             "leases to be released on request: {made}, told so by {told} renewals, found lost {carried_out} times"
         )?;
+        writeln!(f, "checks of fencing tokens: {}", self.checks)?;
         let faults = self
             .faults
             .iter()

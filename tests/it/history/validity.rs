@@ -26,6 +26,9 @@ pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<
     if terms.cooperates && (report.requests.told == 0 || report.requests.carried_out == 0) {
         reasons.push("nobody was asked in vain to release a lock".to_owned());
     }
+    if terms.cooperates && report.checks == 0 {
+        reasons.push("no fencing token was checked".to_owned());
+    }
     let all = || history.faults.all.values();
     for fault in all().filter(|fault| fault.seen == 0) {
         let (kind, target) = (&fault.kind, &fault.target);

@@ -59,7 +59,8 @@ impl Rig {
     /// Loads every script into the server, so that the next request with its hash is carried out.
     pub(crate) async fn warm_up(&self) {
         let asked = self.must_hold(attempt("warm")).await;
-        self.must_be_held(&asked.name).await;
+        let fence = self.must_be_held(&asked.name).await.fence;
+        self.must_pass("warm", fence).await;
         self.must_renew(&asked, None).await;
         self.must_release(&asked).await;
         self.must_give_back(&asked, GiveBack::NothingHeld).await;

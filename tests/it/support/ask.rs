@@ -3,13 +3,13 @@
 use std::{fmt::Debug, time::Duration};
 
 use latchgate::{
-    lock::{BreakTarget, HeldLease, LockName, Salt, Ttl},
+    lock::{BreakTarget, FencingToken, HeldLease, LockName, Salt, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Health, Holder,
-            Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal,
-            RenewalTtl, Renewer, SharedHolders,
+            Acquisition, Attempt, Breaking, Confirmation, Contention, FenceCheck, FenceQuery,
+            GiveBack, Health, Holder, Inspection, Leaving, ListQuery, Loss, Page, QueuePosition,
+            Release, Renewal, RenewalTtl, Renewer, SharedHolders,
         },
         cursor::Cursor,
         list_filter::ListFilter,
@@ -232,6 +232,22 @@ pub(crate) trait Ask: Store {
         }
     }
 
+    /// Checks a fencing token, whose lease must hold the lock. Answers how long the lease lasts from now.
+    async fn must_pass(&self, lock: &str, fence: FencingToken) -> Duration {
+        match self.check_fence(&fence_query(lock, fence)).await {
+            Ok(FenceCheck::Held { left, as_of }) => left.saturating_sub(as_of.elapsed()),
+            other => panic!("{fence} does not pass for {lock}: {other:?}"),
+        }
+    }
+
+    /// Checks a fencing token, whose lease must not hold the lock. Answers whether a larger one holds the lock.
+    async fn must_be_stale(&self, lock: &str, fence: FencingToken) -> bool {
+        match self.check_fence(&fence_query(lock, fence)).await {
+            Ok(FenceCheck::Stale { is_outrun }) => is_outrun,
+            other => panic!("{fence} is not stale for {lock}: {other:?}"),
+        }
+    }
+
     /// Reads all pages of a list from a cursor on, with `limit` locks on each.
     async fn pages(&self, limit: usize, mut cursor: Option<Cursor>) -> Vec<Page> {
         let mut pages = Vec::new();
@@ -263,6 +279,12 @@ pub(crate) trait Ask: Store {
 }
 
 impl<S: Store> Ask for S {}
+
+/// The query of a check of a fencing token.
+pub(crate) fn fence_query(lock: &str, fence: FencingToken) -> FenceQuery {
+    let name = LockName::new(lock).unwrap();
+    FenceQuery { name, fence }
+}
 
 /// Waits until a check of a store passes.
 pub(crate) async fn until_passing(store: &impl Store, check: &str) {

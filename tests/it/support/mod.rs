@@ -29,8 +29,8 @@ mod tally;
 pub(crate) mod tree;
 
 pub(crate) use ask::{
-    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, list_query,
-    until_all_pass, until_granted, until_health, until_passing, with,
+    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, fence_query,
+    list_query, until_all_pass, until_granted, until_health, until_passing, with,
 };
 pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;

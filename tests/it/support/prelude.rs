@@ -46,7 +46,7 @@ pub(crate) use tokio::{
 
 pub(crate) use super::{
     Ask, Cable, Clock, Fault, ManualClock, Proxy, Random, RedisServer, assert_health,
-    assert_misconfigured, assert_unavailable, assert_unknown, cmd, eventually, free_port, full,
-    list_query, until, until_all_pass, until_granted, until_health, until_passing, url, with,
-    words,
+    assert_misconfigured, assert_unavailable, assert_unknown, cmd, eventually, fence_query,
+    free_port, full, list_query, until, until_all_pass, until_granted, until_health, until_passing,
+    url, with, words,
 };

@@ -93,6 +93,11 @@ impl Exchange {
                 )
             }
             Ask::Inspect => (format!("GET /locks/{lock}"), String::new(), String::new()),
+            Ask::Check { fence } => (
+                format!("GET /locks/{lock}/check"),
+                format!("Fencing-Token: {fence}\r\n"),
+                String::new(),
+            ),
         };
         Self {
             line,
@@ -173,6 +178,12 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
             _,
         ) => Some(RecordedAnswer::Requested),
         (Ask::Inspect, 200, _) => shown(body),
+        (Ask::Check { .. }, 204, _) => Some(RecordedAnswer::Passed),
+        (Ask::Check { .. }, 403, "stale-fencing-token") => Some(RecordedAnswer::Stale),
+        // The lease lived when the store was asked, and may have ended before the answer.
+        (Ask::Check { .. }, 403, "ends-too-soon") => Some(RecordedAnswer::Refused {
+            code: code.to_owned(),
+        }),
         _ => None,
     };
     meant.unwrap_or_else(|| wrong(&format!("{status} {body}")))

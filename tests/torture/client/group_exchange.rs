@@ -50,9 +50,11 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
         }
         Ask::Renew { .. } => (format!("PUT {query}"), with_token, String::new()),
         Ask::Release { .. } => (format!("DELETE {query}"), with_token, String::new()),
-        Ask::Hold { .. } | Ask::Forge { .. } | Ask::Break { .. } | Ask::Inspect => {
-            unreachable!("it is about one lock")
-        }
+        Ask::Hold { .. }
+        | Ask::Forge { .. }
+        | Ask::Break { .. }
+        | Ask::Inspect
+        | Ask::Check { .. } => unreachable!("it is about one lock"),
     };
     Exchange {
         line,

@@ -175,11 +175,26 @@ impl Worker {
         Held::all(&parts, &answers, &token)
     }
 
-    /// Changes the resources of the locks, and releases the locks.
+    /// Changes the resources of the locks, and releases the locks. Checks a fencing token before or after the release
+    /// now and then.
     pub(super) async fn stay(&mut self, held: &[Held]) {
+        let checks = self.random.below(8);
         // The registers end with the run, so an error does not matter.
         drop(self.change(held).await);
+        if checks == 0 {
+            self.check(&held[0]).await;
+        }
         self.release(held).await;
+        if checks <= 1 {
+            self.check(&held[0]).await;
+        }
+    }
+
+    /// Checks the fencing token of a lease at any gateway.
+    async fn check(&mut self, held: &Held) {
+        let (to, fence) = (self.any_gateway(), held.fence);
+        self.ask(&Request::about(held, to, Ask::Check { fence }))
+            .await;
     }
 
     async fn change(&mut self, held: &[Held]) -> std::io::Result<()> {

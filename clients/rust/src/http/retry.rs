@@ -415,7 +415,7 @@ impl CallResponse {
             // `locked`, `lease-lost` and every 409 describe the lock after all copies of the request: nothing is in
             // doubt.
             "locked" => ClientError::Held(problem),
-            "lease-lost" => ClientError::Lost(problem),
+            "lease-lost" | "stale-fencing-token" => ClientError::Lost(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
             // Any other problem is only about the answered copy: an earlier copy may still have been carried out.
             _ if self.in_doubt => ClientError::after_unanswered(problem.to_string(), Some(problem)),

@@ -225,6 +225,11 @@ impl Lease {
         })
     }
 
+    /// Whether the lease is a rest.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.rests == Rest::Now
+    }
+
     /// The fencing token of a shared lease, which is part of the key of its row; `None` for an exclusive lease.
     pub(crate) fn row(&self) -> Option<FencingToken> {
         self.mode.is_shared().then_some(self.fence)

@@ -5,11 +5,15 @@ use std::{
     ops::Bound,
 };
 
+use tokio::time::Instant;
+
 use crate::{
     lock::{FencingToken, LockName, TokenHash},
     store::{
         StoreError,
-        contract::{Holder, Inspection, SHOWN_HOLDERS, SharedHolders, TOMBSTONE},
+        contract::{
+            FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, SharedHolders, TOMBSTONE,
+        },
         embedded::records::{self, RowKey, Rows, Tombstone},
         parking::{News, Parking, Position},
     },
@@ -144,6 +148,21 @@ impl State {
             holder: self.durable_holder(name, now),
             queue,
             waiters,
+        }
+    }
+
+    /// Says whether a durable lease with this fencing token holds the lock.
+    pub(crate) fn check_fence(&self, query: &FenceQuery, now: Moment) -> FenceCheck {
+        let leases = || self.durable_leases(&query.name, now);
+        let protects = |lease: &&Lease| !lease.is_undelivered() && !lease.is_resting();
+        match leases().find(|lease| lease.fence == query.fence && protects(lease)) {
+            Some(lease) => FenceCheck::Held {
+                left: lease.expires_at.since(now),
+                as_of: Instant::now(),
+            },
+            None => FenceCheck::Stale {
+                is_outrun: leases().any(|lease| lease.fence > query.fence),
+            },
         }
     }
 

@@ -370,7 +370,7 @@ impl Shared {
         // Pending withdrawals are read before the nodes are asked: a withdrawal that ends while they are asked is not
         // listed afterwards.
         let doomed = self.nodes_to_withdraw_from(name, token);
-        let view = self.view(keys).await?;
+        let view = self.view(keys, false).await?;
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
         // Pending withdrawals are read after the nodes have answered: a lease that is withdrawn from now on was granted
         // to no other caller.

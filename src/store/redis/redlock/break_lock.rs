@@ -115,7 +115,7 @@ impl Shared {
         keys: &Keys,
         target: Option<BreakTarget>,
     ) -> Result<Result<(NodeTarget, Holder), Option<Holder>>, StoreError> {
-        let view = self.consistent_view(keys).await?;
+        let view = self.consistent_view(keys, false).await?;
         let known = view.holding();
         let Some(holding) = known.clone().or_else(|_| view.likely_holder())? else {
             return Ok(Err(None));

@@ -278,10 +278,16 @@ impl Node {
         }
     }
 
-    /// The holder of the lock at the node; `None` if the lock is free there.
-    pub(super) async fn view(&self, keys: &Keys) -> Result<Option<NodeHolder>, StoreError> {
+    /// The holder of the lock at the node; `None` if the lock is free there. With `delivered_only`, a lease whose grant
+    /// was not delivered counts as none.
+    pub(super) async fn view(
+        &self,
+        keys: &Keys,
+        delivered_only: bool,
+    ) -> Result<Option<NodeHolder>, StoreError> {
         let fill = |command: &mut Command, _| {
             command.arg(keys.lock()).arg(keys.of_name("info"));
+            command.arg(delivered_only.then_some(1));
         };
         let run = self.run(&self.scripts.view, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;

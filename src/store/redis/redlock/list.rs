@@ -214,7 +214,7 @@ impl Shared {
             0
         };
         let reads = stream::iter(names).map(|name| async move {
-            let view = self.view(&self.keys(&name)).await?;
+            let view = self.view(&self.keys(&name), false).await?;
             // If the holder is not certain, the likely holder is shown: a lock that is held throughout the walk must
             // not be missing.
             let holding = view.likely_holder().ok().flatten();

@@ -145,7 +145,7 @@ impl Shared {
     pub(super) async fn contention(&self, keys: &Keys, local_queue: &LocalQueue) -> Contention {
         // The holder is only shown to people. So if the holder is not known, the answer to an attempt that leaves has
         // none.
-        let view = self.view(keys).await.ok();
+        let view = self.view(keys, false).await.ok();
         Contention {
             holder: view
                 .and_then(|view| view.holding().ok().flatten())

@@ -27,9 +27,9 @@ use crate::{
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal, RenewalTtl,
-            Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
+            FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -62,15 +62,15 @@ pub struct RedlockStore {
     closed: AtomicBool,
     /// The commands that are in progress, for which `close` waits.
     working: TaskTracker,
-    /// Limits how many acquires, inspects and lists are in progress.
+    /// Limits how many acquires, inspects, checks and lists are in progress.
     asking: Semaphore,
 }
 
-/// How many acquires, inspects and lists may run at once. Each asks every node, and a node that gets more requests than
-/// it can answer in its time counts as gone. Further requests wait at the gateway, where no request times out at a
-/// node.
+/// How many acquires, inspects, checks and lists may run at once. Each asks every node, and a node that gets more
+/// requests than it can answer in its time counts as gone. Further requests wait at the gateway, where no request times
+/// out at a node.
 const ASKING: usize = 64;
-/// How long an acquire, an inspect or a list waits until it may run.
+/// How long an acquire, an inspect, a check or a list waits until it may run.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
 /// How often waiters that watch their position are sent their position.
 const SHOWN: Duration = Duration::from_millis(500);
@@ -146,7 +146,7 @@ impl RedlockStore {
         Ok(token)
     }
 
-    /// Waits until an acquire, an inspect or a list may run.
+    /// Waits until an acquire, an inspect, a check or a list may run.
     async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
         match timeout(ROOM_WITHIN, self.asking.acquire()).await {
             Ok(Ok(room)) => Ok(room),
@@ -256,6 +256,12 @@ impl Store for RedlockStore {
         let _working = self.enter()?;
         let _room = self.room().await?;
         self.shared.inspect(name).await
+    }
+
+    async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        let _working = self.enter()?;
+        let _room = self.room().await?;
+        self.shared.check_fence(query).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

@@ -6,7 +6,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     lock::{HeldLease, LockName, TokenHash},
-    store::{StoreError, Unavailability, Uncertainty, contract::Inspection},
+    store::{
+        StoreError, Unavailability, Uncertainty,
+        contract::{FenceCheck, FenceQuery, Inspection},
+    },
 };
 
 use super::{
@@ -34,17 +37,21 @@ const RETRY_FOR: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Asks the nodes for the holder of a lock until a majority agrees, or no holder can have a majority. If that takes
-    /// too long, the holder is not known.
-    pub(super) async fn consistent_view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
+    /// too long, the holder is not known. `delivered_only` is as for [`Node::view`](super::node::Node::view).
+    pub(super) async fn consistent_view(
+        &self,
+        keys: &Keys,
+        delivered_only: bool,
+    ) -> Result<QuorumView, StoreError> {
         let (began, majority) = (Instant::now(), self.quorum.majority());
-        let mut view = self.view(keys).await?;
+        let mut view = self.view(keys, delivered_only).await?;
         let mut pauses = Backoff::new();
         while view.holding().is_err() && began.elapsed() < RETRY_FOR.min(self.deadline) {
             // A command may have reached some of the nodes and not the other nodes yet.
             sleep(pauses.next(Duration::ZERO)).await;
             let answers = self.quorum.ask(
                 async |node| {
-                    let seen = timeout(node.timeout, node.view(keys)).await;
+                    let seen = timeout(node.timeout, node.view(keys, delivered_only)).await;
                     seen.unwrap_or_else(|_elapsed| Err(Uncertainty::TimedOut.into()))
                 },
                 |answers| holding(answers, majority).is_ok(),
@@ -56,10 +63,14 @@ impl Shared {
     }
 
     /// Asks the nodes once for the holder of a lock. Fails unless a majority of the nodes answers.
-    pub(super) async fn view(&self, keys: &Keys) -> Result<QuorumView, StoreError> {
+    pub(super) async fn view(
+        &self,
+        keys: &Keys,
+        delivered_only: bool,
+    ) -> Result<QuorumView, StoreError> {
         let majority = self.quorum.majority();
         let answers = self.quorum.ask(
-            |node| node.view(keys),
+            |node| node.view(keys, delivered_only),
             |answers| answers.count(Result::is_ok) >= majority,
         );
         let answers = answers.await;
@@ -172,13 +183,14 @@ impl From<NotKnown> for StoreError {
 
 // === Inspect ===
 //
-// Inspect, over a quorum. It shows only the waiters at this gateway.
+// Inspect and check, over a quorum. Inspect shows only the waiters at this gateway.
 
 // === impl Shared ===
 
 impl Shared {
     pub(super) async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        let holding = self.consistent_view(&self.keys(name)).await?.holding()?;
+        let view = self.consistent_view(&self.keys(name), false).await?;
+        let holding = view.holding()?;
         let local_queue = self.local_queues.existing(name);
         let (queue, waiters) =
             local_queue.map_or_else(Default::default, |it| it.head_and_len(Instant::now()));
@@ -186,6 +198,21 @@ impl Shared {
             holder: holding.map(NodeHolder::holder),
             queue,
             waiters,
+        })
+    }
+
+    /// Says whether a majority of the nodes has a lease with this fencing token as the holder of the lock.
+    pub(super) async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        let FenceQuery { name, fence } = query;
+        let view = self.consistent_view(&self.keys(name), true).await?;
+        Ok(match view.holding()? {
+            Some(NodeHolder::Lease(_, lease)) if lease.fence == *fence => FenceCheck::Held {
+                left: lease.expires_in,
+                as_of: lease.as_of,
+            },
+            other => FenceCheck::Stale {
+                is_outrun: matches!(other, Some(NodeHolder::Lease(_, lease)) if lease.fence > *fence),
+            },
         })
     }
 }

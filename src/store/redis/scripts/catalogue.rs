@@ -21,6 +21,7 @@ pub(crate) struct Scripts {
     pub(super) advance: Script,
     pub(super) inspect: Script,
     pub(super) list: Script,
+    pub(super) check_fence: Script,
     pub(super) break_lock: Script,
     pub(super) ask: Script,
 }
@@ -75,6 +76,7 @@ impl Scripts {
             advance: of_queue(include_str!("advance.lua")),
             inspect: of_lock(include_str!("inspect.lua"), &[Keys::lock, Keys::wait]).read_only(),
             list: of_lock(include_str!("list.lua"), &[Keys::lock]).read_only(),
+            check_fence: of_lock(include_str!("check_fence.lua"), &[Keys::lock]).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
             ask: of_queue(include_str!("ask.lua")),
         }

@@ -1,6 +1,6 @@
 //! Scripts on a lease: `renew.lua` and `release.lua`; `break.lua` and `ask.lua`, which end exactly the lease or value
-//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; and `advance.lua`, which passes on
-//! a free lock.
+//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; `check_fence.lua`, which says
+//! whether a lease holds it; and `advance.lua`, which passes on a free lock.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::{
     store::{
         StoreError,
         contract::{
-            Breaking, Contention, Holder, INSPECTED_WAITERS, Inspection, Loss, Release, Releaser,
+            Breaking, Contention, FenceCheck, Holder, INSPECTED_WAITERS, Inspection, Loss, Release,
+            Releaser,
             Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS, SharedHolders,
         },
     },
@@ -364,6 +365,28 @@ impl LockScripts<'_> {
             _ => None,
         };
         holder.map(Some).ok_or_else(|| reply.unexpected())
+    }
+
+    pub(in crate::store::redis) async fn check_fence(
+        &self,
+        fence: FencingToken,
+    ) -> Result<FenceCheck, StoreError> {
+        let fill = |command: &mut Command, _| {
+            command.arg(format!("{:016}", fence.get()));
+        };
+        let run = self.run(&self.context.scripts.check_fence, self.keys.lock(), fill);
+        let mut reply = run.await?.reply;
+        let number = reply.count().ok_or_else(|| reply.unexpected())?;
+        match reply.kind() {
+            "held" => Ok(FenceCheck::Held {
+                left: Duration::from_micros(number),
+                as_of: reply.sent(),
+            }),
+            "stale" => Ok(FenceCheck::Stale {
+                is_outrun: number > 0,
+            }),
+            _ => Err(reply.unexpected()),
+        }
     }
 
     pub(in crate::store::redis) async fn advance(&self) -> Result<Advance, StoreError> {

@@ -5,11 +5,12 @@ use latchgate::lock::Metadata;
 use crate::api::prelude::*;
 
 /// Calls that need an API key: method, path behind the lock, and permission.
-const CALLS: [(&str, &str, &str); 4] = [
+const CALLS: [(&str, &str, &str); 5] = [
     ("POST", "", "acquire"),
     ("POST", "/hold", "acquire"),
     ("PUT", "/renew", "acquire"),
     ("GET", "", "view"),
+    ("GET", "/check", "check"),
 ];
 
 async fn call(
@@ -19,8 +20,12 @@ async fn call(
     header: (&str, &str),
 ) -> ApiResponse {
     let line = format!("{method} /locks/{lock}{path}");
-    let token = (path == "/renew").then_some(WITH_TOKEN[0]);
-    let headers: Vec<_> = [header].into_iter().chain(token).collect();
+    let proof = match path {
+        "/renew" => Some(WITH_TOKEN[0]),
+        "/check" => Some(("fencing-token", "7")),
+        _ => None,
+    };
+    let headers: Vec<_> = [header].into_iter().chain(proof).collect();
     if path == "/hold" {
         let answer = service.open(&line, &headers, "").await;
         // A stream has no end, so its body is not read.
@@ -144,7 +149,7 @@ async fn the_scheme_may_be_written_in_any_case_and_only_one_header_counts() {
 
 #[tokio::test]
 async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
-    let permissions = ["acquire", "view", "break", "metrics"];
+    let permissions = ["acquire", "view", "break", "check", "metrics"];
     for permission in permissions {
         let key = Key::new();
         let lines = match permission {
@@ -180,6 +185,7 @@ async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
                     (_, "team%253Aa" | "ci%252Fa" | "ci%2Frenew") => 400,
                     (_, "x%2F..%2Fci%2Fa" | "ci%2F..%2Fa") => 400,
                     (false, _) => 403,
+                    (true, _) if each.1 == "/check" => 204,
                     (true, _) if each.0 == "POST" && each.1.is_empty() => 201,
                     (true, _) => 200,
                 };

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod breaks;
+mod checks;
 mod contended;
 mod group;
 mod hold;

@@ -287,7 +287,9 @@ async fn no_name_is_the_path_of_another_lock_if_a_proxy_decodes_it() {
 #[tokio::test]
 async fn a_query_is_refused_on_every_route_of_a_lock() {
     let service = Service::start();
-    for operation in operations().into_iter().filter(Operation::names_lock) {
+    // A check has a query.
+    let without_query = |it: &Operation| it.names_lock() && !it.takes("for_ms");
+    for operation in operations().into_iter().filter(without_query) {
         let line = format!("{}?ttl_ms=s3cret&x", operation.line("a"));
         let answer = service.call(&line, WITH_TOKEN).await;
         let body = if operation.method == "GET" {

@@ -123,7 +123,8 @@ async fn a_gateway_that_has_done_nothing_says_so() {
                     "again": 0, "failed": 0, "granted": 0, "held": 0, "refused": 0,
                     "unavailable": 0, "unknown": 0,
                 },
-                "broken": 0, "expired_while_held": 0, "given_back": 0, "handoffs": 0,
+                "broken": 0,
+                "expired_while_held": 0, "given_back": 0, "handoffs": 0,
                 "releases": {
                     "adopted": 0, "failed": 0, "lost": 0, "released": 0, "unavailable": 0,
                     "unknown": 0,
@@ -132,7 +133,7 @@ async fn a_gateway_that_has_done_nothing_says_so() {
                     "adopted": 0, "failed": 0, "lost": 0, "renewed": 0, "unavailable": 0,
                     "unknown": 0,
                 },
-                "shared_grants": 0, "store_errors": 0,
+                "shared_grants": 0, "stale_writes_refused": 0, "store_errors": 0,
             },
             "uptime_ms": "[uptime_ms]", "version": "[version]", "waiters": 0,
         })

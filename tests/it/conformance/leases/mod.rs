@@ -1,6 +1,7 @@
 //! A lease from its grant to its end: the clauses that concern a single holder.
 
 pub(super) mod breaks;
+pub(super) mod checks;
 pub(super) mod exclusion;
 pub(super) mod expiry;
 pub(super) mod fences;

@@ -1,6 +1,7 @@
 //! Shared locks: which leases may share a lock, and that every clause holds for each of them.
 
 pub(super) mod breaks;
+pub(super) mod checks;
 pub(super) mod ends;
 pub(super) mod grants;
 pub(super) mod keys;

@@ -1,4 +1,4 @@
-//! Clause 14: a lock, exclusive or shared, rests until the minimum hold of a released lease is over.
+//! Clause 15: a lock, exclusive or shared, rests until the minimum hold of a released lease is over.
 
 use std::convert::Infallible;
 
@@ -47,6 +47,7 @@ pub(crate) async fn keep_the_lock_until_the_minimum_hold_is_over(fixture: &dyn F
     assert!(!lease.is_resting);
     let rest = rested(&store, &first).await;
     assert_eq!((rest.fence, rest.owner), (lease.fence, None));
+    store.must_be_stale("lock", lease.fence).await;
     assert!(rest.expires_in <= Duration::from_millis(REST));
     // The token is dead, and a repeated release does no harm.
     store.must_have_lost(&first, Loss::HeldByAnother).await;

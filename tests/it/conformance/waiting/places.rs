@@ -191,6 +191,20 @@ pub(crate) async fn that_were_granted_answer_the_same_lease(fixture: &dyn Fixtur
     assert!(expected, "{error:?}");
 }
 
+pub(crate) async fn that_were_granted_pass_no_check_until_they_are_collected(
+    fixture: &dyn Fixture,
+) {
+    let place = KeptPlace::start(fixture).await;
+    place.is_granted().await;
+    let fence = place.lease().await.expect("the place has the lock").fence;
+    place.store.must_be_stale("lock", fence).await;
+    let key = place.left.idempotency.clone().expect("it has a key");
+    let again = attempts::keyed("lock", LONG, key.hash);
+    let answer = place.store.acquire(&again).await.unwrap();
+    assert!(matches!(answer, Acquisition::Collected(..)), "{answer:?}");
+    place.store.must_pass("lock", fence).await;
+}
+
 /// Late copies of earlier commands arrive: the kept position is granted the lock all the same, and the caller that
 /// comes back gets the grant.
 pub(crate) async fn that_are_kept_or_granted_stay_so_when_a_copy_comes_late(fixture: &dyn Fixture) {

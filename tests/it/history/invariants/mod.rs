@@ -16,5 +16,6 @@ pub(super) mod i12_linearizable;
 pub(super) mod i13_slots;
 pub(super) mod i14_groups;
 pub(super) mod i15_requests;
-pub(super) mod i16_rests;
+pub(super) mod i16_checks;
+pub(super) mod i17_rests;
 mod prelude;

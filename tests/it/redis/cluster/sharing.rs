@@ -26,6 +26,7 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
         for (asked, slot) in sharing.iter().zip([None, Some(0), Some(1)]) {
             let lease = store.must_renew(asked, Some(ttl(60_000))).await;
             assert_eq!(lease.mode.slot(), slot, "{gone}");
+            store.must_pass(name, lease.fence).await;
         }
         // Room that becomes free is granted to no attempt before the move of the slot has ended.
         store.must_release(&sharing[1]).await;
@@ -93,9 +94,15 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 3).iter().zip([1, 2, 3]) {
         let sharing = [one_of(2, name), one_of(2, name)];
-        store.must_grant_each(&sharing).await;
+        let held = store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
+        if gone < 3 {
+            let query = fence_query(name, held[0].fence);
+            assert_unavailable(store.check_fence(&query).await);
+        } else {
+            store.must_pass(name, held[0].fence).await;
+        }
         assert_unavailable(renewed(&store, &sharing[0]).await);
         let Attempt {
             name: lock, token, ..

@@ -31,6 +31,7 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
     let mismatched = keyed("living", "b");
     let keep = Some(TIMEOUT);
     let (name, free) = (&held.name, &past.name);
+    let check = fence_query(name.as_str(), FencingToken::MAX);
     let asks: Vec<BoxFuture<'_, Option<StoreError>>> = vec![
         error(store.acquire(&held)),
         error(store.acquire(&other)),
@@ -50,6 +51,7 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
         error(store.leave(free, &past.token, keep)),
         error(store.inspect(name)),
         error(store.inspect(free)),
+        error(store.check_fence(&check)),
     ];
     for (n, refused) in join_all(asks).await.into_iter().enumerate() {
         match refused {
@@ -64,7 +66,7 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
 #[tokio::test]
 async fn an_advance_on_a_replica_moves_nothing_and_says_nothing() {
     let server = RedisServer::start().await;
-    for script in words("advance release renew confirm give_back leave inspect") {
+    for script in words("advance release renew confirm give_back leave inspect check_fence") {
         let script = composed(script);
         let mut ask = vec!["EVAL", &script, "2", "lg:{l}:lock", "lg:{f}:fence"];
         ask.extend(["1", "2", "", "4", ""]);

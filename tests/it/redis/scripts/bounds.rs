@@ -41,9 +41,12 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
     })
     .await;
 
-    rig.grant(&asked).await;
+    let fence = rig.grant(&asked).await.fence;
     let acquire = "evalsha 1, exists 1, time 1, set 2";
     assert_eq!(calls(&rig.server).await, expected(acquire));
+    rig.must_pass("cost", fence).await;
+    let check = "evalsha 1, get 1, pttl 1, time 1";
+    assert_eq!(calls(&rig.server).await, expected(check));
     rig.must_renew(&asked, None).await;
     let renew = "evalsha 1, get 1, time 1, set 1";
     assert_eq!(calls(&rig.server).await, expected(renew));

@@ -17,6 +17,9 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
         }
         if part == "lock" {
             assert_foreign(rig.inspect(&asked.name).await, &key);
+            let query = fence_query(asked.name.as_str(), FencingToken::MAX);
+            let check = rig.check_fence(&query);
+            assert_foreign(check.await, &key);
         }
         let there = ["SISMEMBER", &key, "mine"];
         assert_eq!(rig.integer(&there).await, 1);
@@ -146,6 +149,9 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
     let held = rig.acquire(&asked).await.unwrap();
     assert_eq!(held, Acquisition::Held(contention(holder.clone())));
     assert_eq!(rig.inspect(&asked.name).await.unwrap(), held_by(holder));
+    for fence in [FencingToken::new(1).unwrap(), FencingToken::MAX] {
+        assert!(!rig.must_be_stale("foreign", fence).await);
+    }
 
     let lost = Loss::HeldByAnother;
     rig.must_have_lost(&asked, lost).await;

@@ -125,7 +125,10 @@ async fn a_provisional_grant_gets_its_own_ttl_and_limit_once() {
     let left = async || server.integer(&["PTTL", "lg:{own}:lock"]).await;
     assert_eq!(server.text(&state).await, "p");
     assert!(left().await <= 3_000, "it lasts until it is confirmed");
+    let fence = gates[1].must_be_held(&asked.name).await.fence;
+    assert!(!gates[1].must_be_stale("own", fence).await);
     let held = gates[0].must_confirm(&asked).await;
+    gates[1].must_pass("own", fence).await;
     assert_eq!(server.text(&state).await, "h");
     assert_eq!((held.ttl, held.held_for), (asked.ttl, Duration::ZERO));
     assert_eq!(held.hold_expires_in, Some(Duration::from_mins(1)));

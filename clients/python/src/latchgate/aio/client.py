@@ -148,6 +148,15 @@ class Latchgate:
         """Shows the holders and the waiters of a lock."""
         return await run(looking.inspect(self._settings, name), self._transport)
 
+    async def check(self, name: str, fencing_token: int, *, lasts: Optional[Duration] = None) -> None:
+        """Raises unless a lease with this fencing token holds the lock now, and with ``lasts`` for so long.
+
+        A resource carries a write out only if this returns. The error has the code ``stale-fencing-token`` if no such
+        lease holds the lock, and ``ends-too-soon`` if the lease ends before ``lasts`` is over; any other error does not
+        say whether the lease lives.
+        """
+        await run(looking.check(self._settings, name, fencing_token, lasts), self._transport)
+
     async def list(
         self,
         *,

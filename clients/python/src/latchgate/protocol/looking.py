@@ -1,4 +1,4 @@
-"""Inspect, list and break: the operations of an operator."""
+"""Inspect, list and break, the operations of an operator; and check, the operation of a resource."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def inspect(settings: Settings, name: str) -> Operation[Lock]:
     if lock.name != name:
         raise LatchgateError(other_lock([lock.name], [name]), status=200)
     return lock
+
+
+def check(settings: Settings, name: str, fencing_token: int, lasts: Optional[Duration]) -> Operation[None]:
+    """Raises unless a lease with this fencing token holds the lock."""
+    ms = finite_ms(lasts, "lasts")
+    path = f"/locks/{check_name(name)}/check" + ("" if ms is None else f"?for_ms={ms}")
+    retry = Retry(now() + settings.deadline)
+    answer = yield from send(Call("GET", path, headers={"Fencing-Token": f"{fencing_token:d}"}), settings, retry)
+    # Only 204 is the answer of a gateway: a proxy may answer with another success.
+    if answer.status != 204:
+        raise retry.refusal(answer)
 
 
 def list_locks(

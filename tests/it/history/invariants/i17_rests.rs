@@ -1,4 +1,4 @@
-//! I16: a lock that rests is granted to nobody. After the release of an exclusive lease with a minimum hold, no later
+//! I17: a lock that rests is granted to nobody. After the release of an exclusive lease with a minimum hold, no later
 //! grant of the lock was heard of before the minimum hold was over, counted from when the lease was asked for. A break or
 //! a release request may end the rest. Where the store may have forgotten the rest, nothing is checked.
 
@@ -31,7 +31,7 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
                     (until - next.granted) / MS,
                     lease.fence
                 );
-                report.violated(Invariant::I16, name, next.granted, what);
+                report.violated(Invariant::I17, name, next.granted, what);
             }
         }
     }
