@@ -22,9 +22,9 @@ use latchgate::{
     store::{
         AnyStore, Store, StoreError,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
-            FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal,
-            RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention,
+            FenceCheck, FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss,
+            Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -63,6 +63,7 @@ impl Store for NullStore {
         Ok(Acquisition::Granted(HeldLease {
             fence: FencingToken::new(fence).expect("it is far below the largest"),
             mode: Mode::Exclusive,
+            is_resting: false,
             ttl: attempt.ttl,
             expires_in: attempt.ttl.duration(),
             held_for: Duration::ZERO,
@@ -110,7 +111,7 @@ impl Store for NullStore {
 
     async fn release_as(
         &self,
-        _keeper: Option<KeeperId>,
+        _releaser: Releaser,
         _name: &LockName,
         _token: &TokenHash,
     ) -> Result<Release, StoreError> {

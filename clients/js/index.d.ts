@@ -57,6 +57,11 @@ export interface AcquireOptions {
   /** The lease ends after this time, however often it is renewed. */
   maxHold?: Duration;
   /**
+   * For how long after its grant the lock is granted to nobody else, even if the lease is released earlier: the lock rests. A shorter
+   * `ttl` is raised to it.
+   */
+  minHold?: Duration;
+  /**
    * Repeats an acquire of an earlier process under the same key: 16 to 128 visible ASCII characters, as secret as a token.
    * Without it the client sends a fresh one. An aborted acquire with a key of yours keeps its place for five seconds.
    */
@@ -221,10 +226,19 @@ export interface HeldLock {
   /** At most 100, those first that end soonest. */
   holders: HolderDetails[];
   holderCount: number;
+  /** What rests after a release, because `minHold` is not over. Missing if nothing rests. */
+  resting?: Rest[];
+}
+
+/** A lease that was released before its `minHold` was over: until then the lock, or the slot, is granted to nobody. */
+export interface Rest {
+  fencingToken: number;
+  slot: number | null;
+  availableInMs: number;
 }
 
 export interface Lock extends HeldLock {
-  state: 'held' | 'free';
+  state: 'held' | 'resting' | 'free';
   waiters: Waiter[];
   waiterCount: number;
 }

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 
 use crate::{
-    client::{Client, ClientError, Holder, Inspection, LockState},
+    client::{Client, ClientError, Holder, Inspection, LockState, Rest},
     lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason},
 };
 
@@ -112,7 +112,8 @@ pub(super) async fn break_lock(
         ),
         None => format!("broke {}", args.name),
     };
-    for holder in &broken.holders {
+    let rests: Vec<_> = broken.resting.iter().map(rested).collect();
+    for holder in broken.holders.iter().chain(&rests) {
         let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
         output::note(&format!("{what}: {}{left}", who(holder)));
     }
@@ -166,15 +167,15 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
     if args.any {
         return Ok(Some(target));
     }
+    let rests = lock.state == LockState::Resting;
     let left = match left(&holder) {
+        Some(left) if rests => format!("for another {left}"),
         Some(left) => format!("for another {left} unless it is renewed"),
         None => "without an expiry".to_owned(),
     };
-    output::note(&format!(
-        "{} is held by {}, {left}",
-        args.name,
-        who(&holder)
-    ));
+    let how = if rests { "rests after" } else { "is held by" };
+    let (name, who) = (&args.name, who(&holder));
+    output::note(&format!("{name} {how} {who}, {left}"));
     if lock.waiter_count > 0 {
         output::note(&format!("{} waiting; the first is next", lock.waiter_count));
     }
@@ -226,9 +227,25 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
             Err(CliError::argument("--all", several))
         }
         (LockState::Held, Some(holder)) => Ok(holder.clone()),
+        (LockState::Resting, _) if lock.resting.len() == 1 => Ok(rested(&lock.resting[0])),
+        (LockState::Resting, _) => {
+            let several = "or --fencing-token is needed: several leases rest";
+            Err(CliError::argument("--all", several))
+        }
         (LockState::Held, None) | (LockState::Free, _) => {
             Err(CliError::new(Exit::NotHeld, "nobody holds the lock"))
         }
+    }
+}
+
+/// A rest, as the holder that a break ends.
+fn rested(rest: &Rest) -> Holder {
+    Holder {
+        owner: Some("its last lease".to_owned()),
+        fencing_token: Some(rest.fencing_token),
+        slot: rest.slot,
+        expires_in_ms: Some(rest.available_in_ms),
+        ..Holder::default()
     }
 }
 

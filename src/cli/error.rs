@@ -177,6 +177,7 @@ const FLAGS: [(&str, &str); 18] = [
     ("`Lock-Token`", "--token-file"),
     ("`ttl_ms`", "--ttl"),
     ("`max_hold_ms`", "--max-hold"),
+    ("`min_hold_ms`", "--min-hold"),
     ("`wait_ms`", "--wait"),
     ("`grace_ms`", "--grace"),
     ("`limit`", "--limit"),
@@ -191,6 +192,7 @@ const FLAGS: [(&str, &str); 18] = [
     // In texts that list several fields or recommend one field, the names have no backticks.
     ("ttl_ms", "--ttl"),
     ("max_hold_ms", "--max-hold"),
+    ("min_hold_ms", "--min-hold"),
 ];
 
 /// The text of an error in which flags of the command line replace the gateway's names of fields and headers.

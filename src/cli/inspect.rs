@@ -6,7 +6,7 @@ use std::{collections::HashSet, fmt::Write, num::NonZeroUsize, time::Duration};
 use clap::Args;
 
 use crate::{
-    client::{HeldLock, Holder, Inspection, ListRequest, LockState, Waiter},
+    client::{HeldLock, Holder, Inspection, ListRequest, LockState, Rest, Waiter},
     lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
 };
 
@@ -93,6 +93,7 @@ pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Re
 fn describe(name: &LockName, lock: &Inspection) -> String {
     let how = match (lock.state, lock.holders.as_slice()) {
         (LockState::Free, _) => format!("{name} is free\n"),
+        (LockState::Resting, _) => format!("{name} is resting\n"),
         (LockState::Held, []) => format!("{name} is held\n"),
         (LockState::Held, [holder]) => format!("{name} is held\n{}", facts(holder)),
         (LockState::Held, holders) => {
@@ -100,7 +101,25 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
             format!("{name} is shared by {count}\n{}", table(holders, count))
         }
     };
-    how + &queue(&lock.waiters, lock.waiter_count)
+    how + &rests(&lock.resting) + &queue(&lock.waiters, lock.waiter_count)
+}
+
+/// Describes what rests of a lock after a release, one rest in each line.
+fn rests(rests: &[Rest]) -> String {
+    let line = |rest: &Rest| {
+        let slot = rest.slot.map(|slot| format!(", slot {slot}"));
+        let (fence, slot) = (rest.fencing_token, slot.unwrap_or_default());
+        format!(
+            "  {:<14} {}, fencing token {fence}{slot}\n",
+            "available in",
+            left_of(rest)
+        )
+    };
+    rests.iter().map(line).collect()
+}
+
+fn left_of(rest: &Rest) -> String {
+    duration(Duration::from_millis(rest.available_in_ms))
 }
 
 /// Formats the holders of a shared lock as a table, one holder in each line.
@@ -265,6 +284,16 @@ fn show(locks: &[HeldLock]) -> String {
     let mut rows = vec![head.map(str::to_owned)];
     for lock in locks {
         rows.extend(lock.holders.iter().map(|holder| row(&lock.name, holder)));
+        rows.extend(lock.resting.iter().map(|rest| {
+            let (name, fence) = (lock.name.to_string(), rest.fencing_token.to_string());
+            [
+                name,
+                "resting".to_owned(),
+                left_of(rest),
+                fence,
+                String::new(),
+            ]
+        }));
         let more = lock.holder_count.saturating_sub(lock.holders.len() as u64);
         if more > 0 {
             let nothing = String::new;

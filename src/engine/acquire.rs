@@ -12,7 +12,7 @@ use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
         CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
-        Owner, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
+        MinHold, Owner, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -41,6 +41,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
+    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
+    pub min_hold: Option<MinHold>,
     /// How the caller wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
     /// The terms that the caller set explicitly, without defaults.
@@ -122,6 +124,9 @@ pub enum AcquireError {
     /// The store does not support shared leases.
     #[error("the store cannot share a lock")]
     CannotShare,
+    /// The store does not support a minimum hold.
+    #[error("the store cannot let a lock rest")]
+    CannotRest,
     /// The store cannot take a waiter out of the queue for a newer waiter.
     #[error("the store cannot let a newer waiter take the place of an older one")]
     CannotSupersede,
@@ -228,6 +233,9 @@ impl Engine {
         }
         if request.sharing.is_some() && !self.0.store.shares() {
             return Err(AcquireError::CannotShare);
+        }
+        if request.min_hold.is_some() && !self.0.store.shares() {
+            return Err(AcquireError::CannotRest);
         }
         if request.supersedes.is_some() && !self.0.store.shares() {
             return Err(AcquireError::CannotSupersede);
@@ -359,6 +367,7 @@ impl AcquireAttempt {
             token: token.hash(),
             ttl: request.ttl,
             hold_limit: request.hold_limit,
+            min_hold: request.min_hold,
             sharing: request.sharing,
             owner: request.owner,
             metadata: request.metadata,
@@ -672,7 +681,8 @@ impl AttemptIdentity {
             request.owner.as_ref(),
             &request.metadata,
         )
-        .with_supersedes(request.supersedes.as_ref());
+        .with_supersedes(request.supersedes.as_ref())
+        .with_min_hold(request.min_hold);
         Self {
             token: key.derive_token(&request.caller, &request.name, &salt),
             idempotency: Some(Idempotency {
@@ -727,6 +737,7 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::IdempotencyExpired
         | AcquireError::Revoked
         | AcquireError::CannotShare
+        | AcquireError::CannotRest
         | AcquireError::CannotSupersede
         | AcquireError::NewerWaiter
         | AcquireError::Draining => AcquireOutcome::Refused,

@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use tokio::time::Instant;
 
-use crate::lock::{KeeperId, LockName};
+use crate::{
+    lock::{KeeperId, LockName},
+    store::contract::Releaser,
+};
 
 use super::{
     reaper::{AbandonedBy, AbandonedLease, GivenBack},
@@ -55,6 +58,11 @@ impl Delivery {
         matches!(self.answer, ReplyKind::Again | ReplyKind::Collected(_))
     }
 
+    /// Whether an earlier answer under the same idempotency key may have told a caller of the lease.
+    pub(super) fn may_be_known(&self) -> bool {
+        self.answer == ReplyKind::Again
+    }
+
     /// Whether this lease decides about the other leases of its group, because its request has an idempotency key.
     pub(super) fn decides(&self) -> bool {
         self.answer != ReplyKind::Once
@@ -95,7 +103,7 @@ impl Delivery {
             lease.by = if keeper == KeeperId::of_attempt(&lease.token) {
                 AbandonedBy::Attempt
             } else {
-                AbandonedBy::Keeper(keeper, None)
+                AbandonedBy::Keeper(Releaser::Undelivered(keeper), None)
             };
             let answered = self.engine.leases.answered(&lease.name, &lease.token);
             self.answer = ReplyKind::First(answered);

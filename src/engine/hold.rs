@@ -33,7 +33,7 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease, LockName, ReleaseRequest, Token},
     store::{
         Store, StoreError, Uncertainty,
-        contract::{Loss, QueuePosition, Release, Renewal, RenewalTtl, Renewer},
+        contract::{Loss, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer},
         parking::Position,
     },
     telemetry::metrics::SeenBy,
@@ -56,9 +56,18 @@ pub struct Hold {
     /// Receives the events of the hold task. The events are boxed, because the channel reserves room for many events
     /// and seldom has more than one.
     events: mpsc::Receiver<Box<HoldEvent>>,
-    /// Set when the reader left too many events unread. The events that are still in the channel are out of date.
-    overrun: Arc<AtomicBool>,
+    reading: Arc<Reading>,
     phase: HoldPhase,
+}
+
+/// What a hold and its task know of the reader of the events.
+#[derive(Debug, Default)]
+struct Reading {
+    /// Set when the reader left too many events unread. The events that are still in the channel are out of date.
+    overrun: AtomicBool,
+    /// Whether a caller may know of the lease: the reader has taken [`HoldEvent::Granted`], or the lease was answered
+    /// before.
+    granted: AtomicBool,
 }
 
 /// The phase of a hold: waiting in the queue, holding the lock, or over.
@@ -197,6 +206,7 @@ impl Engine {
             waited,
         };
         Ok(self.start_hold_task(authorization, move |task| async move {
+            task.reading.granted.store(true, Ordering::Relaxed);
             let mut managed = task.manage(lease, id, asked);
             task.keep_renewed(&mut managed).await;
         }))
@@ -211,16 +221,16 @@ impl Engine {
         F: Future<Output = ()> + Send + 'static,
     {
         let (sender, events) = mpsc::channel(MAX_UNREAD);
-        let overrun = Arc::new(AtomicBool::new(false));
+        let reading = Arc::<Reading>::default();
         self.0.lifecycle.spawn(task(HoldTask {
             engine: Arc::clone(&self.0),
             authorization,
             events: sender,
-            overrun: Arc::clone(&overrun),
+            reading: Arc::clone(&reading),
         }));
         Hold {
             events,
-            overrun,
+            reading,
             phase: HoldPhase::Waiting,
         }
     }
@@ -239,7 +249,7 @@ impl Hold {
         if self.phase == HoldPhase::Over {
             return Poll::Ready(None);
         }
-        let event = if self.overrun.swap(false, Ordering::Relaxed) {
+        let event = if self.reading.overrun.swap(false, Ordering::Relaxed) {
             self.events.close();
             while self.events.try_recv().is_ok() {}
             HoldEvent::Ended(HoldEnd::Lost(LossReason::Unread))
@@ -251,7 +261,10 @@ impl Hold {
             )
         };
         match &event {
-            HoldEvent::Granted(_) => self.phase = HoldPhase::Held,
+            HoldEvent::Granted(_) => {
+                self.reading.granted.store(true, Ordering::Relaxed);
+                self.phase = HoldPhase::Held;
+            }
             HoldEvent::Ended(_) => self.phase = HoldPhase::Over,
             HoldEvent::Queued(_) | HoldEvent::Renewed(_) | HoldEvent::ReleaseRequested(_) => {}
         }
@@ -283,7 +296,7 @@ struct HoldTask {
     engine: Arc<EngineShared>,
     authorization: Authorization,
     events: mpsc::Sender<Box<HoldEvent>>,
-    overrun: Arc<AtomicBool>,
+    reading: Arc<Reading>,
 }
 
 /// How often a waiting hold checks whether its reader has read the last position, before it sends another.
@@ -349,6 +362,8 @@ impl HoldTask {
     /// Takes over a granted lease, whose time counts from `asked`. From here on this task must renew the lease and
     /// release it.
     fn take_granted(&self, granted: Granted, asked: Instant) -> ManagedLease {
+        let may_be_known = granted.delivery.may_be_known();
+        self.reading.granted.store(may_be_known, Ordering::Relaxed);
         granted.delivery.delivered();
         self.manage(granted.lease, granted.keeper, asked)
     }
@@ -384,7 +399,7 @@ impl HoldTask {
             }
             if let Some(reason) = managed.loss_if_over() {
                 self.report_lost(managed, reason);
-                managed.abandon(Some(reason));
+                managed.abandon(self.releaser(managed), Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
             let sent = match self.renew(managed).await {
@@ -496,7 +511,7 @@ impl HoldTask {
             Some(managed.valid_until)
         } else {
             // The holder was not told of the lease, so no client has its token.
-            managed.abandon(None);
+            managed.abandon(self.releaser(managed), None);
             None
         };
         self.end(HoldEnd::Draining { until });
@@ -508,7 +523,7 @@ impl HoldTask {
         self.report_lost(managed, revoked);
         if managed.unannounced.is_some() {
             // The holder was not told of the lease, so no client has its token.
-            managed.abandon(Some(revoked));
+            managed.abandon(self.releaser(managed), Some(revoked));
         }
         self.end(HoldEnd::Lost(revoked));
     }
@@ -570,15 +585,24 @@ impl HoldTask {
         Some(renewal)
     }
 
+    /// Who this task is for a release of the lease. The lock rests only if a caller may have been told of the lease.
+    fn releaser(&self, managed: &ManagedLease) -> Releaser {
+        if self.reading.granted.load(Ordering::Relaxed) {
+            Releaser::Keeper(managed.keeper)
+        } else {
+            Releaser::Undelivered(managed.keeper)
+        }
+    }
+
     /// Releases the lock at once, because the stream has no reader any more, unless the lease has another keeper now.
     async fn release(&self, managed: &ManagedLease, gone: ListenerGone) {
-        let (keeper, token) = (Some(managed.keeper), managed.token.hash());
+        let (releaser, token) = (self.releaser(managed), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {
             self.report_lost(managed, unread);
         }
         let store = &self.engine.store;
-        let release = store.release_lease(keeper, &managed.name, &token);
+        let release = store.release_lease(releaser, &managed.name, &token);
         let release = Box::pin(release).await;
         let (release, ended) = split(release);
         let released = lease_outcome(&release);
@@ -601,7 +625,7 @@ impl HoldTask {
                 since
             }
             Err(_) => {
-                managed.abandon(unread);
+                managed.abandon(releaser, unread);
                 None
             }
         };
@@ -620,7 +644,7 @@ impl HoldTask {
             .try_send(Box::new(event))
             .map_err(|error| match error {
                 TrySendError::Full(_) => {
-                    self.overrun.store(true, Ordering::Relaxed);
+                    self.reading.overrun.store(true, Ordering::Relaxed);
                     ListenerGone::Unread
                 }
                 TrySendError::Closed(_) => ListenerGone::HungUp,

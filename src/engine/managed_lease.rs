@@ -4,7 +4,10 @@ use std::{sync::Arc, thread, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal};
+use crate::{
+    lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal},
+    store::contract::Releaser,
+};
 
 use super::{
     leases::KeeperEntry,
@@ -104,8 +107,8 @@ impl ManagedLease {
 
     /// Leaves the lease to the reaper, which releases it unless it has another keeper by then. `lost` is the
     /// reason that the stream reported, if it reported the lease as lost.
-    pub(super) fn abandon(&self, lost: Option<LossReason>) {
-        let by = AbandonedBy::Keeper(self.keeper, lost);
+    pub(super) fn abandon(&self, releaser: Releaser, lost: Option<LossReason>) {
+        let by = AbandonedBy::Keeper(releaser, lost);
         let lease = AbandonedLease::new(self.name.clone(), self.token.hash(), by);
         self.engine.reaper.submit(lease);
     }
@@ -126,7 +129,8 @@ impl Drop for ManagedLease {
     /// client that was sent the lease has the rest of its TTL to stop its work.
     fn drop(&mut self) {
         if thread::panicking() && self.unannounced.is_some() {
-            self.abandon(Some(LossReason::Failed));
+            let releaser = Releaser::Undelivered(self.keeper);
+            self.abandon(releaser, Some(LossReason::Failed));
         }
     }
 }

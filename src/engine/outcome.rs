@@ -8,7 +8,9 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Contention, QueuePosition, Renewal, RenewalTtl, Renewer},
+        contract::{
+            Acquisition, Attempt, Contention, QueuePosition, Releaser, Renewal, RenewalTtl, Renewer,
+        },
     },
 };
 
@@ -184,7 +186,10 @@ impl AcquireAttempt {
             } else {
                 ReplyKind::Again
             };
-            (AbandonedBy::Keeper(keeper, None), kind)
+            (
+                AbandonedBy::Keeper(Releaser::Undelivered(keeper), None),
+                kind,
+            )
         };
         let lease = AbandonedLease {
             token: hash,

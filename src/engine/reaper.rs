@@ -17,7 +17,7 @@ use crate::{
     lock::{KeeperId, LockName, TokenHash},
     store::{
         AnyStore, Store, StoreError,
-        contract::{GiveBack, Release},
+        contract::{GiveBack, Release, Releaser},
         partition::PartitionedCommands,
     },
     telemetry::metrics::{LeaseOutcome, Metrics},
@@ -73,7 +73,7 @@ pub(super) enum AbandonedBy {
     UnansweredAttempt(KeeperId),
     /// The keeper of a lease, with the reason for the loss that its stream reported, if any. A lease that another
     /// keeper has adopted is not released.
-    Keeper(KeeperId, Option<LossReason>),
+    Keeper(Releaser, Option<LossReason>),
     /// A holder that has hung up after the store did not answer its release.
     Holder {
         /// When the release came. A lease that was answered again after that is not released.
@@ -324,7 +324,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             })
         }
         AbandonedBy::Keeper(keeper, lost) => {
-            let released = store.release_lease(Some(*keeper), name, token).await;
+            let released = store.release_lease(*keeper, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released a lease whose hold stream has ended");
                 if outcome == Release::Released {
@@ -339,7 +339,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             Ok(true)
         }
         AbandonedBy::Holder { .. } => {
-            let released = store.release_lease(None, name, token).await;
+            let released = store.release_lease(Releaser::Bearer, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {

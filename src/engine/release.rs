@@ -8,7 +8,7 @@ use crate::{
     lock::{LockName, TokenHash},
     store::{
         Store, StoreError,
-        contract::{Loss, Release},
+        contract::{Loss, Release, Releaser},
         history::EndedLease,
     },
     telemetry::metrics::SeenBy,
@@ -64,7 +64,7 @@ impl Engine {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
-            let release = engine.store.release_lease(None, &name, &token).await;
+            let release = engine.store.release_lease(Releaser::Bearer, &name, &token).await;
             let (release, ended) = split(release);
             let (mut lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),

@@ -20,9 +20,9 @@ use crate::{
 use super::{
     Store, StoreError,
     contract::{
-        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-        GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl,
-        Renewer, Requesting,
+        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
+        FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release,
+        Releaser, Renewal, RenewalTtl, Renewer, Requesting,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
     history::{EndedLease, HistoryBatch, StoredHistory},
@@ -292,9 +292,9 @@ store_methods! {
         confirm(name: &LockName, token: &TokenHash) -> Confirmation, "confirm";
         leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
         renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
-        release_as(keeper: Option<KeeperId>, name: &LockName, token: &TokenHash) -> Release, "release";
+        release_as(releaser: Releaser, name: &LockName, token: &TokenHash) -> Release, "release";
         release_lease(
-            keeper: Option<KeeperId>, name: &LockName, token: &TokenHash
+            releaser: Releaser, name: &LockName, token: &TokenHash
         ) -> (Release, Option<EndedLease>), "release";
         give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";
         give_back_unanswered(name: &LockName, token: &TokenHash, keeper: KeeperId) -> GiveBack, "give_back";

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     lock::{
         BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash,
-        KeeperId, LockName, Metadata, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
+        KeeperId, LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
         TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
@@ -83,8 +83,14 @@ use super::{
 ///     broken.
 /// 14. **A check proves a living lease.** [`Store::check_fence`] answers [`FenceCheck::Held`] for the fencing token
 ///     of every lease that a caller has been answered and that lives, and for no other number: not for a lease that
-///     has ended, for a provisional grant, for a grant to a kept position, or for the lock of a foreign client. A
-///     check changes nothing.
+///     has ended, for a rest, for a provisional grant, for a grant to a kept position, or for the lock of a foreign
+///     client. A check changes nothing.
+/// 15. **A lock rests for its minimum hold.** If a lease with [`Attempt::min_hold`] is released before this time is
+///     over, its token is dead like that of any released lease, and a *rest* takes the place of the lease: the lock,
+///     or the slot, counts as held by a lease with the same fencing token until the time is over. Only a break or a
+///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
+///     undelivered ([`Releaser::Undelivered`]), or whose holder was asked to release it. The idempotency key of the
+///     lease is refused for [`TOMBSTONE`] after the end of the rest.
 ///
 /// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
@@ -144,27 +150,28 @@ pub trait Store: Send + Sync + 'static {
         ttl: RenewalTtl,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
-    /// Ends the living lease of a token: with `keeper`, only if that keeper still keeps the lease (clause 9). For a
-    /// lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again. A store has this method or [`Store::release_lease`].
+    /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
+    /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
+    /// [`Release::Released`] again. The lock may rest afterwards (clause 15). A store has this
+    /// method or [`Store::release_lease`].
     fn release_as(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        async move { Ok(self.release_lease(keeper, name, token).await?.0) }
+        async move { Ok(self.release_lease(releaser, name, token).await?.0) }
     }
 
     /// As [`Store::release_as`], and answers which lease has ended, for the history of the lock: `None` if the store
     /// does not know, or if this command has ended none.
     fn release_lease(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send {
-        async move { Ok((self.release_as(keeper, name, token).await?, None)) }
+        async move { Ok((self.release_as(releaser, name, token).await?, None)) }
     }
 
     /// Renews a lease by its token alone.
@@ -183,7 +190,7 @@ pub trait Store: Send + Sync + 'static {
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        self.release_as(None, name, token)
+        self.release_as(Releaser::Bearer, name, token)
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
@@ -237,7 +244,8 @@ pub trait Store: Send + Sync + 'static {
         future::ready(Ok(StoredHistory::default()))
     }
 
-    /// Whether this store grants shared leases. If not, no attempt to share a lock is sent to it.
+    /// Whether this store grants shared leases and keeps rests. If not, no attempt to share a lock and no attempt with
+    /// a minimum hold is sent to it.
     fn shares(&self) -> bool {
         true
     }
@@ -308,6 +316,8 @@ pub struct Attempt {
     pub ttl: Ttl,
     /// How long renewals may extend the lease, counted from its grant.
     pub hold_limit: Option<HoldLimit>,
+    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
+    pub min_hold: Option<MinHold>,
     /// How the attempt wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
     /// Owner text shown to other callers, if the caller gave one.
@@ -461,6 +471,17 @@ pub enum Renewer {
     Adopter(KeeperId),
 }
 
+/// Who releases a lease: a bearer of its token, or its keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Releaser {
+    /// A caller that has the token.
+    Bearer,
+    /// The keeper of the lease. If another keeper has the lease now, the release changes nothing.
+    Keeper(KeeperId),
+    /// As `Keeper`, for a lease that was delivered to no caller: the lock does not rest.
+    Undelivered(KeeperId),
+}
+
 /// The TTL that a renewal gives a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RenewalTtl {
@@ -609,6 +630,18 @@ pub enum Requesting {
     NotHeld,
 }
 
+// === impl Releaser ===
+
+impl Releaser {
+    /// The keeper that releases the lease, if a keeper does.
+    pub fn keeper(self) -> Option<KeeperId> {
+        match self {
+            Self::Bearer => None,
+            Self::Keeper(keeper) | Self::Undelivered(keeper) => Some(keeper),
+        }
+    }
+}
+
 // === impl RenewalTtl ===
 
 impl RenewalTtl {
@@ -660,7 +693,13 @@ impl Holder {
         }
     }
 
-    /// How many leases or foreign clients hold the lock.
+    /// Whether the lock has no holder and only rests, as far as the answer shows it.
+    pub fn is_resting(&self) -> bool {
+        let leases = self.leases();
+        !leases.is_empty() && leases.iter().all(|lease| lease.is_resting)
+    }
+
+    /// How many leases or foreign clients hold the lock, rests included.
     pub fn count(&self) -> u64 {
         match self {
             Self::Lease(_) | Self::Foreign { .. } => 1,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -111,11 +112,11 @@ class Document(unittest.TestCase):
             self.assertNotEqual(found, -1, f"{command} does not print {piece} there, but {printed}")
             at = found + len(piece)
 
-    def walk(self, page):
-        """Runs every block of a page in order, and answers what each command has printed."""
+    def walk(self, page, beside=()):
+        """Runs every block of a page in order, but those in a language of `beside`; answers what each command prints."""
         tokens, all_printed = {}, []
         for language, block in blocks(page):
-            if block in NOT_RUN or language in CONFIGURATION:
+            if block in NOT_RUN or language in (*CONFIGURATION, *beside):
                 continue
             self.assertIn(language, ("console", "sh"), block)
             self.run_steps(steps(block) if language == "console" else [(block, [])], tokens, all_printed)
@@ -377,6 +378,40 @@ class Cron(Document):
         said, _ = ran.communicate(timeout=DEADLINE)
         self.assertEqual((ran.returncode, self.runs("report.sh")), (1, 2), said)
         self.assertIn("not now", said)
+
+
+class Cooldown(Document):
+    def setUp(self):
+        super().setUp()
+        self.begin()
+
+    def test_every_block_does_what_it_shows(self):
+        self.assertGreaterEqual(len(self.walk("docs/cooldown.md", beside=("crontab", "python"))), 12)
+
+    def test_a_job_of_three_machines_whose_clocks_differ_runs_once(self):
+        [table] = [block for language, block in blocks("docs/cooldown.md") if language == "crontab"]
+        command = re.fullmatch(r"(?:\S+\s+){5}(.*)\n", table)[1].replace("/opt/jobs", str(self.home))
+        self.program(self.home / "nightly.sh", f"#!/bin/sh\necho ran >>{self.home}/log\n")
+        codes = []
+        for late in (0, 0.5, 2):
+            # This machine comes after the job of the machine before it has ended.
+            time.sleep(late)
+            codes.append(self.shell.run(f"{command} 2>/dev/null")[1])
+        self.assertEqual((codes, (self.home / "log").read_text()), ([0, 100, 100], "ran\n"))
+
+    def test_at_most_a_hundred_calls_a_minute_are_made(self):
+        [program] = [block for language, block in blocks("docs/cooldown.md") if language == "python"]
+        program = program.replace("http://localhost:7420", self.gateway.url).replace('wait="5m"', "wait=0")
+        made = self.home / "made.py"
+        made.write_text(
+            f"{program}\nfrom latchgate import LockHeld\ncalls = []\ncall = calls.append\ntry:\n"
+            "    for n in range(101):\n        complete(n)\nexcept LockHeld as held:\n"
+            "    print(len(calls), 50_000 < held.available_in_ms <= 60_000, held)\n"
+        )
+        source = ROOT / "clients" / "python" / "src"
+        printed, code = self.shell.run(f"PYTHONPATH={source} PYTHONDONTWRITEBYTECODE=1 {sys.executable} {made} 2>&1")
+        self.assertEqual(code, 0, printed)
+        self.assertRegex(printed, r"^100 True api rests for another \d+ ms")
 
 
 class Webhooks(Document):

@@ -64,6 +64,7 @@ export function readInputs(env = process.env) {
       wait: duration('wait'),
       ttl: duration('ttl'),
       maxHold: duration('max-hold'),
+      minHold: input('min-hold') && duration('min-hold'),
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
       supersedes: latest === 'true' ? job.slice(-SUPERSEDES_LENGTH) : undefined,

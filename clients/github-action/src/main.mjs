@@ -91,6 +91,7 @@ async function describe(locks, names) {
   for (const name of names) {
     const { state, holders, waiterCount } = await locks.inspect(name);
     const owners = holders?.map(({ owner }) => owner ?? 'somebody').join(', ');
+    if (state === 'resting') return `waiting for ${name}: it rests after the last job, ${waiterCount} in the queue`;
     if (state !== 'free') return `waiting for ${name}: held by ${owners}, ${waiterCount} in the queue`;
   }
   return undefined;

@@ -15,8 +15,8 @@ const SHORTEST_LINK_MS = 500;
  * hangs.
  */
 const FIRST_LINK_MS = 10_000;
-/** How long the withdrawal of an acquire is tried at most: the default TTL of a lease. */
-const WITHDRAW_MS = 30_000;
+/** The default TTL of a lease. The withdrawal of an acquire is tried for so long at most. */
+const TTL_MS = 30_000;
 
 /** Segments with `/` between; the last of several is no operation. The messages of the gateway say why. */
 const NAME = /^(?!.{201})(?!.*\/(break|check|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
@@ -75,9 +75,13 @@ export class Acquire {
     this.#key = idempotencyKey ?? freshKey();
     this.#waitMs = toMs(wait === false ? 0 : wait, 'wait');
     this.#retry = new Retry(now() + (this.#waitMs || RETRY_MS), this.#signal);
+    const ttl = toMs(options.ttl, 'ttl');
+    const minHold = toMs(options.minHold, 'minHold');
     this.#body = {
       names: locks.length > 1 ? locks : undefined,
-      ttl_ms: toMs(options.ttl, 'ttl'),
+      // The gateway refuses a TTL that is shorter than the minimum hold.
+      ttl_ms: minHold > (ttl ?? TTL_MS) ? minHold : ttl,
+      min_hold_ms: minHold,
       max_hold_ms: toMs(options.maxHold, 'maxHold'),
       mode: options.mode,
       limit: options.limit,
@@ -208,7 +212,7 @@ export class Acquire {
    * lease or leaves the queue.
    */
   async #withdraw() {
-    const retry = new Retry(now() + Math.min(this.#body.ttl_ms ?? WITHDRAW_MS, WITHDRAW_MS), undefined, true);
+    const retry = new Retry(now() + Math.min(this.#body.ttl_ms ?? TTL_MS, TTL_MS), undefined, true);
     try {
       let token = this.#grant?.token;
       while (!token) {

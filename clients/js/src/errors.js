@@ -41,9 +41,11 @@ describe(OutcomeUnknown, 'OutcomeUnknown', 'outcome-unknown');
 describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
 
 /** Describes in words who holds a lock. */
-function heldBy({ name, holders, holderCount }, names) {
+function heldBy({ name, holders, holderCount, availableInMs }, names) {
+  name ??= names.join(', ');
+  if (availableInMs) return `${name} rests for another ${availableInMs} ms`;
   const who = holders?.[0]?.owner ?? 'somebody';
-  return `${name ?? names.join(', ')} is held by ${who}${holderCount > 1 ? ` and ${holderCount - 1} more` : ''}`;
+  return `${name} is held by ${who}${holderCount > 1 ? ` and ${holderCount - 1} more` : ''}`;
 }
 
 /** The error for an answer without success, or for a success whose document does not follow the API. */

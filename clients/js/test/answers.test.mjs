@@ -507,11 +507,30 @@ test('a lock that is held says by whom', async () => {
     [{ holders: [{ owner: null }, { owner: 'anna' }], holder_count: 3 }, 'x is held by somebody and 2 more'],
     [{ name: 'y', holders: [{ owner: 'anna' }] }, 'y is held by anna'],
     [{ holders: 7 }, 'x is held by somebody'],
+    [{ holders: [], holder_count: 0, resting: [{ fencing_token: 7, slot: null, available_in_ms: 4000 }], available_in_ms: 4000 }, 'x rests for another 4000 ms'],
   ];
   for (const [rest, message] of cases) {
     const { locks } = gateway(() => problem(423, 'locked', rest));
     assert.equal((await locks.acquire('x').catch((it) => it)).message, message);
   }
+});
+
+test('a minimum hold raises a shorter TTL, and shows what rests', async () => {
+  for (const [options, sent] of [
+    [{ minHold: '1m' }, [60_000, 60_000]],
+    [{ minHold: '1m', ttl: '2m' }, [120_000, 60_000]],
+    [{ minHold: '1m', ttl: '1s' }, [60_000, 60_000]],
+    [{ minHold: '1s' }, [undefined, 1_000]],
+    [{}, [undefined, undefined]],
+  ]) {
+    const { locks, asked } = gateway(lease);
+    await (await locks.acquire('x', options)).release();
+    const { ttl_ms, min_hold_ms } = asked[0].body;
+    assert.deepEqual([ttl_ms, min_hold_ms], sent);
+  }
+  const { locks } = gateway(() => json(200, { name: 'x', state: 'resting', holders: [], holder_count: 0, resting: [{ fencing_token: 7, slot: 1, available_in_ms: 9 }], waiters: [], waiter_count: 0 }));
+  const lock = await locks.inspect('x');
+  assert.deepEqual([lock.state, lock.resting], ['resting', [{ fencingToken: 7, slot: 1, availableInMs: 9 }]]);
 });
 
 test('a 423 without a problem document has no holders', async () => {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
 
-from latchgate import LatchgateError, LockHeld, OutcomeUnknown
+from latchgate import LatchgateError, LockHeld, OutcomeUnknown, Rest
 from latchgate.protocol import lease_state
 from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
@@ -96,6 +96,9 @@ def test_a_refusal_that_cannot_be_read_is_a_refusal() -> None:
     many = [{"owner": None, "foreign": True}, {"owner": "anna"}]
     _, error = play(acquiring(names=["a", "b"]).run(), problem(423, "locked", holders=many, holder_count=3, name="b"))
     assert str(error) == "b is held by a program that uses no gateway and 2 others (locked, 423)"
+    resting = [{"fencing_token": 7, "slot": None, "available_in_ms": 4000}]
+    _, error = play(acquiring().run(), problem(423, "locked", holders=[], resting=resting, available_in_ms=4000))
+    assert str(error) == "n rests for another 4000 ms (locked, 423)" and error.available_in_ms == 4000
 
 
 @pytest.mark.parametrize("field, value", [("token", "u" * 43), ("expires_in_ms", NAN), ("ttl_ms", -1), ("name", "another")])
@@ -160,3 +163,26 @@ def test_what_nobody_was_granted_is_not_released() -> None:
     assert not acquire.owes_release
     sent, _ = play(acquire.withdraw(), problem(423, "locked"))
     assert [it.call.method for it in sent] == ["POST"]
+
+
+@pytest.mark.parametrize(
+    "options, sent",
+    [
+        ({"min_hold": "1m"}, (60_000, 60_000)),
+        ({"min_hold": "1m", "ttl": "2m"}, (120_000, 60_000)),
+        ({"min_hold": "1m", "ttl": "1s"}, (60_000, 60_000)),
+        ({"min_hold": "1s"}, (None, 1_000)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_minimum_hold_raises_a_shorter_ttl(options: dict[str, Any], sent: Any) -> None:
+    asked, _ = play(acquiring(**options).run(), lease(0.0))
+    body = json.loads(asked[0].call.body)
+    assert (body.get("ttl_ms"), body.get("min_hold_ms")) == sent
+
+
+def test_a_lock_that_rests_shows_for_how_long() -> None:
+    rest = {"fencing_token": 7, "slot": 1, "available_in_ms": 9}
+    shown = answer(200, name="n", state="resting", holders=[], holder_count=0, resting=[rest], waiters=[], waiter_count=0)
+    _, lock = play(inspect(SETTINGS, "n"), shown)
+    assert (lock.state, lock.resting) == ("resting", (Rest(7, 1, 9),))

@@ -39,9 +39,11 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 const A_LONG_TIME: Duration = Duration::from_hours(24);
 /// How long a withdrawal is tried if no gateway is reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
-/// How long a withdrawal is repeated at a gateway that does not answer, at most: the default TTL. If the caller asked
-/// for a longer TTL, the lock may still be held after this time.
-const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
+/// How long a withdrawal is repeated at a gateway that does not answer, at most. If the caller asked for a longer TTL,
+/// the lock may still be held after this time.
+const WITHDRAWAL_UNANSWERED: Duration = DEFAULT_TTL;
+/// The TTL that a gateway gives by default.
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// An acquire under way: a wait for a lock that the caller can run and withdraw.
 ///
@@ -450,6 +452,9 @@ pub struct AcquireRequest {
     pub wait: Duration,
     /// Hold limit: how long renewals may keep the lease.
     pub max_hold: Option<Duration>,
+    /// Minimum hold: for how long after its grant the lock is granted to no other caller, even if the lease is released
+    /// earlier. A TTL that is shorter is raised to it.
+    pub min_hold: Option<Duration>,
     /// Whether the lease holds the lock alone or together with others. For a group of locks, the mode of all locks
     /// that have no mode of their own ([`GroupLocks`]).
     pub mode: AcquireMode,
@@ -552,6 +557,12 @@ impl AcquireRequest {
     /// A wait without an end.
     pub const FOR_EVER: Duration = Duration::MAX;
 
+    /// The TTL to ask for: the gateway refuses a TTL that is shorter than the minimum hold.
+    fn asked_ttl(&self) -> Option<Duration> {
+        let ttl = self.ttl.unwrap_or(DEFAULT_TTL);
+        self.min_hold.filter(|least| *least > ttl).or(self.ttl)
+    }
+
     /// The body of one copy of the request, which waits for `wait` at the gateway.
     fn body(&self, group: Option<&GroupLocks>, wait: Duration) -> Value {
         let metadata: serde_json::Map<_, _> = self
@@ -563,8 +574,9 @@ impl AcquireRequest {
         let (mode, limit) = mode.wire();
         json!({
             "names": names,
-            "ttl_ms": self.ttl.map(millis),
+            "ttl_ms": self.asked_ttl().map(millis),
             "max_hold_ms": self.max_hold.map(millis),
+            "min_hold_ms": self.min_hold.map(millis),
             "wait_ms": (!wait.is_zero()).then(|| millis(wait)),
             "mode": mode,
             "limit": limit,
@@ -594,6 +606,8 @@ pub struct WaitStatus {
     pub holder: Option<Holder>,
     /// The number of holders of the lock.
     pub holder_count: Option<u64>,
+    /// The time until the lock has rested, if it has no holder and rests; of several rests the one that ends first.
+    pub available_in: Option<Duration>,
     /// Whether the API key may not view the lock, so that the lock is not inspected again.
     pub may_not_view: bool,
     /// Why no gateway can be reached at the moment. The client repeats the acquire.
@@ -621,6 +635,7 @@ impl WaitStatus {
             waiters: problem.waiters,
             holder: problem.holders.first().cloned(),
             holder_count: problem.holder_count,
+            available_in: problem.available_in_ms.map(Duration::from_millis),
             may_not_view: self.may_not_view,
             trouble: None,
         }
@@ -649,6 +664,7 @@ impl WaitStatus {
             name: None,
             position,
             waiters: Some(lock.waiter_count),
+            available_in: lock.first_available(),
             holder: lock.holders.into_iter().next(),
             holder_count: Some(lock.holder_count),
             may_not_view: false,

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
-use crate::Holder;
+use crate::{Holder, Rest};
 
 /// Why a call failed, with one variant for each way in which the caller should react.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -95,7 +95,9 @@ impl ClientError {
 
 fn by(problem: &Problem) -> String {
     let Some(holder) = problem.holders.first() else {
-        return String::new();
+        let left = problem.available_in_ms.map(Duration::from_millis);
+        let left = left.map(|left| format!(": it rests for another {}", format_duration(left)));
+        return left.unwrap_or_default();
     };
     let who = match &holder.owner {
         Some(owner) => format!(" by {owner}"),
@@ -138,6 +140,12 @@ pub struct Problem {
     pub holders: Vec<Holder>,
     /// With `locked`: the number of holders.
     pub holder_count: Option<u64>,
+    /// With `locked`: what rests of the lock after a release.
+    #[serde(default)]
+    pub resting: Vec<Rest>,
+    /// With `locked`, if the lock has no holder and only rests: after how long the request could be granted it, in
+    /// milliseconds.
+    pub available_in_ms: Option<u64>,
     /// With `locked`: the number of waiters.
     pub waiters: Option<u64>,
     /// With `invalid-request`: the fields that are wrong.

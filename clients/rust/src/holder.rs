@@ -1,4 +1,4 @@
-//! The holder of a lock as a gateway describes it, and the request to release the lock.
+//! The holder of a lock as a gateway describes it, a rest of the lock, and the request to release the lock.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,6 +35,18 @@ pub struct Holder {
     pub acquired_at: Option<String>,
     /// The release request, if a caller has asked the holder to release the lock and this caller may see the request.
     pub release_requested: Option<ReleaseRequest>,
+}
+
+/// A rest of a lock: a lease was released before its minimum hold was over, and until then the lock, or the slot, is
+/// granted to no caller.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Rest {
+    /// The fencing token of the released lease, for a break that ends the rest.
+    pub fencing_token: u64,
+    /// The slot that rests, if the lease had one.
+    pub slot: Option<u16>,
+    /// The time until the rest is over, in milliseconds.
+    pub available_in_ms: u64,
 }
 
 // === impl Holder ===

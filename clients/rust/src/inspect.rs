@@ -8,7 +8,7 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use crate::{
-    Client, ClientError, Holder,
+    Client, ClientError, Holder, Rest,
     http::{Call, CallResponse, millis},
     lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
 };
@@ -16,7 +16,7 @@ use crate::{
 /// A lock as a gateway shows it: its state, its holders and its waiters.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Inspection {
-    /// Whether the lock is held or free.
+    /// Whether the lock is held, resting or free.
     pub state: LockState,
     /// The holders, in the order in which their leases end; empty if the lock is free.
     #[serde(default)]
@@ -24,6 +24,9 @@ pub struct Inspection {
     /// The number of all holders, including holders that are not listed.
     #[serde(default)]
     pub holder_count: u64,
+    /// What rests of the lock after a release.
+    #[serde(default)]
+    pub resting: Vec<Rest>,
     /// The beginning of the queue: the waiters that are served next.
     #[serde(default)]
     pub waiters: Vec<Waiter>,
@@ -57,6 +60,8 @@ pub enum LockState {
     Free,
     /// A lease or a foreign lock holds the lock.
     Held,
+    /// No lease holds the lock, which is granted to no caller until its rest is over.
+    Resting,
 }
 
 /// The result of one inspection of a lock during a wait.
@@ -141,12 +146,20 @@ impl Inspection {
         &self.json
     }
 
+    /// The time until the first rest is over, if the lock has no holder.
+    pub(crate) fn first_available(&self) -> Option<Duration> {
+        let rests = self.resting.iter().map(|rest| rest.available_in_ms);
+        let first = rests.min().filter(|_| self.state == LockState::Resting);
+        first.map(Duration::from_millis)
+    }
+
     #[cfg(test)]
     pub(crate) fn of_waiters(state: LockState, waiters: Vec<Waiter>) -> Self {
         Self {
             state,
             holders: Vec::new(),
             holder_count: 1,
+            resting: Vec::new(),
             waiter_count: waiters.len() as u64,
             waiters,
             json: String::new(),
@@ -204,6 +217,9 @@ pub struct HeldLock {
     /// The number of all holders, including holders that are not listed.
     #[serde(default)]
     pub holder_count: u64,
+    /// What rests of the lock after a release, or rested until the break.
+    #[serde(default)]
+    pub resting: Vec<Rest>,
     #[serde(skip)]
     json: String,
 }

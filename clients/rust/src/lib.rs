@@ -41,7 +41,7 @@ pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
 pub use history::{History, HistoryEntry, HistoryNote, ShorterLeases};
-pub use holder::{Holder, ReleaseRequest};
+pub use holder::{Holder, ReleaseRequest, Rest};
 pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};

@@ -7,8 +7,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, Owner, Sharing, Text, Token,
-    Ttl,
+    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, MinHold, Owner, Sharing, Text,
+    Token, Ttl,
     token::{self, stored_bytes},
 };
 
@@ -140,6 +140,17 @@ impl Fingerprint {
             part(value.as_bytes());
         }
         Self(hash.finalize().into())
+    }
+
+    /// The fingerprint of the same request with this minimum hold. Without one it stays as it is, so gateways that do
+    /// not know the field agree.
+    #[must_use]
+    pub fn with_min_hold(self, min_hold: Option<MinHold>) -> Self {
+        min_hold.map_or(self, |min_hold| {
+            let hash = Sha256::new().chain_update(self.0).chain_update(b"min_hold");
+            let hash = hash.chain_update(min_hold.as_millis().to_be_bytes());
+            Self(hash.finalize().into())
+        })
     }
 
     /// The fingerprint of the same request with this key of `supersedes`.
@@ -371,8 +382,15 @@ mod tests {
         let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
         let limit = HoldLimit::MAX;
         let none = Metadata::default();
+        let plain = Fingerprint::compute(None, None, None, None, &none);
+        let rests = |ms| plain.with_min_hold(Some(MinHold::from_millis(ms, Ttl::MAX).unwrap()));
+        assert_eq!(plain.with_min_hold(None), plain);
+        let lock = LockName::new("a").unwrap();
         let all = [
-            Fingerprint::compute(None, None, None, None, &none),
+            plain,
+            rests(1),
+            rests(2),
+            rests(1).of_group([(&lock, None)].into_iter()),
             Fingerprint::compute(Some(ttl), None, None, None, &none),
             Fingerprint::compute(Some(Ttl::MAX), None, None, None, &none),
             Fingerprint::compute(None, Some(limit), None, None, &none),

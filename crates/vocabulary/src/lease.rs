@@ -17,6 +17,9 @@ pub struct HeldLease {
     pub fence: FencingToken,
     /// Whether the lease is exclusive or shared, and its slot.
     pub mode: Mode,
+    /// Whether the lease was released before its minimum hold was over, and only keeps the lock or the slot from being
+    /// granted until then. Its token is dead.
+    pub is_resting: bool,
     /// The TTL of the last grant or renewal. A renewal whose request names no TTL uses this TTL again.
     pub ttl: Ttl,
     /// The time left before the lease expires, counted from [`HeldLease::as_of`].
@@ -125,6 +128,7 @@ impl HeldLease {
             metadata,
             fence: _,
             mode: _,
+            is_resting: _,
             ttl: _,
             expires_in: _,
             held_for: _,
@@ -147,6 +151,7 @@ mod tests {
         HeldLease {
             fence: FencingToken::new(1).unwrap(),
             mode: Mode::Exclusive,
+            is_resting: false,
             ttl: Ttl::MIN,
             expires_in: Duration::from_mins(1),
             held_for: Duration::from_secs(1),

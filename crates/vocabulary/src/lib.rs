@@ -33,4 +33,4 @@ pub use search::SearchText;
 pub use sharing::{Limit, LimitError, Mode, Sharing};
 pub use text::{Owner, Reason, ReleaseRequest, Text, TextError};
 pub use token::{KeeperId, Token, TokenError, TokenHash};
-pub use ttl::{HoldLimit, HoldLimitError, Ttl, TtlError};
+pub use ttl::{HoldLimit, HoldLimitError, MinHold, MinHoldError, Ttl, TtlError};

@@ -1,6 +1,7 @@
-//! The TTL of a lease, and its hold limit: the longest time for which renewals may keep the lease.
+//! The TTL of a lease; its hold limit: the longest time for which renewals may keep the lease; and its minimum hold:
+//! the shortest time from its grant to the next grant of the lock.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 /// The time to live of a lease: 100 ms to 24 hours, in whole milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +98,45 @@ impl HoldLimit {
     }
 }
 
+// === Minimum hold ===
+
+/// The minimum hold of a lease (`min_hold_ms`): a lease that is released earlier after its grant leaves a rest, and the
+/// lock or the slot is granted to no caller until this time is over, measured by the store's clock.
+///
+/// A minimum hold is at least 1 ms, and at most the TTL of the lease, so no lease ends with its TTL before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MinHold(NonZeroU32);
+
+/// The error for a number that is not a minimum hold: it is zero, or longer than the TTL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is {min_hold} ms; allowed are 1 to {ttl} ms, the TTL of the lease")]
+pub struct MinHoldError {
+    min_hold: u64,
+    ttl: u64,
+}
+
+// === impl MinHold ===
+
+impl MinHold {
+    /// Makes a minimum hold of a number of milliseconds, for a lease with this TTL. Fails if it is out of range.
+    pub fn from_millis(ms: u64, ttl: Ttl) -> Result<Self, MinHoldError> {
+        let ttl = ttl.as_millis();
+        let in_range = u32::try_from(ms).ok().filter(|_| ms <= ttl);
+        let in_range = in_range.and_then(NonZeroU32::new);
+        in_range.map(Self).ok_or(MinHoldError { min_hold: ms, ttl })
+    }
+
+    /// The minimum hold as a duration.
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.as_millis())
+    }
+
+    /// The minimum hold in milliseconds.
+    pub fn as_millis(self) -> u64 {
+        self.0.get().into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +167,18 @@ mod tests {
                 HoldLimit::from_millis(ms, ttl),
                 Err(HoldLimitError::OutOfRange(ms))
             );
+        }
+    }
+
+    #[test]
+    fn a_minimum_hold_is_at_most_the_ttl() {
+        for ms in [1, 100] {
+            assert_eq!(MinHold::from_millis(ms, Ttl::MIN).unwrap().as_millis(), ms);
+        }
+        for ms in [0, 101] {
+            let error = MinHold::from_millis(ms, Ttl::MIN).unwrap_err();
+            let text = format!("is {ms} ms; allowed are 1 to 100 ms, the TTL of the lease");
+            assert_eq!(error.to_string(), text);
         }
     }
 }

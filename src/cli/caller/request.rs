@@ -23,6 +23,12 @@ pub(crate) struct RequestArgs {
     /// The longest time that the lease may be kept with renewals
     #[arg(long, value_name = "TIME", value_parser = text::parse_duration)]
     max_hold: Option<Duration>,
+    /// Let the lock rest until this time after the grant is over, even if the lease is released earlier
+    ///
+    /// Until then no caller is granted the lock: the work is done once in this time. With --limit N it is done at most
+    /// N times. A TTL that is shorter is raised to this time, so if this machine fails, the lock is held until then.
+    #[arg(long, value_name = "TIME", value_parser = text::parse_duration)]
+    min_hold: Option<Duration>,
     /// Hold the lock together with others that share it, not alone
     #[arg(long)]
     shared: bool,
@@ -90,6 +96,7 @@ impl RequestArgs {
             ttl: self.ttl,
             wait,
             max_hold: self.max_hold,
+            min_hold: self.min_hold,
             mode: AcquireMode::default(),
             supersedes: self.latest.clone(),
             owner,

@@ -413,6 +413,8 @@ pub(crate) fn describe(
             let left = format_duration(Duration::from_millis(ms));
             add(format_args!(", expires in {left}"));
         }
+    } else if let Some(left) = waiting.available_in {
+        add(format_args!(", rests for {}", format_duration(left)));
     }
     on_a_line(&text)
 }
@@ -535,6 +537,12 @@ mod tests {
             displayed(&waiting),
             "waiting for deploy: 1m 12s, position 2 of 5, held by ci@build7"
         );
+        let resting = WaitStatus {
+            available_in: Some(Duration::from_secs(61)),
+            ..WaitStatus::default()
+        };
+        let text = "waiting for deploy: 1m 12s, rests for 1m 1s";
+        assert_eq!(displayed(&resting), text);
         let waiting = WaitStatus {
             holder_count: Some(3),
             ..waiting

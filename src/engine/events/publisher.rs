@@ -447,7 +447,8 @@ async fn check_lease(store: &AnyStore, lease: &RunOutLease) -> LeaseCheck {
     };
     let (mut leases, count) = (holder.leases().iter(), holder.count());
     let shown = leases.len() as u64;
-    match leases.find(|it| it.fence == lease.fence) {
+    // A rest has the fence of the lease that has ended.
+    match leases.find(|it| it.fence == lease.fence && !it.is_resting) {
         Some(lease) => LeaseCheck::Living(lease.expires_in),
         None if matches!(holder, Holder::Shared(_)) && count > shown => LeaseCheck::NotShown,
         None => LeaseCheck::Gone,

@@ -10,7 +10,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{HeldLease, KeeperId, Reason, ReleaseRequest, Token, Ttl},
     store::{
-        contract::{Acquisition, Loss, Release, Renewal},
+        contract::{Acquisition, Loss, Release, Releaser, Renewal},
         parking::{News, Position},
     },
 };
@@ -82,6 +82,28 @@ async fn it_is_released_when_nobody_listens_any_more() {
     drop(hold);
     settle().await;
     assert_eq!(store.released.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lock_rests_after_it_only_if_its_grant_was_read() {
+    for is_read in [false, true] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        let (engine, _lifecycle) = engine(&store);
+        let mut hold = engine.hold(request(None)).await.unwrap();
+        settle().await;
+        if is_read {
+            next_grant(&mut hold).await;
+        }
+        drop(hold);
+        settle().await;
+        let releaser = store.releasers.lock()[0];
+        assert_eq!(
+            matches!(releaser, Releaser::Keeper(_)),
+            is_read,
+            "{releaser:?}"
+        );
+        assert_eq!(matches!(releaser, Releaser::Undelivered(_)), !is_read);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,9 +33,10 @@ use crate::{
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
-            FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery, Loss, Page,
-            QueuePosition, Release, Renewal, RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention,
+            FenceCheck, FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery,
+            Loss, Page, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer,
+            Requesting,
         },
         parking::{News, Parking},
     },
@@ -58,6 +59,8 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) given_back: Mutex<Vec<TokenHash>>,
     pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
+    /// Who released these leases, in the same order.
+    pub(super) releasers: Mutex<Vec<Releaser>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
     /// The keeper of the lease after a stream has adopted it; `None`: the attempt that was granted the lease
     /// keeps it.
@@ -271,7 +274,7 @@ impl Store for ScriptedStore {
 
     async fn release_as(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         _name: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
@@ -279,11 +282,12 @@ impl Store for ScriptedStore {
         if let Some(error) = next(&self.release_errors) {
             return Err(error);
         }
-        let keeps = *self.adopted_by.lock();
+        let (keeper, keeps) = (releaser.keeper(), *self.adopted_by.lock());
         if keeper.is_some() && keeps.is_some() && keeps != keeper {
             return Ok(Release::Adopted);
         }
         self.released.lock().push(*token);
+        self.releasers.lock().push(releaser);
         self.changed.notify_waiters();
         Ok(next(&self.releases).unwrap_or(Release::Lost(Loss::Free)))
     }
@@ -406,6 +410,7 @@ pub(in crate::engine) fn held() -> HeldLease {
     HeldLease {
         fence: FencingToken::new(7).unwrap(),
         mode: Mode::Exclusive,
+        is_resting: false,
         ttl: ttl(),
         expires_in: ttl().duration(),
         held_for: Duration::ZERO,
@@ -476,6 +481,7 @@ pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
         name: name(),
         ttl: Ttl::MAX,
         hold_limit: None,
+        min_hold: None,
         explicit: ExplicitTerms::default(),
         wait: Duration::ZERO,
         owner: None,

@@ -13,7 +13,7 @@ use crate::{
     lock::{CallerId, IdempotencyKey, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, Loss, RenewalTtl},
+        contract::{Acquisition, Loss, Releaser, RenewalTtl},
     },
 };
 
@@ -104,6 +104,11 @@ async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
     drop(collected);
     sleep(GRACE + Duration::from_millis(2)).await;
     assert_eq!(*store.released.lock(), [token]);
+    // The lock does not rest, because no caller was told of the lease.
+    assert!(matches!(
+        store.releasers.lock()[..],
+        [Releaser::Undelivered(_)]
+    ));
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,8 @@ use crate::{
         state::AppState,
     },
     lock::{
-        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, Owner, Sharing,
-        SupersedeKey, Ttl,
+        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, MinHold, Owner,
+        Sharing, SupersedeKey, Ttl,
     },
 };
 
@@ -38,6 +38,10 @@ use super::{
 /// `"mode": "shared"` shares the lock with other shared leases: readers beside readers, while a writer
 /// (`exclusive`) is alone. `"limit": 3` allows at most three holders. All requests stand in one queue, in
 /// order.
+///
+/// `"min_hold_ms": 600000` lets the lock rest until ten minutes after this grant if the lease is released earlier:
+/// a job runs once in that time, or a limit allows so many callers in that time. A lease that ends because its
+/// holder was asked to release it, or whose grant was not delivered, leaves no rest.
 ///
 /// With `wait_ms` (or `Prefer: wait=N`) a request for a held lock joins the queue of that lock. The answer
 /// comes when the lock is granted or when the wait is over. All gateways on a store share the queue and serve
@@ -197,6 +201,7 @@ pub(in crate::http) struct AcquireBody {
     explicit: ExplicitTerms,
     wait: Option<Duration>,
     hold_limit: Option<HoldLimit>,
+    min_hold: Option<MinHold>,
     sharing: Option<Sharing>,
     supersedes: Option<SupersedeKey>,
     owner: Option<Owner>,
@@ -220,6 +225,10 @@ declare_fields! {
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant. Not less
     /// than `ttl_ms`. Left out: the lease can be renewed without end.
     const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
+    /// For how long after its grant the lock is granted to no other caller, in milliseconds, even if the lease is
+    /// released earlier: then the lock rests for what is left of that time, or of a shared lock the place of the
+    /// lease. Not more than `ttl_ms`. 0, or left out: the lock does not rest.
+    const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
     /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
     /// `exclusive`.
     pub(super) const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
@@ -294,6 +303,7 @@ impl AcquireBody {
         Ok(AcquireRequest {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
+            min_hold: self.min_hold,
             sharing: self.sharing,
             supersedes: self.supersedes,
             explicit: self.explicit,
@@ -332,6 +342,9 @@ impl AcquireBody {
         let hold_limit = fields.whole(&MAX_HOLD);
         let hold_limit =
             hold_limit.and_then(|ms| fields.check(&MAX_HOLD, HoldLimit::from_millis(ms, ttl)));
+        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
+        let min_hold =
+            min_hold.and_then(|ms| fields.check(&MIN_HOLD, MinHold::from_millis(ms, ttl)));
         let explicit = ExplicitTerms {
             ttl: asked_ttl,
             hold_limit,
@@ -345,6 +358,7 @@ impl AcquireBody {
             explicit,
             wait,
             hold_limit,
+            min_hold,
             sharing,
             supersedes: None,
             owner,

@@ -153,6 +153,21 @@ pub(in crate::http) struct MetadataBody(Metadata);
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Timestamp(Rfc3339Timestamp);
 
+/// A lease that was released before its `min_hold_ms` was over: until then the lock, or the slot, is granted to
+/// no caller.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Rest)]
+pub(in crate::http) struct RestBody {
+    /// The fencing token of the released lease, for a break that ends the rest.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+    fencing_token: u64,
+    /// The slot that rests; null if the lease had none.
+    #[schema(required = true)]
+    slot: Option<u16>,
+    /// Time until the rest is over.
+    available_in_ms: u64,
+}
+
 declare_fields! {
     /// A lease as its holder sees it, with the token. No other caller sees the token.
     ///
@@ -255,7 +270,7 @@ impl LeaseView {
         Self { leases, ..group }
     }
 
-    /// Views of the holders of a lock, at most `SHOWN_HOLDERS`. `group` finds the group of a lease in its
+    /// Views of the holders of a lock, without its rests, at most `SHOWN_HOLDERS`. `group` finds the group of a lease in its
     /// metadata.
     pub(in crate::http) fn of_holders(
         holder: Holder,
@@ -272,10 +287,12 @@ impl LeaseView {
             }
         };
         match holder {
+            Holder::Lease(lease) if lease.is_resting => Vec::new(),
             Holder::Lease(lease) => vec![of_lease(lease)],
             Holder::Shared(holders) => {
                 let shown = holders.leases.into_iter().take(SHOWN_HOLDERS);
-                shown.map(of_lease).collect()
+                let held = shown.filter(|lease| !lease.is_resting);
+                held.map(of_lease).collect()
             }
             Holder::Foreign { expires_in, mark } => vec![Self {
                 expires_in_ms: expires_in.map(millis),
@@ -452,6 +469,28 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
     }
 }
 
+// === impl RestBody ===
+
+impl RestBody {
+    /// The rests of a lock.
+    pub(in crate::http) fn all_of(holder: Option<&Holder>) -> Vec<Self> {
+        let now = Instant::now();
+        let leases = holder.map_or(&[][..], Holder::leases).iter();
+        let rests = leases.take(SHOWN_HOLDERS).filter(|lease| lease.is_resting);
+        let rest = |lease: &HeldLease| Self {
+            fencing_token: lease.fence.get(),
+            slot: lease.mode.slot(),
+            available_in_ms: millis(lease.left_at(now)),
+        };
+        rests.map(rest).collect()
+    }
+
+    /// How many leases hold the lock, if these are its rests.
+    pub(in crate::http) fn holder_count(rests: &[Self], holder: Option<&Holder>) -> u64 {
+        holder.map_or(0, Holder::count) - rests.len() as u64
+    }
+}
+
 // === impl ReleaseRequestBody ===
 
 impl ReleaseRequestBody {
@@ -531,6 +570,7 @@ mod tests {
             held: HeldLease {
                 fence: FencingToken::new(17).unwrap(),
                 mode: Mode::Shared { slot: Some(2) },
+                is_resting: false,
                 ttl: Ttl::from_millis(30_000).unwrap(),
                 expires_in: Duration::from_secs(20),
                 held_for: Duration::from_millis(1_500),

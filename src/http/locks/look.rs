@@ -33,12 +33,12 @@ use crate::{
     },
 };
 
-use super::lease_view::{HolderBody, millis};
+use super::lease_view::{HolderBody, RestBody, millis};
 
 /// Inspect a lock
 ///
 /// Shows whether the lock is held, its holders, and its waiters in the order in which they are served. A lock
-/// that was never taken is free. A client that took the lock in the store itself shows as `foreign`, with
+/// that was never taken is free. A lock that rests after a release (`min_hold_ms`) has the state `resting`. A client that took the lock in the store itself shows as `foreign`, with
 /// what is known of it.
 #[utoipa::path(
     get,
@@ -62,7 +62,7 @@ pub(in crate::http) async fn inspect(
     Ok(JsonResponse(lock))
 }
 
-/// A lock, held or free. It never shows a token.
+/// A lock, held, resting or free. It never shows a token.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Lock, example = json!({
     "name": "deploy:prod",
@@ -96,6 +96,11 @@ pub(in crate::http) struct LockBody {
     holders: Vec<HolderBody>,
     /// The number of all holders.
     holder_count: u64,
+    /// What rests of the lock: leases that were released before their `min_hold_ms` was over. Only if there are
+    /// any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, max_items = 100)]
+    resting: Vec<RestBody>,
     /// The first 100 waiters, in the order in which they are served.
     #[schema(max_items = 100)]
     waiters: Vec<WaiterBody>,
@@ -110,6 +115,8 @@ pub(in crate::http) struct LockBody {
 pub(in crate::http) enum LockState {
     /// The lock has a holder.
     Held,
+    /// The lock has no holder, and is granted to no caller until its rest is over.
+    Resting,
     /// The lock has no holder. With waiters: the lock is just passing to the first of them.
     Free,
 }
@@ -143,20 +150,22 @@ impl LockBody {
         now: SystemTime,
         viewer: &Access,
     ) -> Self {
-        let holder_count = inspection.holder.as_ref().map_or(0, Holder::count);
         let holder = inspection.holder;
+        let resting = RestBody::all_of(holder.as_ref());
+        let holder_count = RestBody::holder_count(&resting, holder.as_ref());
         let holders =
             holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
-        let state = if holders.is_empty() {
-            LockState::Free
-        } else {
-            LockState::Held
+        let state = match (holder_count, resting.is_empty()) {
+            (1.., _) => LockState::Held,
+            (0, false) => LockState::Resting,
+            (0, true) => LockState::Free,
         };
         Self {
             name: name.as_str().to_owned(),
             state,
             holders,
             holder_count,
+            resting,
             waiters: (1..)
                 .zip(inspection.queue)
                 .map(|(position, waiter)| WaiterBody::new(position, waiter))
@@ -369,11 +378,15 @@ pub(in crate::http) struct PageBody {
 pub(in crate::http) struct HeldLockBody {
     /// The name of the lock.
     name: String,
-    /// The holders, or the holders until now: 100 at most.
-    #[schema(min_items = 1, max_items = 100)]
+    /// The holders, or the holders until now: 100 at most, and none if the lock rests.
+    #[schema(max_items = 100)]
     holders: Vec<HolderBody>,
     /// The number of all holders.
     holder_count: u64,
+    /// What rests of the lock, or rested until now. Only if there are any rests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, max_items = 100)]
+    resting: Vec<RestBody>,
 }
 
 /// A held lock on a page of the list.
@@ -408,9 +421,11 @@ impl PageBody {
 impl HeldLockBody {
     /// Body for a held lock. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime, viewer: &Access) -> Self {
+        let resting = RestBody::all_of(Some(&holder));
         Self {
             name: name.as_str().to_owned(),
-            holder_count: holder.count(),
+            holder_count: RestBody::holder_count(&resting, Some(&holder)),
+            resting,
             holders: HolderBody::all_of(holder, now, viewer),
         }
     }

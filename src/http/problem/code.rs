@@ -122,17 +122,17 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "An earlier request with this `Idempotency-Key` had another \
-         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `supersedes`, `owner` or `metadata`, or other locks.",
+         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `supersedes`, `owner` or `metadata`, or other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
-        "A quorum of Redis servers cannot share a lock: a majority cannot count its holders. Nothing \
-         happened.",
-        "Ask for the lock without `mode` and `limit`, or use a gateway on another store.";
+        "A quorum of Redis servers cannot share a lock, because a majority cannot count its holders, and \
+         cannot let a lock rest after a release. Nothing happened.",
+        "Ask for the lock without `mode`, `limit` and `min_hold_ms`, or use a gateway on another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \
-         within the last minute. A late repetition must not acquire the lock again.",
+         within the last minute, or the lock rests since. A late repetition must not acquire the lock again.",
         "Regard the work under that lease as over. To acquire the lock again, use a new key.";
     Superseded = "superseded", CONFLICT,
         "A newer request with the same key took over",
@@ -194,8 +194,8 @@ problem_codes! {
          `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
-        "Another caller holds the lock, as many share it as the `limit` allows, or earlier waiters come \
-         first; and the request got no lease while it waited. `holders` says who holds the lock (of several locks the one in `name`), `holder_count` how many hold it, `waiters` how many wait, `retry_after_ms` (and the header \
+        "Another caller holds the lock, as many share it as the `limit` allows, it rests after a release \
+         (`min_hold_ms`), or earlier waiters come first; and the request got no lease while it waited. `holders` says who holds the lock (of several locks the one in `name`), `holder_count` how many hold it, `resting` what rests and for how long, `waiters` how many wait, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
         "Ask again after `retry_after_ms`, or give up. To wait in the queue, ask with \
          `wait_ms`. To keep the position from one request to the next, ask with an \

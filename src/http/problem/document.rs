@@ -15,7 +15,7 @@ use crate::{
     http::{
         extract::{AcceptsJson, ApiPath, PathParameter},
         json_response::{JsonResponse, json},
-        locks::CurrentHolder,
+        locks::{CurrentHolder, RestBody},
         state::BasePath,
     },
     lock::LockName,
@@ -54,7 +54,8 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     name: Option<&'a str>,
-    /// With `locked`: the holders of the lock; empty in the moment in which the lock passes to a waiter.
+    /// With `locked`: the holders of the lock; empty in the moment in which the lock passes to a waiter, and while it
+    /// rests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<CurrentHolder>, required = false, max_items = 100)]
     holders: Option<&'a [CurrentHolder]>,
@@ -62,6 +63,15 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     holder_count: Option<u64>,
+    /// With `locked`: what rests of the lock after a release (`min_hold_ms`). Only if there are any rests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<RestBody>, required = false, max_items = 100)]
+    resting: Option<&'a [RestBody]>,
+    /// With `locked`, if the lock has no holder and only rests: after how long this request could be granted it, if
+    /// no other request is before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    available_in_ms: Option<u64>,
     /// With `locked`: how long the request waited, with the earlier requests under its `Idempotency-Key` whose position
     /// in the queue it continued.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,6 +134,10 @@ impl<'a> ProblemDocument<'a> {
             name: locked.and_then(|it| it.name.as_ref().map(LockName::as_str)),
             holders: locked.map(|it| it.holders.as_slice()),
             holder_count: locked.map(|it| it.holder_count),
+            resting: locked
+                .map(|it| it.resting.as_slice())
+                .filter(|it| !it.is_empty()),
+            available_in_ms: locked.and_then(|it| it.available_in_ms),
             waited_ms: locked.map(|it| it.waited_ms),
             waiters: locked.map(|it| it.waiters),
             retry_after_ms: problem.retry_after_ms(),

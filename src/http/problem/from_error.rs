@@ -54,6 +54,11 @@ impl From<AcquireError> for Problem {
             AcquireError::IdempotencyMismatch => Self::general(Code::IdempotencyMismatch),
             AcquireError::IdempotencyExpired => Self::general(Code::IdempotencyExpired),
             AcquireError::CannotShare => Self::general(Code::UnsupportedByStore),
+            AcquireError::CannotRest => Self::new(
+                Code::UnsupportedByStore,
+                "A quorum of Redis servers cannot let a lock rest (`min_hold_ms`): a server that \
+                 missed the release would not know of the rest. Nothing happened.",
+            ),
             AcquireError::CannotSupersede => Self::new(
                 Code::UnsupportedByStore,
                 "A quorum of Redis servers has no common queue, so no waiter takes another one out of it \
@@ -151,6 +156,9 @@ fn why_held(
 ) -> Cow<'static, str> {
     let why: Cow<'static, str> = match (holder, sharing) {
         (None, _) => return "The lock is passing to a waiter.".into(),
+        (Some(holder), _) if holder.is_resting() => {
+            "The lock rests until the minimum hold of its last lease is over".into()
+        }
         (Some(Holder::Lease(_) | Holder::Foreign { .. }), _) => {
             "Another caller holds the lock".into()
         }

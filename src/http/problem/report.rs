@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    http::locks::{CurrentHolder, ReleaseRequestBody, millis},
+    http::locks::{CurrentHolder, ReleaseRequestBody, RestBody, millis},
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::contract::{Contention, Holder},
 };
@@ -43,8 +43,8 @@ pub(in crate::http) enum Extra {
     None,
     /// The field `errors`.
     Fields(Vec<FieldError>),
-    /// The fields `holders`, `holder_count`, `waited_ms`, `waiters`, `retry_after_ms`, and the header
-    /// `Retry-After`.
+    /// The fields `holders`, `holder_count`, `resting`, `available_in_ms`, `waited_ms`, `waiters`, `retry_after_ms`,
+    /// and the header `Retry-After`.
     Locked(Box<Locked>),
     /// The field `retry_after_ms` (the value, in milliseconds), and the header `Retry-After`.
     RetryAfter(u64),
@@ -253,6 +253,9 @@ pub(in crate::http) struct Locked {
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
+    pub(super) resting: Vec<RestBody>,
+    /// After how long the request finds room, if the lock has no holder and only rests.
+    pub(super) available_in_ms: Option<u64>,
     pub(super) waited_ms: u64,
     pub(super) waiters: u64,
     pub(super) retry_after_ms: u64,
@@ -270,10 +273,13 @@ impl Locked {
         jitter: u32,
     ) -> Self {
         let left = time_to_wait(contention.holder.as_ref(), sharing);
-        let holder_count = contention.holder.as_ref().map_or(0, Holder::count);
+        let resting = RestBody::all_of(contention.holder.as_ref());
+        let holder_count = RestBody::holder_count(&resting, contention.holder.as_ref());
         let holders = contention
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
+        let only_rests = holder_count == 0 && !resting.is_empty();
+        let available_in_ms = only_rests.then(|| millis(left));
         let left = left.clamp(Ttl::MIN.duration(), MAX_RETRY_AFTER);
         // If the lease ends soon, the caller is told to ask again after its end, so that the next request can
         // succeed. For a long lease, the time is within the last fifth of `MAX_RETRY_AFTER`.
@@ -287,6 +293,8 @@ impl Locked {
             name: None,
             holders,
             holder_count,
+            resting,
+            available_in_ms,
             waited_ms: millis(waited),
             waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
@@ -378,6 +386,7 @@ mod tests {
         let lease = |seconds| HeldLease {
             fence: FencingToken::new(1).unwrap(),
             mode: Mode::Shared { slot: None },
+            is_resting: false,
             ttl: Ttl::MIN,
             expires_in: Duration::from_secs(seconds),
             held_for: Duration::ZERO,

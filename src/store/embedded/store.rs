@@ -28,8 +28,8 @@ use crate::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation,
-            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page,
-            Release, Renewal, RenewalTtl, Renewer, Requesting,
+            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery,
+            Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
@@ -214,12 +214,12 @@ impl Store for EmbeddedStore {
 
     async fn release_lease(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let (name, token) = (name.clone(), *token);
-        let change = self.change(move |state, now| Ok(state.release(keeper, &name, &token, now)));
+        let change = self.change(move |state, now| Ok(state.release(releaser, &name, &token, now)));
         let (release, ended) = change.await?;
         let ended = ended.map(|(fence, held_for)| EndedLease {
             fence,

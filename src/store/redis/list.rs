@@ -367,7 +367,7 @@ mod tests {
 
     fn lease(ends: u64) -> Value {
         let (id, marks, since) = ("a1".repeat(32), "hx000", NOW - 100_000);
-        let rest = format!("00030000000000000{:64}ci\n", "");
+        let rest = format!("0003000000000000000000000{:64}ci\n", "");
         text(&format!("2{id}{marks}{:016}{since}{ends}{rest}", 7))
     }
 

@@ -12,7 +12,7 @@
 //!
 //! | key | content | expires |
 //! |---|---|---|
-//! | `lg:{NAME}:lock` | The lease as one string (`records/`). A value that does not begin with `2` is foreign and is never overwritten. | with the lease |
+//! | `lg:{NAME}:lock` | The lease, or its rest, as one string (`records/`). A value that does not begin with `2` is foreign and is never overwritten. | with the lease |
 //! | `lg:{NAME}:wait` | List of the waiters' ids (`2` and the hash of the token) in order. | 25 h; rounds extend it |
 //! | `lg:{NAME}:of:ID` | The ticket of a waiter (`q` queued, `w` granted but not confirmed); later one letter: `g` given back, `a` adopted, `s` superseded, `r` released, `b` broken; of a break `x` done, `y` not. | a minute after the wait or the end |
 //! | `lg:{NAME}:gone` | In a queue of more than 512: how many waiters have left while their ids are still in the list. The ids are removed together once they are more than a quarter, because each removal searches the whole list. | as `wait` |

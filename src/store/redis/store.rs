@@ -24,9 +24,9 @@ use crate::{
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal,
-            RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
+            FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
@@ -175,12 +175,12 @@ impl Store for RedisStore {
 
     async fn release_lease(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
-        lock.release(keeper, token).await
+        lock.release(releaser, token).await
     }
 
     async fn record_history(

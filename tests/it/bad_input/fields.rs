@@ -100,7 +100,7 @@ const TOO_LARGE: &str = r"
 
 fn numbers_cases(token: &str) -> Vec<Case> {
     let mut cases = Vec::new();
-    for field in ["ttl_ms", "wait_ms", "max_hold_ms", "limit"] {
+    for field in ["ttl_ms", "wait_ms", "max_hold_ms", "min_hold_ms", "limit"] {
         for number in words(NO_NUMBERS).chain(words(TOO_LARGE)) {
             let body = format!("{{\"{field}\": {number}}}");
             cases.push(Case::acquire(body, INVALID));
@@ -118,6 +118,10 @@ fn numbers_cases(token: &str) -> Vec<Case> {
         "{\"ttl_ms\": 1000, \"max_hold_ms\": 999}",
         INVALID,
     ));
+    for (number, expected) in [("1000", Expected::Granted), ("1001", INVALID)] {
+        let body = format!("{{\"ttl_ms\": 1000, \"min_hold_ms\": {number}}}");
+        cases.push(Case::acquire(body, expected));
+    }
     let long = "1".repeat(10_000);
     cases.push(Case::acquire(format!("{{\"ttl_ms\": {long}}}"), INVALID));
     // With the token of the lease, only the number is wrong.

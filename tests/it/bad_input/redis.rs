@@ -264,7 +264,7 @@ const FIELDS: [&str; 40] = [
 
 /// The bytes of a reply that a line of [`FIELDS`] describes.
 fn reply(line: &str) -> Vec<u8> {
-    let (id, rest) = ("2".repeat(65), "00030000000000000");
+    let (id, rest) = ("2".repeat(65), "0003000000000000000000000");
     let lease = format!(
         "{id}hx000179500000000000017950000000000001795000030000000{rest}{:64}",
         ""

@@ -4,7 +4,7 @@ use super::bench::{Bench, Case, Expected, HELD, INVALID, PLANTED};
 use crate::support::{operations::operations, rows, words};
 
 /// A valid body with all fields.
-const WHOLE: &str = r#"{"ttl_ms": 30000, "wait_ms": 0, "max_hold_ms": 60000, "owner": "ci \"7\" \u00fc", "metadata": {"job": "4711", "a": ""}}"#;
+const WHOLE: &str = r#"{"ttl_ms": 30000, "wait_ms": 0, "max_hold_ms": 60000, "min_hold_ms": 1, "owner": "ci \"7\" \u00fc", "metadata": {"job": "4711", "a": ""}}"#;
 const NO_OBJECTS: [&str; 38] = [
     "[]",
     "[{}]",

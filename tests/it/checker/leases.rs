@@ -1,4 +1,4 @@
-//! I3, I6, I9, I12, I15 and I16: promises about leases, about requests to release them, and about checks.
+//! I3, I6, I9, I12 and I15 to I17: promises about leases, about requests to release them, about checks, and about rests.
 
 use super::story::{Story, TERMS, check_stories};
 
@@ -130,6 +130,25 @@ given:  0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
 I6 I12: 400-401 holder release 5 -> lost
 right:  511-512 holder release 5 -> lost
 I6+:    20-21 holder release 5; 22-23 next acquire -> 6; 600-601 next release 6 -> lost
+",
+    );
+}
+
+#[test]
+fn a_lock_that_rests_is_granted_to_nobody() {
+    check_stories(
+        "
+# a grant before the rest is over is found, unless the store may have forgotten the rest
+given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
+right: 501 b hears 6
+I17:   499 b hears 6
+right: 499 b hears 6; 100-101 redis suffers flush forgets
+# the waiter is granted the lock when the rest is over
+given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
+I7:    4000 b hears 6
+# nobody is seen during the rest, and nothing rests if the lease is released later
+right: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20-21 somebody sees nobody
+right: 0-1 a acquire rest:500 -> 5; 600-601 a release 5; 602-603 b acquire -> 6
 ",
     );
 }

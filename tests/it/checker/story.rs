@@ -308,6 +308,7 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
                 wait_ms,
                 keyed,
                 mode,
+                min_hold_ms: value(rest, "rest").map_or(0, number),
             }
         }
     }

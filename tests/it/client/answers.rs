@@ -67,6 +67,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
         ttl: Some(Duration::from_secs(30)),
         wait: Duration::ZERO,
         max_hold: Some(Duration::from_mins(1)),
+        min_hold: Some(Duration::from_secs(40)),
         mode: AcquireMode::Shared {
             limit: Limit::new(3).ok(),
         },
@@ -83,7 +84,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"mode":"shared","owner":"me","supersedes":"deploy","ttl_ms":30000}"#
+        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","owner":"me","supersedes":"deploy","ttl_ms":40000}"#
     );
 }
 
@@ -184,6 +185,29 @@ async fn a_lock_that_is_held_says_by_whom_and_how_many_they_are() {
     let lock = client(&gateway).inspect(&name()).await.unwrap();
     assert_eq!((lock.holder_count, lock.waiters[0].limit), (120, Some(3)));
     assert_eq!(lock.waiters[0].mode.as_deref(), Some("shared"));
+}
+
+#[tokio::test]
+async fn a_lock_that_rests_says_for_how_long() {
+    let rest = r#"{"fencing_token":41,"slot":2,"available_in_ms":9000}"#;
+    let more =
+        format!(r#","holders":[],"holder_count":0,"resting":[{rest}],"available_in_ms":9000"#);
+    let gateway = FakeGateway::new([Reply::problem(423, "locked", &more)]);
+    let error = acquire(&gateway).await.unwrap_err();
+    let text = error.to_string();
+    assert_eq!(text, "the lock is held: it rests for another 9s");
+    let problem = error.problem().unwrap();
+    assert_eq!(
+        (problem.resting[0].slot, problem.available_in_ms),
+        (Some(2), Some(9_000))
+    );
+    let lock = format!(r#"{{"state":"resting","holders":[],"holder_count":0,"resting":[{rest}]}}"#);
+    let gateway = FakeGateway::new([Reply::Answer(200, lock)]);
+    let lock = client(&gateway).inspect(&name()).await.unwrap();
+    assert_eq!(
+        (lock.state, lock.resting[0].fencing_token),
+        (LockState::Resting, 41)
+    );
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture)
         let held = granted(&store, &asked).await;
         let wall = SystemClock.wall();
         let (released, ended) = store
-            .release_lease(None, &asked.name, &asked.token)
+            .release_lease(Releaser::Bearer, &asked.name, &asked.token)
             .await
             .unwrap();
         assert_eq!(released, Release::Released);
@@ -105,7 +105,7 @@ pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture)
         let apart = ended.since.max(wall).duration_since(ended.since.min(wall));
         assert!(apart.unwrap() < Duration::from_secs(9), "{ended:?}");
         let again = store
-            .release_lease(None, &asked.name, &asked.token)
+            .release_lease(Releaser::Bearer, &asked.name, &asked.token)
             .await
             .unwrap();
         assert_eq!(again.1, None, "the lease has ended before");

@@ -241,14 +241,14 @@ conformance! {
     }
 }
 
-/// The cases for shared locks and for `supersedes`. The quorum store does not support them.
+/// The cases for shared locks, for rests and for `supersedes`. The quorum store does not support them.
 mod sharing {
     use std::future::ready;
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
         groups,
-        sharing::{breaks, checks, ends, grants, keys, leases, queue, sequences, shown, slots},
+        sharing::{breaks, checks, ends, grants, keys, leases, queue, rests, sequences, shown, slots},
         waiting::newest,
     };
 
@@ -373,6 +373,21 @@ mod sharing {
                 a_break_of_all_grants_one_who_waits_to_be_alone,
                 a_kept_place_is_granted_beside_others_and_collected,
                 a_kept_place_that_nobody_collects_passes_on,;
+            rests:
+                keep_the_lock_until_the_minimum_hold_is_over,
+                do_not_come_after_the_minimum_hold,
+                are_not_left_by_what_was_not_delivered,
+                are_not_left_by_a_lease_that_was_asked_for,
+                are_ended_by_a_break,
+                survive_a_restart,
+                keep_the_idempotency_key_used,
+                of_a_slot_count_for_limits_and_writers,
+                of_slots_are_n_per_period,
+                are_on_a_list,
+                hand_the_lock_to_the_first_who_waits_when_they_end,
+                of_slots_serve_those_who_wait_in_order,
+                are_left_by_a_stream_whose_grant_was_read,
+                are_left_by_a_group_and_not_by_parts_that_are_given_back,;
             sequences:
                 behave_like_the_model,;
         }

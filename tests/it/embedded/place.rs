@@ -48,6 +48,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
         token: Token::random().hash(),
         ttl: Ttl::from_millis(3_600_000).unwrap(),
         hold_limit: None,
+        min_hold: None,
         sharing: None,
         owner: None,
         metadata: Metadata::default(),

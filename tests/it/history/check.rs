@@ -24,6 +24,7 @@ const ALL: [Check; 17] = [
     i14_groups::check,
     i15_requests::check,
     i16_checks::check,
+    i17_rests::check,
 ];
 
 /// Checks a history against every invariant, and whether the run was valid.

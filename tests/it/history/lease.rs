@@ -18,6 +18,8 @@ pub(crate) struct Lease {
     pub(super) keyed: bool,
     /// Whether a stream keeps the lease.
     pub(super) streamed: bool,
+    /// For how long after its grant the lock rests if the lease is released earlier.
+    pub(super) min_hold: u64,
     /// When the first request of the errand was sent.
     pub(super) asked: u64,
     /// When a client first received an answer with this grant.
@@ -80,6 +82,7 @@ impl Lease {
             to,
             keyed: op.is_keyed(),
             streamed: op.is_hold(),
+            min_hold: op.min_hold(),
             asked,
             granted: heard,
             lasts: op.asked.saturating_add(left_ms * MS),
@@ -152,8 +155,9 @@ impl Lease {
         self.lasts.max(self.believed).min(self.ending)
     }
 
-    /// The latest time at which the lease has ended.
+    /// The latest time at which the lease, and the rest that it may leave, have ended.
     pub(super) fn free(&self) -> u64 {
-        self.may_last.min(self.ended)
+        self.may_last
+            .min(self.ended.max(self.granted + self.min_hold))
     }
 }

@@ -92,6 +92,9 @@ pub(crate) enum Ask {
         keyed: bool,
         #[serde(default)]
         mode: Mode,
+        /// For how long after its grant the lock rests if the lease is released earlier.
+        #[serde(default)]
+        min_hold_ms: u64,
     },
     /// The same as `Acquire`, but a stream keeps the lease.
     Hold {

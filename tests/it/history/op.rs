@@ -90,6 +90,14 @@ impl Op {
         }
     }
 
+    /// The minimum hold of a request for a lock.
+    pub(super) fn min_hold(&self) -> u64 {
+        match self.ask {
+            Ask::Acquire { min_hold_ms, .. } => min_hold_ms * MS,
+            _ => 0,
+        }
+    }
+
     pub(super) fn is_keyed(&self) -> bool {
         matches!(self.ask, Ask::Acquire { keyed: true, .. })
     }

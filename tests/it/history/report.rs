@@ -94,6 +94,8 @@ pub(crate) enum Invariant {
     I15,
     /// A check of a fencing token passes while the lease lasts, and not after its end.
     I16,
+    /// A lock that rests is granted to nobody.
+    I17,
 }
 
 /// A violation of an invariant.

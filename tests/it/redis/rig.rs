@@ -182,6 +182,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
         token: token(),
         ttl: ttl(30_000),
         hold_limit: None,
+        min_hold: None,
         sharing: None,
         owner: None,
         metadata: Metadata::default(),

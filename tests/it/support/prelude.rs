@@ -24,15 +24,16 @@ pub(crate) use latchgate::{
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
-        IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, Mode, Owner,
-        Reason, ReleaseRequest, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
+        IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, MinHold, Mode,
+        Owner, Reason, ReleaseRequest, Salt, Sharing, SupersedeHash, SupersedeKey, Token,
+        TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Health, Holder,
-            Idempotency, Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, RenewalTtl,
-            Renewer, Requesting, SharedHolders, Waiting,
+            Idempotency, Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser, Renewal,
+            RenewalTtl, Renewer, Requesting, SharedHolders, Waiting,
         },
         list_filter::ListFilter,
         parking::{News, Parked},

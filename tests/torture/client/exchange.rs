@@ -51,8 +51,12 @@ impl Exchange {
                 wait_ms,
                 keyed,
                 mode,
+                min_hold_ms,
             } => {
                 let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+                if *min_hold_ms > 0 {
+                    body["min_hold_ms"] = (*min_hold_ms).into();
+                }
                 if lock == SHARED[0] && *mode == Mode::Exclusive {
                     // Of the writers that wait, only the newest stays in the queue.
                     body["supersedes"] = "writer".into();

@@ -25,6 +25,7 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
             wait_ms,
             keyed,
             mode,
+            ..
         } => {
             let modes = parts.iter().map(|part| match part.ask {
                 Ask::Acquire { mode, .. } => mode,

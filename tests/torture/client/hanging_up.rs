@@ -24,6 +24,7 @@ impl Worker {
             wait_ms: TTL,
             keyed: false,
             mode: self.mode,
+            min_hold_ms: 0,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);
@@ -39,6 +40,7 @@ impl Worker {
             wait_ms: 0,
             keyed: false,
             mode: self.mode,
+            min_hold_ms: 0,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);

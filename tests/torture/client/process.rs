@@ -24,6 +24,8 @@ pub(crate) const LOCKS: [&str; 6] = [
 ];
 /// The lock that clients only acquire, with a wait, and do nothing else with.
 pub(super) const PATIENT: &str = "patient";
+/// The lock that rests after each visit.
+pub(super) const RESTING: &str = "resting";
 /// The shared locks: for readers and writers, and as pools with a limit.
 pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair", "pool:fair"];
 /// The limit of a pool.
@@ -60,7 +62,7 @@ pub(crate) struct Call {
 }
 
 /// The workers of a process: how many there are in each room.
-const WORKERS: [(Room, usize); 11] = [
+const WORKERS: [(Room, usize); 12] = [
     // First, because each three of them share a lock.
     (Room::Leaving, 6),
     // Second, because each two of them share a lock.
@@ -74,6 +76,7 @@ const WORKERS: [(Room, usize); 11] = [
     (Room::PatientSharing, 2),
     (Room::Groups, 2),
     (Room::SharingGroups, 1),
+    (Room::Resting, 2),
 ];
 
 /// Takes turns until the standard input ends, and then lets the open turns end.

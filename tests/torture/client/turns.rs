@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{
-    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, REQUESTED, SHARED},
+    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, REQUESTED, RESTING, SHARED},
     worker::{Request, Room, Worker},
 };
 use crate::history::{Ask, Mode};
@@ -23,6 +23,7 @@ impl Worker {
             Room::Rough => vec![LOCKS[self.random.below(4)].to_owned()],
             Room::Fair => vec![LOCKS[4 + self.random.below(2)].to_owned()],
             Room::Patient => return self.visit_patiently(PATIENT).await,
+            Room::Resting => return self.visit_and_let_rest(RESTING).await,
             Room::Quick => {
                 let own = self.turn % OWN;
                 let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);

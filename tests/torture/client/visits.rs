@@ -16,6 +16,8 @@ const SHORT_WAIT: u64 = 300;
 const NOBODY: Duration = Duration::from_millis(800);
 /// The TTL of a visit: a client that is frozen for longer loses its lock.
 const TTL: u64 = 2_500;
+/// The minimum hold of a visit after which the lock rests.
+const MIN_HOLD: u64 = 600;
 /// The wait for a lock, longer than a few provisional grants take.
 const WAIT: u64 = 15_000;
 /// Longer than the grace of a kept position, and within the TTL.
@@ -45,6 +47,16 @@ impl Worker {
             // Another request of this worker would find the lock free, so the worker pauses.
             sleep(Duration::from_millis(10 * BRIEF)).await;
         } else {
+            self.release(&held).await;
+        }
+    }
+
+    /// Waits for a lock that rests after each visit. Without any further request, the waiters must be granted it when the
+    /// rest is over, and not before.
+    pub(super) async fn visit_and_let_rest(&mut self, lock: &str) {
+        self.min_hold_ms = MIN_HOLD;
+        if let Some(held) = self.acquire(&[lock.to_owned()], WAIT, TTL).await {
+            self.rest(STAY).await;
             self.release(&held).await;
         }
     }
@@ -100,6 +112,7 @@ impl Worker {
             wait_ms,
             keyed: true,
             mode,
+            min_hold_ms: 0,
         };
         let mut hung_up = false;
         for _ in 0..4 {
@@ -154,6 +167,7 @@ impl Worker {
             wait_ms,
             keyed: false,
             mode: self.mode,
+            min_hold_ms: self.min_hold_ms,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);

@@ -34,6 +34,8 @@ pub(super) enum Room {
     Fair,
     /// The lock that clients only acquire, with a wait.
     Patient,
+    /// The lock that rests after each visit.
+    Resting,
     /// Locks of its own, as fast as it can.
     Quick,
     /// Shared locks, with everything that clients may do.
@@ -61,6 +63,8 @@ pub(super) struct Worker {
     pub(super) turn: u64,
     /// The mode of this turn.
     pub(super) mode: Mode,
+    /// The minimum hold of this turn.
+    pub(super) min_hold_ms: u64,
     /// Whether every second lock of a group of this turn is asked for in the other mode.
     pub(super) mixes: bool,
     journal: Journal,
@@ -104,7 +108,7 @@ const AWAY: Duration = Duration::from_millis(25);
 // === impl Room ===
 
 impl Room {
-    /// Whether the locks of this room are shared.
+    /// Whether the locks of this room are shared or rest, which a quorum does not support.
     pub(super) fn shares(self) -> bool {
         match self {
             Self::Rough
@@ -116,6 +120,7 @@ impl Room {
             Self::RoughSharing
             | Self::FairSharing
             | Self::PatientSharing
+            | Self::Resting
             | Self::Leaving
             | Self::SharingGroups => true,
         }
@@ -140,6 +145,7 @@ impl Worker {
             random,
             turn: 0,
             mode: Mode::Exclusive,
+            min_hold_ms: 0,
             mixes: false,
             journal: journal.clone(),
             gateways: call.gateways.clone(),

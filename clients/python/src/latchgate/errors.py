@@ -50,6 +50,8 @@ class LockHeld(LatchgateError):
         self.holder_count: int = problem.get("holder_count") or len(self.holders)
         #: The number of waiters for the lock.
         self.waiters: int = problem.get("waiters") or 0
+        #: The time until the request could be granted the lock, in milliseconds, if the lock has no holder and rests.
+        self.available_in_ms: Optional[int] = problem.get("available_in_ms")
         #: For a group: the lock that is held, if known.
         self.name: Optional[str] = problem.get("name")
 
@@ -85,6 +87,8 @@ def _made_again(kind: type[LatchgateError], args: tuple[object, ...], fields: Ma
 
 
 def _held_by(held: LockHeld, names: Sequence[str]) -> str:
+    if held.available_in_ms:
+        return f"{held.name or ', '.join(names) or 'the lock'} rests for another {held.available_in_ms} ms (locked, 423)"
     first, *others = held.holders or (Holder(),)
     who = first.owner or ("a program that uses no gateway" if first.foreign else "somebody")
     more = max(held.holder_count - 1, len(others))

@@ -31,6 +31,9 @@ class RequestOptions(TypedDict, total=False):
     metadata: Optional[Mapping[str, str]]
     #: The longest time for which renewals may keep the lease.
     max_hold: Optional[Duration]
+    #: For how long after its grant the lock is granted to no other caller, even if the lease is released earlier. A
+    #: shorter TTL is raised to it.
+    min_hold: Optional[Duration]
     #: The key under which another process may continue this acquire.
     idempotency_key: Optional[str]
 

@@ -63,6 +63,22 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """A rest of a lock: a lease was released before its minimum hold was over, and until then the lock, or the slot, is
+    granted to no caller."""
+
+    #: The fencing token of the released lease, for a break that ends the rest.
+    fencing_token: int
+    slot: Optional[int]
+    #: The time until the rest is over, in milliseconds.
+    available_in_ms: int
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Rest:
+        return cls(value["fencing_token"], value.get("slot"), value["available_in_ms"])
+
+
+@dataclass(frozen=True)
 class Waiter:
     """A waiter in the queue of a lock. The waiter at position 1 is served next."""
 
@@ -85,16 +101,18 @@ class Waiter:
 
 @dataclass(frozen=True)
 class Lock:
-    """A lock as a gateway shows it: its state, its holders and its waiters."""
+    """A lock as a gateway shows it: its state, its holders, its rests and its waiters."""
 
     name: str
-    state: Literal["free", "held"]
+    state: Literal["free", "held", "resting"]
     #: The holders, at most 100, in the order in which their leases end.
     holders: tuple[Holder, ...]
     holder_count: int
     #: The first waiters of the queue, in order. Empty in a list.
     waiters: tuple[Waiter, ...]
     waiter_count: int
+    #: What rests of the lock after a release.
+    resting: tuple[Rest, ...] = ()
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Lock:
@@ -106,6 +124,7 @@ class Lock:
             holder_count=value.get("holder_count", len(holders)),
             waiters=tuple(Waiter.of(waiter) for waiter in value.get("waiters") or ()),
             waiter_count=value.get("waiter_count") or 0,
+            resting=tuple(Rest.of(rest) for rest in value.get("resting") or ()),
         )
 
 

@@ -9,7 +9,7 @@ use crate::{
     },
     store::{
         contract::Idempotency,
-        embedded::state::{Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment},
+        embedded::state::{Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment, Rest},
     },
 };
 
@@ -33,8 +33,10 @@ mod flag {
     pub(crate) const SHARED: u16 = 1 << 6;
     pub(crate) const SLOT: u16 = 1 << 7;
     pub(crate) const REQUEST: u16 = 1 << 8;
+    pub(crate) const RESTS_UNTIL: u16 = 1 << 9;
+    pub(crate) const RESTS_NOW: u16 = 1 << 10;
     /// The bits of the flags without a meaning, which must not be set.
-    pub(crate) const UNKNOWN: u16 = !((1 << 9) - 1);
+    pub(crate) const UNKNOWN: u16 = !((1 << 11) - 1);
 }
 
 /// Appends the encoded row of a lease to a buffer.
@@ -53,6 +55,8 @@ fn write(lease: &Lease, put: &mut impl FnMut(&[u8])) {
         (flag::SHARED, lease.mode.is_shared()),
         (flag::SLOT, lease.mode.slot().is_some()),
         (flag::REQUEST, lease.request.is_some()),
+        (flag::RESTS_UNTIL, matches!(lease.rests, Rest::Until(_))),
+        (flag::RESTS_NOW, lease.rests == Rest::Now),
     ];
     let flags = flags.into_iter().filter(|(_, is)| *is);
     let flags = flags.fold(0, |set, (bit, _)| set | bit);
@@ -68,6 +72,9 @@ fn write(lease: &Lease, put: &mut impl FnMut(&[u8])) {
     }
     if let Some(end) = lease.hold_ends_at {
         put(&end.as_micros().to_le_bytes());
+    }
+    if let Rest::Until(until) = lease.rests {
+        put(&until.as_micros().to_le_bytes());
     }
     if let Some(owner) = &lease.owner {
         put_text(put, owner.as_str());
@@ -119,7 +126,8 @@ pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         (true, false, true) => LeaseDelivery::Never,
         (false, ..) | (true, true, true) => return Err(RowError::Invalid("set of flags")),
     };
-    if is(flag::UNKNOWN) || is(flag::SLOT) && !is(flag::SHARED) {
+    let rests_twice = is(flag::RESTS_UNTIL) && is(flag::RESTS_NOW);
+    if is(flag::UNKNOWN) || rests_twice || is(flag::SLOT) && !is(flag::SHARED) {
         return Err(RowError::Invalid("set of flags"));
     }
     let lease = Lease {
@@ -140,6 +148,13 @@ pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         hold_ends_at: is(flag::HOLD_LIMIT)
             .then(|| fields.i64().map(Moment::from_micros))
             .transpose()?,
+        rests: if is(flag::RESTS_UNTIL) {
+            Rest::Until(Moment::from_micros(fields.i64()?))
+        } else if is(flag::RESTS_NOW) {
+            Rest::Now
+        } else {
+            Rest::Never
+        },
         owner: is(flag::OWNER).then(|| owner(&mut fields)).transpose()?,
         metadata: if is(flag::METADATA) {
             metadata(&mut fields)?

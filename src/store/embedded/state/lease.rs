@@ -23,6 +23,7 @@ pub(crate) struct Lease {
     pub(crate) granted_at: Moment,
     pub(crate) expires_at: Moment,
     pub(crate) hold_ends_at: Option<Moment>,
+    pub(crate) rests: Rest,
     pub(crate) owner: Option<Owner>,
     pub(crate) metadata: Metadata,
     /// Boxed: most leases have no idempotency key, and a key is as large as the rest of the lease.
@@ -32,6 +33,17 @@ pub(crate) struct Lease {
     /// The keeper that has adopted the lease; `None` while its own attempt is the keeper. In memory only: a
     /// keeper keeps a lease by a connection to this process.
     pub(crate) keeper: Option<Box<KeeperId>>,
+}
+
+/// Whether the lock rests after a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// The lease has no minimum hold.
+    Never,
+    /// If the lease is released before this moment, the lock or the slot rests until then.
+    Until(Moment),
+    /// The lease was released, and the lock or the slot rests until its end.
+    Now,
 }
 
 /// A request to the holder of a lease to release the lease.
@@ -81,6 +93,9 @@ impl Lease {
             granted_at: now,
             expires_at: Self::end(attempt.ttl, hold_ends_at, now),
             hold_ends_at,
+            rests: attempt.min_hold.map_or(Rest::Never, |min_hold| {
+                Rest::Until(now.after(min_hold.duration()))
+            }),
             owner: attempt.owner.clone(),
             metadata: attempt.metadata.clone(),
             key: attempt.idempotency.clone().map(|idempotency| {
@@ -169,15 +184,18 @@ impl Lease {
 
     /// The same lease on the clock of a new boot. It is unknown how long the machine was down, so a living
     /// lease gets its full TTL again, as far as its hold limit allowed at the last known moment. A lease that
-    /// no caller knows of is not in use, and gets no more time than it had left.
+    /// no caller knows of is not in use, and gets no more time than it had left. The same holds for a rest.
     pub(crate) fn rebased(self, last_known: Moment, now: Moment) -> Self {
-        let is_in_use = self.lives(last_known) && !self.is_undelivered();
+        let is_in_use = self.lives(last_known) && !self.is_undelivered() && self.rests != Rest::Now;
         let mut lease = Self {
             granted_at: self.granted_at.rebased(last_known, now),
             expires_at: self.expires_at.rebased(last_known, now),
             hold_ends_at: self.hold_ends_at.map(|end| end.rebased(last_known, now)),
             ..self
         };
+        if let Rest::Until(until) = &mut lease.rests {
+            *until = until.rebased(last_known, now);
+        }
         if let Some(request) = &mut lease.request {
             request.until = request.until.rebased(last_known, now);
         }
@@ -185,6 +203,31 @@ impl Lease {
             lease.expires_at = lease.end_from(lease.ttl, now).max(lease.expires_at);
         }
         lease
+    }
+
+    /// The rest of the lease if it is released now: it keeps the lock or the slot until the minimum hold is over, under a
+    /// hash that no token has. `None` if there is no such time left, or if the holder was asked to release the lease.
+    pub(crate) fn rest(&self, now: Moment) -> Option<Self> {
+        let Rest::Until(until) = self.rests else {
+            return None;
+        };
+        let mut no_token = [0; 32];
+        no_token[24..].copy_from_slice(&self.fence.get().to_be_bytes());
+        (until > now && self.request.is_none()).then(|| Self {
+            token: TokenHash::from_bytes(no_token),
+            expires_at: until,
+            rests: Rest::Now,
+            owner: None,
+            metadata: Metadata::default(),
+            key: None,
+            keeper: None,
+            ..self.clone()
+        })
+    }
+
+    /// Whether the lease is a rest.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.rests == Rest::Now
     }
 
     /// The fencing token of a shared lease, which is part of the key of its row; `None` for an exclusive lease.
@@ -214,6 +257,7 @@ impl Lease {
         HeldLease {
             fence: self.fence,
             mode: self.mode,
+            is_resting: self.rests == Rest::Now,
             ttl: self.ttl,
             expires_in: self.expires_at.since(now),
             held_for: now.since(self.granted_at),

@@ -154,7 +154,8 @@ impl State {
     /// Says whether a durable lease with this fencing token holds the lock.
     pub(crate) fn check_fence(&self, query: &FenceQuery, now: Moment) -> FenceCheck {
         let leases = || self.durable_leases(&query.name, now);
-        match leases().find(|lease| lease.fence == query.fence && !lease.is_undelivered()) {
+        let protects = |lease: &&Lease| !lease.is_undelivered() && !lease.is_resting();
+        match leases().find(|lease| lease.fence == query.fence && protects(lease)) {
             Some(lease) => FenceCheck::Held {
                 left: lease.expires_at.since(now),
                 as_of: Instant::now(),
@@ -443,10 +444,10 @@ impl State {
         name: &LockName,
         fence: FencingToken,
         released: bool,
-        now: Moment,
+        ended_at: Moment,
     ) {
         if let Some(lease) = self.remove(name, fence) {
-            self.remember_ended(name, &lease, released, now);
+            self.remember_ended(name, &lease, released, ended_at);
         }
     }
 

@@ -12,8 +12,8 @@ use crate::{
         StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Holder,
-            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, RenewalTtl, Renewer,
-            Requesting, SharedHolders, Waiting,
+            Idempotency, Leaving, Loss, QueuePosition, Release, Releaser, Renewal, RenewalTtl,
+            Renewer, Requesting, SharedHolders, Waiting,
         },
         embedded::records::RowKey,
         parking::News,
@@ -322,20 +322,29 @@ impl State {
         given_back
     }
 
-    /// Ends the living lease of this token; with `keeper`, only if that keeper still keeps it.
+    /// Ends the living lease of this token; if a keeper releases it, only if that keeper still keeps it. Before the
+    /// minimum hold is over, a rest takes its place.
     pub(crate) fn release(
         &mut self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
         now: Moment,
     ) -> (Release, Option<(FencingToken, Duration)>) {
         let release = if let Some(lease) = self.living_of(name, token, now) {
             let (fence, held_for) = (lease.fence, now.since(lease.granted_at));
+            let keeper = releaser.keeper();
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
                 return (Release::Adopted, None);
             }
-            self.end(name, fence, true, now);
+            let may_rest = !matches!(releaser, Releaser::Undelivered(_));
+            let rest = may_rest.then(|| lease.rest(now)).flatten();
+            // The end of the lease is remembered until a minute after its rest.
+            let over = rest.as_ref().map_or(now, |rest| rest.expires_at);
+            self.end(name, fence, true, over);
+            if let Some(rest) = rest {
+                self.put(name, rest);
+            }
             self.hand_off(name, now);
             return (Release::Released, Some((fence, held_for)));
         } else if self.remembers(&RowKey::released(name, token), now) {

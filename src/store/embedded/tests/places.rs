@@ -7,7 +7,7 @@ use crate::{
     lock::{FencingToken, IdempotencyHash},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, GiveBack, Leaving},
+        contract::{Acquisition, Attempt, GiveBack, Leaving, Releaser},
         embedded::state::{Moment, State},
         parking::{News, Parking},
     },
@@ -127,7 +127,7 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
         let answer = state.acquire(queued, now);
         assert!(matches!(answer, Ok(Acquisition::Queued(_))), "{answer:?}");
     }
-    state.release(None, &last.name, &last.token, now);
+    state.release(Releaser::Bearer, &last.name, &last.token, now);
     let told: Vec<_> = state
         .commit()
         .into_iter()

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     clock::ManualClock,
     lock::{
-        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, Mode, Salt,
-        Sharing, Token, Ttl,
+        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, MinHold,
+        Mode, Salt, Sharing, Token, Ttl,
     },
     store::{
         Store, StoreError,
@@ -294,6 +294,7 @@ pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
         token: Token::random().hash(),
         ttl: ttl(ms),
         hold_limit: None,
+        min_hold: None,
         sharing: None,
         owner: None,
         metadata: Metadata::default(),
@@ -319,6 +320,15 @@ pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     Attempt {
         hold_limit: Some(HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap()),
         ..attempt(lock, ms)
+    }
+}
+
+/// The attempt with a minimum hold.
+pub(super) fn cooling(ms: u64, attempt: Attempt) -> Attempt {
+    let min_hold = MinHold::from_millis(ms, attempt.ttl).ok();
+    Attempt {
+        min_hold,
+        ..attempt
     }
 }
 

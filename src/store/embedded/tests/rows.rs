@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{
     clock::BootId,
     lock::{
-        FencingToken, Group, HoldLimit, LockName, Metadata, Mode, Owner, Reason, ReleaseRequest,
-        Token, TokenHash,
+        FencingToken, Group, HoldLimit, LockName, Metadata, MinHold, Mode, Owner, Reason,
+        ReleaseRequest, Token, TokenHash,
     },
     store::contract::Attempt,
     store::embedded::{
@@ -205,6 +205,9 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     full.metadata = Metadata::new(entries.into()).unwrap().of_group(&group);
     let mut bare = plain.clone();
     bare.idempotency = None;
+    let mut brief = full.clone();
+    brief.min_hold = Some(MinHold::from_millis(20_000, ttl(30_000)).unwrap());
+    let brief = Lease::grant(&brief, Mode::Shared { slot: Some(3) }, fence, now);
     let granted = Lease::grant(&plain, Mode::Exclusive, fence, now);
     let kept = granted
         .clone()
@@ -230,6 +233,8 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
         Lease::grant(&full, Mode::Exclusive, fence, now),
         settled,
         Lease::grant(&bare, Mode::Shared { slot: None }, fence, now),
+        brief.rest(now).unwrap(),
+        brief,
         Lease::grant(&full, Mode::Shared { slot: Some(0) }, fence, now),
         Lease::grant(&plain, Mode::Shared { slot: Some(9_998) }, fence, now),
     ];

@@ -8,10 +8,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::rig::{Rig, attempt, limited, ttl, until};
+use super::rig::{Rig, attempt, cooling, key, keyed, limited, ttl, until};
 use crate::{
     clock::{Clock, ManualClock},
-    store::{Store, contract::Renewal},
+    store::{
+        Store,
+        contract::{Acquisition, Release, Renewal},
+    },
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -86,6 +89,47 @@ async fn a_reboot_gives_no_more_than_the_hold_limit_left() {
     };
     assert_eq!(held.expires_in, 25 * SECOND);
     assert_eq!(held.held_for, 25 * SECOND);
+}
+
+#[tokio::test]
+async fn a_rest_survives_restarts_and_ends_in_time_and_a_reboot_makes_it_no_shorter() {
+    let mut rig = Rig::start();
+    let first = cooling(20_000, attempt("lock", 30_000));
+    let lease = rig.granted(&first).await;
+    rig.clock.advance(5 * SECOND);
+    let released = rig.store().release(&first.name, &first.token).await;
+    assert_eq!(released, Ok(Release::Released));
+    assert_eq!(rig.left("lock").await, 15 * SECOND);
+    rig.clock.advance(5 * SECOND);
+    rig.restart().await;
+    assert_eq!(rig.left("lock").await, 10 * SECOND);
+    rig.close().await;
+    rig.clock.reboot();
+    rig.open().unwrap();
+    assert_eq!(rig.left("lock").await, 10 * SECOND);
+    rig.clock.advance(9 * SECOND);
+    assert!(!rig.is_free("lock").await);
+    rig.clock.advance(SECOND);
+    assert!(rig.is_free("lock").await);
+    let next = rig.granted(&attempt("lock", 30_000)).await;
+    assert!(next.fence > lease.fence);
+}
+
+#[tokio::test]
+async fn the_end_of_a_lease_is_remembered_until_a_minute_after_its_rest() {
+    let rig = Rig::start();
+    let first = cooling(300_000, keyed("lock", 300_000, key()));
+    rig.granted(&first).await;
+    let store = rig.store();
+    for seconds in [0, 150, 149, 60] {
+        rig.clock.advance(seconds * SECOND);
+        let released = store.release(&first.name, &first.token).await;
+        assert_eq!(released, Ok(Release::Released), "{seconds}");
+        let again = store.acquire(&first).await;
+        assert_eq!(again, Ok(Acquisition::IdempotencyExpired), "{seconds}");
+    }
+    rig.clock.advance(2 * SECOND);
+    rig.granted(&first).await;
 }
 
 #[tokio::test]

@@ -5,11 +5,12 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, FencingToken, IdempotencyHash, KeeperId, LockName},
+    lock::{BreakTarget, FencingToken, IdempotencyHash, KeeperId, LockName, MinHold, Ttl},
     store::{
         Unavailability,
         contract::{
-            Acquisition, Attempt, Confirmation, Holder, Inspection, Release, RenewalTtl, Renewer,
+            Acquisition, Attempt, Confirmation, Holder, Inspection, Release, Releaser, RenewalTtl,
+            Renewer,
         },
         embedded::{
             records::{Fields, Rows},
@@ -99,7 +100,7 @@ impl Callers {
                 self.attempts.push(attempt);
             }
             5 => drop(state.acquire(&self.attempts[index], now)),
-            6..8 => drop(state.release(None, &name, &token, now)),
+            6..8 => drop(state.release(Releaser::Bearer, &name, &token, now)),
             8 => {
                 let keep = (self.random.below(2) == 0).then_some(Duration::from_millis(80));
                 drop(state.leave(&name, &token, keep, now));
@@ -134,9 +135,15 @@ impl Callers {
 
     fn new_attempt(&mut self) -> Attempt {
         let text = NAMES[self.random.below(NAMES.len())];
+        let sharing = match self.random.below(5) {
+            0 | 1 => None,
+            2 => Some(share(None)),
+            _ => Some(share(Some(1 + self.random.below(4) as u64))),
+        };
         let mut hash = *self.keys[self.random.below(3)].as_bytes();
-        // In the program, the hash of a key covers the name of the lock.
+        // In the program, the hash of a key covers the name of the lock, and a key is used for one mode.
         hash[0] = text.as_bytes()[0];
+        hash[1..3].copy_from_slice(&sharing.map_or(0, |it| it.limit.get()).to_le_bytes());
         let hash = IdempotencyHash::from_bytes(hash);
         let attempt = match self.random.below(6) {
             0 => attempt(text, 100),
@@ -144,14 +151,13 @@ impl Callers {
             2..4 => waiting_under(text, hash),
             _ => waiting(text),
         };
-        let sharing = match self.random.below(5) {
-            0 | 1 => None,
-            2 => Some(share(None)),
-            _ => Some(share(Some(1 + self.random.below(4) as u64))),
-        };
         Attempt {
             sharing,
             ttl: ttl(100 + self.random.below(100) as u64),
+            min_hold: match self.random.below(3) {
+                0 => MinHold::from_millis(1 + self.random.below(100) as u64, Ttl::MIN).ok(),
+                _ => None,
+            },
             ..attempt
         }
     }
@@ -203,7 +209,7 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
         room: 0,
     };
     state.bound(Some(shortage), now);
-    let (released, _) = state.release(None, &writer.name, &writer.token, now);
+    let (released, _) = state.release(Releaser::Bearer, &writer.name, &writer.token, now);
     assert_eq!(released, Release::Released);
     assert_eq!(state.commit().len(), 1);
     // The other reader is granted the lock, and the write of this grant fails.

@@ -24,7 +24,9 @@ pub(in crate::store::redis) const LEASE: Layout = Layout {
     groups: &[
         &[
             ("id", 65),
-            // State of the lease: `h` delivered, `u` undelivered, `p` provisional, `k` granted to a kept position.
+            // State of the lease: `h` delivered, `u` undelivered, `p` provisional, `k` granted to a kept position;
+            // `r` released, and the lock or the slot rests until the end. The id of a rest is that of no attempt, and
+            // a rest has no idempotency key, owner or metadata (`parts/rest.lua`).
             ("state", 1),
         ],
         MARKS,
@@ -107,6 +109,7 @@ impl<'a> Record<'a> {
         Some(HeldLease {
             fence: FencingToken::new(number(self.text, const { LEASE.place("fence") })?).ok()?,
             mode,
+            is_resting: self.byte(const { LEASE.place("state") }) == b'r',
             ttl,
             expires_in,
             held_for: Duration::from_millis(now.saturating_sub(since)),
@@ -187,7 +190,7 @@ mod tests {
     fn a_lease_is_read_from_the_bytes_that_other_gateways_have_written() {
         let token = "5".repeat(64);
         let text = format!(
-            "2{token}hN000{}{}{}00030000000600000{}ci\n{{\"a\":\"b\"}}\n!{}[null,\"deploy\"]\n12",
+            "2{token}hN000{}{}{}0003000000060000000000000{}ci\n{{\"a\":\"b\"}}\n!{}[null,\"deploy\"]\n12",
             "0000000000000007",
             "1794999999000000",
             "1795000005000900",

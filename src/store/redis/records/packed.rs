@@ -2,7 +2,7 @@
 //! the end of each ticket and each lease.
 
 use crate::{
-    lock::{HoldLimit, Owner},
+    lock::{HoldLimit, MinHold, Owner},
     store::contract::Attempt,
 };
 
@@ -22,6 +22,8 @@ pub(super) const GRANT: &[Field] = &[
     // `ttl` and `hold_limit` of the lease in ms. A hold limit of 0 means no limit.
     ("ttl", 8),
     ("hold_limit", 9),
+    // How long the lock rests after the grant, in ms, if the lease is released earlier; 0 for no rest.
+    ("min_hold", 8),
     // A blank keeper: the attempt itself is the keeper of the lease.
     ("keeper", 64),
     // `key`, fingerprint and salt of the idempotency key are in hexadecimal digits.
@@ -44,6 +46,7 @@ pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
     let mut text = String::with_capacity(512);
     append_number::<8>(&mut text, attempt.ttl.as_millis());
     append_number::<9>(&mut text, hold);
+    append_number::<8>(&mut text, attempt.min_hold.map_or(0, MinHold::as_millis));
     text.push_str(BLANKS);
     if let Some(key) = &attempt.idempotency {
         for bytes in [
@@ -85,6 +88,7 @@ pub(super) mod tests {
             token: Token::random().hash(),
             ttl: Ttl::from_millis(30_000).unwrap(),
             hold_limit: Some(HoldLimit::from_millis(600_000, Ttl::MIN).unwrap()),
+            min_hold: None,
             sharing: None,
             owner: Some(Owner::new("ci").unwrap()),
             metadata,
@@ -96,11 +100,17 @@ pub(super) mod tests {
     #[test]
     fn each_part_is_written_in_its_place() {
         let blanks = " ".repeat(64);
-        let packed = pack(&attempt(false));
-        assert_eq!(
-            packed,
-            format!("00030000000600000{blanks}ci\n{{\"a\":\"\\\"b\\\\\"}}")
-        );
+        for (min_hold, digits) in [(None, "00000000"), (Some(20_000), "00020000")] {
+            let min_hold = min_hold.map(|ms| MinHold::from_millis(ms, Ttl::MAX).unwrap());
+            let packed = pack(&Attempt {
+                min_hold,
+                ..attempt(false)
+            });
+            assert_eq!(
+                packed,
+                format!("00030000000600000{digits}{blanks}ci\n{{\"a\":\"\\\"b\\\\\"}}")
+            );
+        }
         let attempt = attempt(true);
         let packed = pack(&attempt);
         let key = attempt.idempotency.unwrap();

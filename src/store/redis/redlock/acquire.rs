@@ -243,6 +243,7 @@ fn granted_lease(
     Some(HeldLease {
         fence,
         mode: Mode::Exclusive,
+        is_resting: false,
         ttl,
         expires_in,
         held_for: Duration::ZERO,
@@ -523,6 +524,7 @@ mod tests {
             token: Token::random().hash(),
             ttl: Ttl::from_millis(30_000).unwrap(),
             hold_limit: None,
+            min_hold: None,
             sharing: None,
             owner: None,
             metadata: Metadata::default(),

@@ -159,6 +159,7 @@ pub(super) mod tests {
         HeldLease {
             fence: FencingToken::new(fence).unwrap(),
             mode: crate::lock::Mode::Exclusive,
+            is_resting: false,
             ttl: Ttl::MIN,
             expires_in: Duration::from_millis(left),
             held_for: Duration::ZERO,

@@ -52,6 +52,7 @@ impl Reply {
         Some(HeldLease {
             fence: FencingToken::new(u64::try_from(self.integer()?).ok()?).ok()?,
             mode: Mode::Exclusive,
+            is_resting: false,
             ttl: Ttl::from_millis(u64::try_from(self.integer()?).ok()?).ok()?,
             expires_in: millis(self.integer()?)?,
             held_for: millis(self.integer()?)?,

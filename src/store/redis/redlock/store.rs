@@ -27,9 +27,9 @@ use crate::{
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal,
-            RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
+            FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
@@ -230,12 +230,12 @@ impl Store for RedlockStore {
 
     async fn release_lease(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let _working = self.enter()?;
-        self.shared.release(keeper, name, token).await
+        self.shared.release(releaser.keeper(), name, token).await
     }
 
     async fn record_history(

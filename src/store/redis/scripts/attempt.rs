@@ -305,6 +305,7 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     Some(HeldLease {
         fence: FencingToken::new(fence).ok()?,
         mode,
+        is_resting: false,
         ttl: attempt.ttl,
         expires_in: limit.map_or(ttl, |limit| ttl.min(limit)),
         held_for: Duration::ZERO,

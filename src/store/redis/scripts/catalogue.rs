@@ -43,6 +43,7 @@ const PARTS: &Parts = &Parts {
         ("grant_ttl", include_str!("parts/grant_ttl.lua")),
         ("lease", include_str!("parts/lease.lua")),
         ("attempt_marks", include_str!("parts/attempt_marks.lua")),
+        ("rest", include_str!("parts/rest.lua")),
         ("send", include_str!("parts/send.lua")),
         ("sweep", include_str!("parts/sweep.lua")),
     ],

@@ -40,8 +40,9 @@ elseif is_lease(held) then
 end
 for _, lease in ipairs(leases) do
   if lease_ends(lease) > us then
-    -- No caller was told the fencing token of an untold lease, so such a lease protects no write yet.
-    if lease_fence(lease) == fence and not is_untold(lease) then
+    -- No caller was told the fencing token of an untold lease, so such a lease protects no write yet; a rest protects
+    -- none any more.
+    if lease_fence(lease) == fence and not is_untold(lease) and not lease_state_is(lease, 'r') then
       return 'held ' .. lock .. ' ' .. field(string.format('%.0f', lease_ends(lease) - us))
     elseif lease_fence(lease) > fence then
       larger = '1'

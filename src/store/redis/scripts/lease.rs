@@ -5,13 +5,12 @@
 use std::time::{Duration, SystemTime};
 
 use crate::{
-    lock::{
-        BreakTarget, FencingToken, ForeignMark, KeeperId, Limit, ReleaseRequest, Token, TokenHash,
-    },
+    lock::{BreakTarget, FencingToken, ForeignMark, Limit, ReleaseRequest, Token, TokenHash},
     store::{
         StoreError,
         contract::{
             Breaking, Contention, FenceCheck, Holder, INSPECTED_WAITERS, Inspection, Loss, Release,
+            Releaser,
             Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS, SharedHolders,
         },
         history::EndedLease,
@@ -69,13 +68,14 @@ impl LockScripts<'_> {
 
     pub(in crate::store::redis) async fn release(
         &self,
-        keeper: Option<KeeperId>,
+        releaser: Releaser,
         token: &TokenHash,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let id = id(token);
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor());
-            command.arg(keeper.map(|keeper| keeper.to_string()));
+            command.arg(releaser.keeper().map(|keeper| keeper.to_string()));
+            command.arg(matches!(releaser, Releaser::Undelivered(_)).then_some(1));
         };
         let run = self.run_with_news(&self.context.scripts.release, &id, fill);
         let DispatchReply { mut reply, earlier } = run.await?;

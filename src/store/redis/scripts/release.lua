@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Release: ends a living lease and passes the lock on.
+-- Release: ends a living lease and passes the lock on; or lets the lock rest, if the minimum hold of the lease is not
+-- over.
 --
 -- KEYS
 --   1  lock   string: the lease, or a foreign value
@@ -10,6 +11,7 @@
 --   1  the id of the lease: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   3  the keeper that releases the lease, if a keeper does
+--   4  1 if the keeper knows that the lease was delivered to no caller: the lock does not rest
 -- Reply
 --   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each;
 --                                nothing if an earlier copy has ended the lease
@@ -25,7 +27,7 @@
 --   A lease with an idempotency key is answered `released` again as long as its end is remembered; any other lease
 --   is answered as no longer held.
 -- Clock
---   TIME of this Redis, unless the token holds the lock alone and there is no waiter.
+--   TIME of this Redis, unless the token holds the lock alone and there is neither a waiter nor a minimum hold.
 -- Cluster
 --   As for acquire. But while the slot is being moved, the script uses only the lock, which exists as long as the lease
 --   does. The lock is then passed to no waiter (gateways notice that it is free), and the end is not remembered.
@@ -43,7 +45,9 @@ if ours and ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
   end
 end
-if not KEYS[2] then
+-- Whether the lock may rest. Most leases have no minimum hold, and need none of the parts below.
+local rests = ours and not ARGV[4] and lease_min_hold(held) ~= '00000000'
+if not KEYS[2] and not rests then
   if not ours then
     return (held == '2*' and 'shared ' or 'moving ') .. id .. ' 0:'
   end
@@ -51,21 +55,23 @@ if not KEYS[2] then
   return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
 end
 
-local function remember_release(lease)
+-- Remembers a release; `rest`: how long the lock rests, in ms.
+local function remember_release(lease, rest)
   if lease_mode_below(lease, 'a') then
     -- The holder was asked to release the lease, and has released it in time. The lock may have passed on already:
     -- nothing may raise here.
     redis.pcall('DEL', name .. 'asked:' .. id)
   end
   if lease_keyed_is(lease, '1') then
-    redis.call('SET', name .. 'of:' .. id, 'r', 'PX', 'TOMBSTONE')
-    redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', 'TOMBSTONE')
+    local lasts = (rest or 0) + TOMBSTONE
+    redis.call('SET', name .. 'of:' .. id, 'r', 'PX', lasts)
+    redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', lasts)
   end
 end
 
 local wait = name .. 'wait'
-local first = ours and redis.call('LPOP', wait)
-if ours and not first then
+local first = ours and not rests and redis.call('LPOP', wait)
+if ours and not rests and not first then
   remember_release(held)
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
@@ -77,6 +83,7 @@ local counter, floor, me, news = KEYS[2], ARGV[2], floor_gateway(ARGV[2]), ''
 -- import fence
 -- import field
 -- import lease
+-- import rest
 -- import ended
 -- import shared
 -- import send
@@ -95,9 +102,13 @@ if not ours then
   elseif ARGV[3] and kept_by(lease) ~= ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
   end
-  local left = share.remove(id, lease, us)
+  local rest, lasts
+  if not ARGV[4] then
+    rest, lasts = rest_of(lease, us)
+  end
+  local left = rest and share.rest(id, rest, us) or share.remove(id, lease, us)
   if not alone then
-    remember_release(lease)
+    remember_release(lease, lasts)
     pass_freed(us, share, left)
   elseif left > 0 then
     pcall(share.end_with_last, us)
@@ -105,6 +116,28 @@ if not ours then
   return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(lease, 'fence', 'since')
 end
 
+if rests then
+  held = redis.call('GET', lock)
+  local rest, lasts = rest_of(held, clock())
+  if KEYS[2] and rest then
+    remember_release(held, lasts)
+    -- The rest may end before the time at which the gateways of the waiters look at the lock.
+    news = field('6:passed' .. field(string.format('%.0f', lasts)))
+    foretell(lasts)
+  end
+  if rest then
+    redis.call('SET', lock, rest, 'PX', lasts)
+    return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(held, 'fence', 'since')
+  end
+  first = KEYS[2] and redis.call('LPOP', wait)
+  if not first then
+    if KEYS[2] then
+      remember_release(held)
+    end
+    redis.call('DEL', lock)
+    return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
+  end
+end
 local passed = hand_over(first, try_clock())
 if type(passed) == 'table' then
   return passed

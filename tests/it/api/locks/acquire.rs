@@ -39,7 +39,7 @@ async fn null_is_the_same_as_leaving_out() {
     let service = Service::start();
     let answer = service
         .acquire(
-            r#"{"ttl_ms": null, "wait_ms": null, "max_hold_ms": null, "owner": null, "metadata": null}"#,
+            r#"{"ttl_ms": null, "wait_ms": null, "max_hold_ms": null, "min_hold_ms": null, "owner": null, "metadata": null}"#,
         )
         .await;
     let defaults = service.acquire("").await;

@@ -10,5 +10,6 @@ mod hold;
 mod lease;
 mod look;
 mod requests;
+mod rests;
 mod shared;
 mod waiting;

@@ -23,6 +23,10 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         {"wait_ms": 55001} => wait_ms: is 55001 ms; allowed are 0 to 55000 ms
         {"max_hold_ms": 29999} => max_hold_ms: is 29999 ms, less than the TTL of 30000 ms
         {"max_hold_ms": 604800001} => max_hold_ms: is 604800001 ms; allowed are 100 to 604800000 ms
+        {"min_hold_ms": 30001} => min_hold_ms: is 30001 ms; allowed are 1 to 30000 ms, the TTL of the lease
+        {"ttl_ms": 1000, "min_hold_ms": 1001}
+            => min_hold_ms: is 1001 ms; allowed are 1 to 1000 ms, the TTL of the lease
+        {"min_hold_ms": 86400001} => min_hold_ms: is 86400001 ms; allowed are 0 to 86400000 ms
         {"owner": ""} => owner: is missing or empty
         {"owner": 7} => owner: is 7; a text is expected
         {"owner": "a\nb"} => owner: has the control character '\n' in it
@@ -31,7 +35,7 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         {"metadata": {"a": null}} => metadata.a: is null; a text is expected
         {"metadata": {"": "b"}} => metadata: has an entry with an empty name
         {"ttl": 30000}
-            => ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, mode, limit, owner, metadata
+            => ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, min_hold_ms, mode, limit, owner, metadata
     "#;
     for (body, expected) in rows(cases) {
         assert_eq!(service.acquire(&body).await.errors(), [expected], "{body}");

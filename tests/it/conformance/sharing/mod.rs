@@ -7,6 +7,7 @@ pub(super) mod grants;
 pub(super) mod keys;
 pub(super) mod leases;
 pub(super) mod queue;
+pub(super) mod rests;
 pub(super) mod sequences;
 pub(super) mod shown;
 pub(super) mod slots;

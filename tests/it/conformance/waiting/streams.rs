@@ -3,9 +3,9 @@
 use crate::conformance::prelude::*;
 
 /// A gateway for one stream.
-pub(super) struct Gateway {
-    pub(super) engine: Engine,
-    lifecycle: Lifecycle,
+pub(crate) struct Gateway {
+    pub(crate) engine: Engine,
+    pub(crate) lifecycle: Lifecycle,
 }
 
 pub(crate) async fn that_end_after_another_adopted_the_lease_release_nothing(
@@ -104,7 +104,7 @@ async fn next(hold: &mut Hold) -> HoldEvent {
         .expect("it goes on")
 }
 
-async fn granted(hold: &mut Hold) -> Lease {
+pub(crate) async fn granted(hold: &mut Hold) -> Lease {
     match next(hold).await {
         HoldEvent::Granted(lease) => lease,
         other => panic!("not granted: {other:?}"),
@@ -144,7 +144,7 @@ pub(super) async fn end_of(hold: &mut Hold) -> HoldEnd {
 
 impl Gateway {
     /// A gateway on one of the handles to the store.
-    pub(super) fn on(fixture: &dyn Fixture, turn: usize) -> Self {
+    pub(crate) fn on(fixture: &dyn Fixture, turn: usize) -> Self {
         let lifecycle = Lifecycle::new();
         let stores = fixture.gateways();
         let store = stores[turn % stores.len()].clone();

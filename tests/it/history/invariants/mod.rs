@@ -17,4 +17,5 @@ pub(super) mod i13_slots;
 pub(super) mod i14_groups;
 pub(super) mod i15_requests;
 pub(super) mod i16_checks;
+pub(super) mod i17_rests;
 mod prelude;

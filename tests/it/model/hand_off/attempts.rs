@@ -13,6 +13,7 @@ pub(super) struct Transitions<'next, const ATTEMPTS: usize> {
     pub(super) from: &'next State<ATTEMPTS>,
     pub(super) variant: Variant,
     pub(super) modes: &'next [Mode; ATTEMPTS],
+    pub(super) min_hold: bool,
     pub(super) to: &'next mut Vec<(Step, State<ATTEMPTS>)>,
 }
 
@@ -92,6 +93,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             state,
             variant: self.variant,
             modes: self.modes,
+            min_hold: self.min_hold,
             me,
             heard,
         }

@@ -20,6 +20,22 @@ fn shared<const ATTEMPTS: usize>(
     let protocol = HandOff {
         variant,
         modes,
+        min_hold: false,
+        faults,
+    };
+    search(&protocol, MOST)
+}
+
+/// The same for leases with a minimum hold, which all callers release before it is over.
+fn resting<const ATTEMPTS: usize>(
+    variant: Variant,
+    modes: [Mode; ATTEMPTS],
+    faults: Faults,
+) -> SearchOutcome<Step> {
+    let protocol = HandOff {
+        variant,
+        modes,
+        min_hold: true,
         faults,
     };
     search(&protocol, MOST)
@@ -84,6 +100,29 @@ fn two_in_whichever_mode_are_served_whatever_happens() {
         [WRITER, READER],
     ] {
         served(modes, every_fault());
+    }
+}
+
+#[test]
+fn those_who_wait_for_a_rest_are_served_whatever_happens() {
+    let death = faults(|it, more| (it.deaths, it.losses) = (1, more));
+    for modes in [[WRITER; 3], [ONE_OF_TWO; 3], [READER, WRITER, READER]] {
+        resting(Variant::Kept, modes, death).nothing_wrong();
+    }
+    resting(Variant::Kept, [WRITER; 2], every_fault()).nothing_wrong();
+}
+
+#[test]
+fn each_rule_of_rests_is_needed() {
+    let copy = with(Faults::default(), |it| it.copies = 1);
+    for (variant, modes, faults) in [
+        (Variant::RestsNot, [WRITER; 3], Faults::default()),
+        (Variant::RestsNot, [ONE_OF_TWO; 3], Faults::default()),
+        (Variant::RestKeepsToken, [WRITER; 3], copy),
+        (Variant::NoTimers, [WRITER; 3], Faults::default()),
+    ] {
+        let found = resting(variant, modes, faults);
+        println!("{variant:?}: {found}; {}", found.wrong());
     }
 }
 

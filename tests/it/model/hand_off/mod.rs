@@ -22,6 +22,9 @@
 //! lasts its TTL only if its attempt has asked for it or confirmed it: a lease that one gateway hands over to another
 //! must not last that long unconfirmed.
 //!
+//! *Rests.* In some of the searches each release comes before the minimum hold of its lease is over. The lease then
+//! counts for all others until a step ends the rest, and its token is dead.
+//!
 //! *What is not modelled.* Idempotency keys and the positions that are kept with them (these are tried against a model
 //! of their own in `conformance/waiting`), foreign clients, breaks, bounds of the queue, a Redis that loses its data,
 //! and how long anything takes.

@@ -13,6 +13,8 @@ pub(super) struct HandOff<const ATTEMPTS: usize> {
     pub(super) variant: Variant,
     /// How each attempt wants to hold the lock.
     pub(super) modes: [Mode; ATTEMPTS],
+    /// Whether each release comes before the minimum hold of the lease is over.
+    pub(super) min_hold: bool,
     pub(super) faults: Faults,
 }
 
@@ -68,6 +70,8 @@ pub(super) enum Event {
     Releases(usize, Heard),
     /// The lease that its caller relies on ends.
     Expires,
+    /// The minimum hold of a released lease is over.
+    RestEnds,
     /// The grant ends before the caller has heard of it.
     EndsEarly,
     /// The provisional grant ends, and no attempt is left to confirm it.
@@ -109,6 +113,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
             from,
             variant: self.variant,
             modes: &self.modes,
+            min_hold: self.min_hold,
             to,
         };
         for attempt in 0..ATTEMPTS {
@@ -131,6 +136,15 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
         let holding = |&attempt: &usize| state.attempts[attempt].phase == Phase::Holding;
         for attempt in (0..ATTEMPTS).filter(holding) {
             let beside = (0..ATTEMPTS).filter(|&other| other != attempt && state.is_held_by(other));
+            // A grant beside a rest is a mistake for an exclusive attempt, and where the rest was exclusive.
+            let rests = (0..ATTEMPTS).filter(|&other| other != attempt && state.resting[other]);
+            let is_alone = |it: usize| self.modes[it] == Mode::Exclusive;
+            if rests
+                .into_iter()
+                .any(|rest| is_alone(rest) || is_alone(attempt))
+            {
+                return Some("a lock that rests is granted");
+            }
             if self.modes[attempt] == Mode::Exclusive && beside.clone().count() > 0 {
                 return Some("one who wants the lock alone is not alone");
             }
@@ -143,12 +157,13 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
             }
         }
         // Each limit was kept only at its own grant, so what always holds is the widest limit of the present holders.
-        let limits = (0..ATTEMPTS).filter(|&attempt| state.is_held_by(attempt));
+        let counts = |&attempt: &usize| state.is_held_by(attempt) || state.resting[attempt];
+        let limits = (0..ATTEMPTS).filter(counts);
         let widest = limits.map(|attempt| match self.modes[attempt] {
             Mode::Exclusive => 1,
             Mode::Shared(limit) => usize::from(limit),
         });
-        if state.holders() > widest.max().unwrap_or_default() {
+        if (0..ATTEMPTS).filter(counts).count() > widest.max().unwrap_or_default() {
             return Some("more hold the lock than any of them allows");
         }
         if state.overtaken {
@@ -175,6 +190,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
                 | Event::HearsWord { .. }
                 | Event::GivesBackOrphan
                 | Event::EndsUnconfirmed
+                | Event::RestEnds
                 | Event::EndsAbandoned
                 | Event::IsFoundHolding
                 | Event::IsFoundMissing => true,

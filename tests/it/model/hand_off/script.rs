@@ -10,6 +10,7 @@ pub(super) struct Script<'state, const ATTEMPTS: usize> {
     pub(super) state: &'state mut State<ATTEMPTS>,
     pub(super) variant: Variant,
     pub(super) modes: &'state [Mode; ATTEMPTS],
+    pub(super) min_hold: bool,
     /// The gateway that runs the script.
     pub(super) me: usize,
     /// Whether the answer arrives at the gateway, and so the news in it.
@@ -39,7 +40,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         if !barging {
             self.hand_over();
         }
-        if self.state.is_held_by(attempt) {
+        if self.state.is_owned_by(attempt, self.variant) {
             if late {
                 self.remember(attempt);
             }
@@ -72,7 +73,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
 
     /// `confirm.lua`; returns whether the confirmation came in time.
     pub(super) fn confirm(&mut self, attempt: usize) -> bool {
-        if self.state.is_held_by(attempt) {
+        if self.state.is_owned_by(attempt, self.variant) {
             self.settle(attempt);
             return true;
         }
@@ -83,7 +84,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
     pub(super) fn leave(&mut self, attempt: usize) -> bool {
         // The attempt may be the head itself, and be granted the lock at the last moment.
         self.hand_over();
-        if self.state.is_held_by(attempt) {
+        if self.state.is_owned_by(attempt, self.variant) {
             self.settle(attempt);
             return true;
         }
@@ -104,7 +105,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
     /// `give_back.lua`, for an attempt for which no caller waits any more.
     pub(super) fn give_back(&mut self, attempt: usize) {
         self.remember(attempt);
-        if self.state.is_held_by(attempt) {
+        if self.state.is_owned_by(attempt, self.variant) {
             self.state.end_lease(attempt);
         } else {
             self.state.queue.remove(attempt);
@@ -118,7 +119,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
     pub(super) fn give_back_unheard(&mut self, attempt: usize) {
         let heard = self.state.leases[attempt] == Some(Lease::Settled)
             && self.variant != Variant::GivenBackThoughHeard;
-        if self.state.is_held_by(attempt) && !heard {
+        if self.state.is_owned_by(attempt, self.variant) && !heard {
             self.give_back(attempt);
         }
     }
@@ -126,6 +127,14 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
     /// `release.lua`, for an attempt or for the holder that is none of the attempts.
     pub(super) fn release(&mut self, attempt: Option<usize>) {
         match attempt {
+            Some(attempt) if self.min_hold => {
+                self.state.resting[attempt] = true;
+                if self.variant == Variant::RestsNot {
+                    self.state.end_lease(attempt);
+                } else {
+                    self.state.leases[attempt] = Some(Lease::Resting);
+                }
+            }
             Some(attempt) => self.state.end_lease(attempt),
             None => self.state.somebody_else = false,
         }

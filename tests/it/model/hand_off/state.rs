@@ -1,5 +1,7 @@
 //! State of the store, the gateways and the attempts.
 
+use super::variant::Variant;
+
 /// State of everything in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State<const ATTEMPTS: usize> {
@@ -9,6 +11,9 @@ pub(super) struct State<const ATTEMPTS: usize> {
     pub(super) leases: [Option<Lease>; ATTEMPTS],
     /// The slot of each attempt that has a lease with a slot.
     pub(super) slots: [Option<u8>; ATTEMPTS],
+    /// The attempts whose minimum hold is not over although their callers have released the lease, whatever the store
+    /// knows of that.
+    pub(super) resting: [bool; ATTEMPTS],
     pub(super) queue: Queue<ATTEMPTS>,
     pub(super) gateways: [Gateway; 2],
     pub(super) attempts: [Attempt; ATTEMPTS],
@@ -38,6 +43,8 @@ pub(super) enum Lease {
     Provisional,
     /// A script of the other gateway granted the lease for its whole TTL, which is a mistake.
     Unlimited,
+    /// The caller has released the lease before its minimum hold was over: the lock or the slot rests.
+    Resting,
 }
 
 /// Tickets of the waiters, in their order.
@@ -142,6 +149,7 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
             somebody_else: true,
             leases: [None; ATTEMPTS],
             slots: [None; ATTEMPTS],
+            resting: [false; ATTEMPTS],
             queue: Queue {
                 tickets: [0; ATTEMPTS],
             },
@@ -165,6 +173,12 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
 
     pub(super) fn is_held_by(&self, attempt: usize) -> bool {
         self.leases[attempt].is_some()
+    }
+
+    /// Whether the token of an attempt has a lease. That of a rest is dead.
+    pub(super) fn is_owned_by(&self, attempt: usize, variant: Variant) -> bool {
+        let rests = self.leases[attempt] == Some(Lease::Resting);
+        self.is_held_by(attempt) && (!rests || variant == Variant::RestKeepsToken)
     }
 
     /// How many of the attempts hold the lock.

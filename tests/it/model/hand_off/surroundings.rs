@@ -12,6 +12,14 @@ use super::{
 impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     /// Adds the steps in which the lease of an attempt ends by itself.
     pub(super) fn at_lease(&mut self, attempt: usize) {
+        if self.from.resting[attempt] {
+            return self.happens(attempt, Event::RestEnds, |state| {
+                state.resting[attempt] = false;
+                if state.leases[attempt] == Some(Lease::Resting) {
+                    state.end_lease(attempt);
+                }
+            });
+        }
         let Some(lease) = self.from.leases[attempt] else {
             return;
         };

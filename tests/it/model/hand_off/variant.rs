@@ -41,4 +41,8 @@ pub(super) enum Variant {
     OneAtATime,
     /// When the head leaves, the lock is not granted to the next waiter.
     HeadLeavesAlone,
+    /// A release passes the lock on although its minimum hold is not over.
+    RestsNot,
+    /// The token of a lease that was released goes on to hold the lock that rests.
+    RestKeepsToken,
 }

@@ -44,6 +44,30 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
 }
 
 #[tokio::test]
+async fn a_lock_rests_that_is_released_while_its_slot_moves() {
+    let (cluster, store) = Pooled::open().await;
+    let names = cluster.names_on(0, 4);
+    let attempts: [fn(&str) -> Attempt; 2] = [attempt, |name| one_of(3, name)];
+    for (at, name) in names.iter().enumerate() {
+        let asked = attempts[at % 2](name);
+        let min_hold = MinHold::from_millis(20_000, asked.ttl).ok();
+        let asked = with(asked, |it| it.min_hold = min_hold);
+        let lease = store.must_hold(asked).await;
+        cluster.begin_move(slot_of(name), 0, 1).await;
+        if at >= 2 {
+            let count = if at % 2 == 0 { 1 } else { 4 };
+            ahead(&cluster, name, count).await;
+        }
+        store.must_release(&lease).await;
+        cluster.end_move(slot_of(name), 0, 1).await;
+        let holder = store.inspect(&lease.name).await.unwrap().holder;
+        assert!(holder.is_some_and(|holder| holder.is_resting()), "{at}");
+        store.must_refuse(&attempt(name)).await;
+        cluster.move_slot(slot_of(name), 1, 0).await;
+    }
+}
+
+#[tokio::test]
 async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {

@@ -9,5 +9,6 @@ mod keepers;
 mod keys;
 mod late;
 pub(crate) mod list;
+mod rests;
 mod sharing;
 mod tombstones;

@@ -221,6 +221,7 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         name: name(lock),
         ttl: ttl(30_000),
         hold_limit: None,
+        min_hold: None,
         explicit: ExplicitTerms::default(),
         wait: Duration::from_secs(50),
         owner: None,

@@ -25,6 +25,7 @@ fn request() -> AcquireRequest {
         name: name("contended"),
         ttl: ttl(30_000),
         hold_limit: None,
+        min_hold: None,
         explicit: ExplicitTerms::default(),
         wait: BOUND,
         owner: None,
@@ -37,7 +38,8 @@ fn request() -> AcquireRequest {
 }
 
 #[tokio::test]
-async fn a_quorum_shares_no_lock_takes_no_waiter_out_and_does_not_ask_its_nodes_for_it() {
+async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not_ask_its_nodes_for_it()
+ {
     let nodes = Nodes::start(3).await;
     let engine = engine(&nodes);
     for has_slot in [false, true] {
@@ -49,6 +51,11 @@ async fn a_quorum_shares_no_lock_takes_no_waiter_out_and_does_not_ask_its_nodes_
         let expected = matches!(refused, Err(AcquireError::CannotShare));
         assert!(expected, "{refused:?}");
     }
+    let min_hold = MinHold::from_millis(1_000, ttl(30_000)).ok();
+    let resting = with(request(), |it| it.min_hold = min_hold);
+    let refused = timeout(BOUND, engine.acquire(resting)).await.unwrap();
+    let expected = matches!(refused, Err(AcquireError::CannotRest));
+    assert!(expected, "{refused:?}");
     let newest = with(request(), |it| {
         it.supersedes = Some(SupersedeKey::new("deploy").unwrap());
     });

@@ -149,7 +149,7 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
     proxies[1].strike(&asked.token.to_string(), Fault::HoldReply);
     let release = rig
         .store
-        .release_as(Some(first), &asked.name, &asked.token)
+        .release_as(Releaser::Keeper(first), &asked.name, &asked.token)
         .await;
     assert!(release != Ok(Release::Released), "{release:?}");
     proxies[1].let_go();

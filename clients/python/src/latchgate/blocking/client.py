@@ -100,6 +100,8 @@ class Latchgate:
         :param owner: the owner text, for people to read; by default that of the client.
         :param metadata: texts by name to attach to the lease.
         :param max_hold: the longest time for which renewals may keep the lease.
+        :param min_hold: for how long after its grant the lock is granted to no other caller, even if the lease is
+            released earlier; a shorter TTL is raised to it.
         :param idempotency_key: the key under which another process may continue this acquire.
         :param renew: whether a thread renews the lease. If not, it lasts for its TTL, even after the end of the
             process.

@@ -35,6 +35,8 @@ BEYOND_WAIT = 2.0
 LEAST_TIME_OUT = 0.25
 #: A lease is renewed before its first use if its acquire took longer than this part of its TTL.
 SOON = 0.1
+#: The TTL that a gateway gives by default, in milliseconds.
+DEFAULT_TTL_MS = 30_000
 
 _KEY = re.compile(r"[\x21-\x7e]{16,128}")
 
@@ -62,9 +64,15 @@ class AcquireRequest:
         if key is not None and not _KEY.fullmatch(key):
             raise ValueError("an idempotency key has 16 to 128 visible ASCII characters")
         owner = options.get("owner")
+        ttl_ms = finite_ms(options.get("ttl"), "ttl")
+        min_hold_ms = finite_ms(options.get("min_hold"), "min_hold")
+        # The gateway refuses a TTL that is shorter than the minimum hold.
+        if min_hold_ms is not None and min_hold_ms > (DEFAULT_TTL_MS if ttl_ms is None else ttl_ms):
+            ttl_ms = min_hold_ms
         body = {
             "names": [dict(lock) if isinstance(lock, Mapping) else lock for lock in locks],
-            "ttl_ms": finite_ms(options.get("ttl"), "ttl"),
+            "ttl_ms": ttl_ms,
+            "min_hold_ms": min_hold_ms,
             "mode": options.get("mode"),
             "limit": options.get("limit"),
             "supersedes": options.get("supersedes"),

@@ -19,7 +19,7 @@ end
 -- Whether `:lock` holds an exclusive lease of this layout. Any other value, except SHARED, is foreign.
 local function is_lease(held)
   return held and lease_reaches(held, 'keeper') and id_version_is(held, '2') and not id_token_is(held, '*')
-    and string.find(lease_span(held, 'fence', 'hold_limit'), '^%d+$') ~= nil
+    and string.find(lease_span(held, 'fence', 'min_hold'), '^%d+$') ~= nil
 end
 
 -- How much longer a lease lasts than the time given in its release request, in us. The requesting gateway breaks the
@@ -48,7 +48,7 @@ end
 -- grant.
 local function is_ticket(body)
   local state = type(body) == 'string' and ticket_reaches(body, 'keeper') and ticket_state(body)
-  return (state == 'q' or state == 'w') and string.find(ticket_span(body, 'limit', 'hold_limit'), '^%d+$') ~= nil
+  return (state == 'q' or state == 'w') and string.find(ticket_span(body, 'limit', 'min_hold'), '^%d+$') ~= nil
 end
 
 -- Whether the value of `:of:ID` is a ticket that is queued.

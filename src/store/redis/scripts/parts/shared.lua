@@ -111,6 +111,19 @@ local function sharing()
     return math.max(0, others)
   end
 
+  -- Replaces a living lease by its rest, which keeps the slot, and answers how many leases share the lock. The rest is
+  -- written before the lease is deleted, so that neither a change that was cut short frees the slot, nor a key is
+  -- empty for a moment: while a slot is moved a key that was deleted may no longer be written.
+  function share.rest(id, rest, us)
+    local count = share.prune(us)
+    share.rewrite(rest)
+    redis.call('ZADD', ids, lease_ends(rest), lease_id(rest))
+    redis.call('ZREM', ids, id)
+    share.end_with_last(us, lease_id(rest))
+    redis.call('HDEL', leases, id)
+    return count
+  end
+
   -- The shared lease with this id, if it has not expired.
   function share.find(id, us)
     local lease = redis.call('HGET', leases, id)

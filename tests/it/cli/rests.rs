@@ -1,0 +1,74 @@
+//! Minimum holds on the command line: requests and output with a fake gateway, and real commands on the embedded store.
+
+use crate::cli::prelude::*;
+
+const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
+
+fn lease() -> Reply {
+    let lease = json!({
+        "name": "job", "token": TOKEN, "fencing_token": 42, "mode": "exclusive", "slot": null,
+        "ttl_ms": 600_000, "expires_in_ms": 600_000, "renew_after_ms": 200_000,
+    });
+    Reply::Answer(201, lease.to_string())
+}
+
+#[test]
+fn a_ttl_that_is_shorter_is_raised_to_the_minimum_hold() {
+    for (arguments, ttl, min_hold) in [
+        (&["--min-hold", "10m"][..], json!(600_000), json!(600_000)),
+        (
+            &["--min-hold", "10m", "--ttl", "1m"],
+            json!(600_000),
+            json!(600_000),
+        ),
+        (
+            &["--min-hold", "10m", "--ttl", "1h"],
+            json!(3_600_000),
+            json!(600_000),
+        ),
+        (&["--min-hold", "1s"], json!(null), json!(1_000)),
+        (&[], json!(null), json!(null)),
+    ] {
+        let gateway = FakeGateway::new([lease()]);
+        let ran = gateway
+            .latchgate(&[&["acquire", "job"], arguments].concat())
+            .read();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let body: Value = serde_json::from_str(&gateway.received()[0].body).unwrap();
+        assert_eq!((&body["ttl_ms"], &body["min_hold_ms"]), (&ttl, &min_hold));
+    }
+}
+
+#[test]
+fn a_job_runs_once_in_its_window_until_an_operator_ends_the_rest() {
+    let gateway = Gateway::start();
+    let run = "run job --min-hold 10m --wait 0 -- echo done";
+    gateway.typed(run).read().gives(0, "done\n");
+    let again = gateway.typed(run).ends(100);
+    assert_has(&again.err, "rests for another 9m");
+    let shown = gateway.typed("inspect job").ends(0);
+    assert_has(&shown.out, "job is resting\n  available in   9m");
+    let listed = gateway.typed("list").ends(0);
+    assert_has(&listed.out, "resting");
+    let broken = gateway.typed("break job --reason x --yes").ends(0);
+    assert_has(&broken.err, "job rests after its last lease, fencing token");
+    assert_has(&broken.err, "broke job: its last lease");
+    gateway
+        .typed("inspect job")
+        .read()
+        .gives(0, "job is free\n");
+    gateway.typed(run).read().gives(0, "done\n");
+}
+
+#[test]
+fn so_many_run_in_each_period_and_the_next_wait_for_their_turn() {
+    let gateway = Gateway::start();
+    let run = "run pool --limit 2 --min-hold 2s";
+    let began = Instant::now();
+    for _ in 0..2 {
+        gateway.typed(&format!("{run} --wait 0 -- true")).ends(0);
+    }
+    gateway.typed(&format!("{run} --wait 0 -- true")).ends(100);
+    gateway.typed(&format!("{run} -- true")).ends(0);
+    assert!(began.elapsed() >= Duration::from_secs(2));
+}
