@@ -168,7 +168,7 @@ impl CliError {
 }
 
 /// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
-const FLAGS: [(&str, &str); 18] = [
+const FLAGS: [(&str, &str); 20] = [
     (
         "Send it as `Authorization: Bearer KEY`",
         "Name a file with it by --key-file, or set LATCHGATE_KEY",
