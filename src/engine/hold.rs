@@ -587,13 +587,13 @@ impl HoldTask {
 
     /// Releases the lock at once, because the stream has no reader any more, unless the lease has another keeper now.
     async fn release(&self, managed: &ManagedLease, gone: ListenerGone) {
-        let (releaser, token) = (self.releaser(managed), managed.token.hash());
+        let (by, token) = (self.releaser(managed), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {
             self.report_lost(managed, unread);
         }
         let store = &self.engine.store;
-        let release = store.release_as(releaser, &managed.name, &token);
+        let release = store.release_as(by, &managed.name, &token);
         let release = Box::pin(release).await;
         let released = lease_outcome(&release);
         let leases = &self.engine.leases;
@@ -606,7 +606,7 @@ impl HoldTask {
             }
             Ok(Release::Lost(_)) => leases.lose(&managed.name, &token),
             Err(_) => {
-                managed.abandon(releaser, unread);
+                managed.abandon(by, unread);
                 None
             }
         };
