@@ -93,7 +93,7 @@ export function totals() {
   let waiters = 0;
   for (const lock of locks.values()) {
     if (lock.ended) continue;
-    held += 1;
+    if (!lock.rests) held += 1;
     waiters += lock.waiters ?? 0;
   }
   return { held, waiters };

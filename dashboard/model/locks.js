@@ -4,6 +4,7 @@
 import { signal } from "../view.js";
 import { ask, Problem } from "./api.js";
 import { here, now, times } from "./clock.js";
+import { asRest, restsOf } from "./rests.js";
 import { visiblePrefixes } from "./session.js";
 import { asOne, sharerOf, sharersOf } from "./sharers.js";
 import { soon } from "./soon.js";
@@ -28,7 +29,7 @@ const PAUSE = { least: 1_000, most: 15_000 };
 /**
  * By name: `{name, fence, owner, metadata, group, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
  * tell no metadata and no group: both are null until the lock is listed. A lock that is shared has what `asOne` says, too:
- * `shared`, `leases` and `count`, which may be more than are known.
+ * `shared`, `leases` and `count`, which may be more than are known. One that nobody holds and that rests has `rests`.
  */
 export const locks = new Map();
 /** Changes after the locks have: whoever shows them reads it. */
@@ -127,10 +128,16 @@ async function walkThrough(begin, round, signal) {
 }
 
 /** Takes in a lock as a list or an inspection shows it. */
-export function take({ name, holders, holder_count: count, waiter_count: waiters }, sentAt, round = begun) {
+export function take({ name, holders, holder_count: count, waiter_count: waiters, resting = [] }, sentAt, round = begun) {
   const known = locks.get(name);
   const [holder = null] = holders;
   if (holder?.mode === "shared") return takeSharers({ name, holders, count, waiters }, known, sentAt, round);
+  if (holder === null && resting.length > 0) {
+    const rest = asRest(restsOf(resting, sentAt, known?.rests));
+    if (known && !known.ended && !known.rests && known.fence > rest.fence) return;
+    locks.set(name, { name, waiters, ended: null, round, ...rest });
+    return;
+  }
   if (holder === null) {
     // How it ended, an event may tell; that it has ended is certain.
     if (known) end(known, "free", known.fence);
@@ -194,7 +201,9 @@ export function apply(event) {
   } else if (kind === "release-requested") {
     askedToRelease(event, known);
   } else if (ENDS.includes(kind)) {
-    if (event.mode === "shared" || known?.shared) left(event, known);
+    // What was released is what rests: only a break ends that.
+    if (known?.rests) kind === "broken" && woken(event, known);
+    else if (event.mode === "shared" || known?.shared) left(event, known);
     else if (known) end(known, kind, fence);
     else if (fence) remember(name, fence);
   }
@@ -264,6 +273,13 @@ function left({ name, fencing_token: fence, kind }, known) {
   if (!known.leases.delete(fence) && known.count <= known.leases.size) return;
   if (known.leases.size === 0) locks.delete(name);
   else Object.assign(known, asOne(known.leases, Math.max(known.count - 1, known.leases.size)));
+}
+
+/** Something that rested was broken: whoever waits gets it. */
+function woken({ fencing_token: fence, kind }, known) {
+  const rests = known.rests.filter((rest) => rest.fence !== fence);
+  if (rests.length === 0) end(known, kind, fence);
+  else Object.assign(known, asRest(rests));
 }
 
 const sharer = (name, fence) => `${name} ${fence}`;
@@ -342,6 +358,11 @@ export const isIdle = () => listing.peek().state === "idle";
 export function tidy({ live, answers }) {
   const late = now() - OVERDUE;
   for (const lock of locks.values()) {
+    // No event tells that a rest is over.
+    if (lock.rests && !lock.ended && lock.expiresAt < now()) {
+      end(lock, "free", lock.fence);
+      changed();
+    }
     if (live && !lock.ended && lock.expiresAt !== null && lock.expiresAt < late) {
       locks.delete(lock.name);
       changed();

@@ -12,6 +12,7 @@ import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { Foreign } from "../parts/text.js";
 import { Break } from "./lock/break.js";
 import { Curl } from "./lock/curl.js";
+import { End } from "./lock/end.js";
 import { Holder } from "./lock/holder.js";
 import { useLook } from "./lock/look.js";
 import { Queue } from "./lock/queue.js";
@@ -39,18 +40,23 @@ function Page({ name }) {
   const acquires = may("acquire", name);
   // What is to be broken: one holder, or all who share the lock.
   const breaking = useSignal(null);
+  // What is to be ended: `{kind, fence}`.
+  const ending = useSignal(null);
   const held = lock?.state === "held";
   const isShared = lock?.holder_count > 1;
-  const take = may("break", name) && ((holder) => (breaking.value = { holder }));
+  const isResting = lock?.state === "resting";
+  const breaks = may("break", name);
+  const take = breaks && ((holder) => (breaking.value = { holder }));
+  const wake = breaks && ((fence) => (ending.value = { kind: "rest", fence }));
   return html`<div class="page lock-page">
     <p class="path"><a href=${href("locks")}><${Icon} name="back" />Locks</a></p>
     <div class="title">
       <h1 tabindex="-1" class="mono"><${Foreign} value=${name} whole /></h1>
       <${Copy} text=${name} what="the name" />
-      ${lock && (held ? html`<${LockState} lock=${lock.shown} />` : html`<${StateMark} state="free" />`)}
+      ${lock && (held || isResting ? html`<${LockState} lock=${lock.shown} />` : html`<${StateMark} state="free" />`)}
       <span class="space"></span>
       ${held &&
-      may("break", name) &&
+      breaks &&
       html`<button type="button" class="danger" onClick=${() => (breaking.value = { holder: isShared ? null : lock.holder })}><${Icon} name="broken" />${isShared ? "Break all…" : "Break…"}</button>`}
     </div>
     ${!lock && !sees && acquires && html`<${Unseen} name=${name} />`}
@@ -60,7 +66,7 @@ function Page({ name }) {
     html`<${Trouble} problem=${problem} />
       <div class="columns ${isStale() ? "stale" : ""}">
         <div class="main-column">
-          <${Holder} ...${{ lock, take }} />
+          <${Holder} ...${{ lock, take, wake }} />
           <${Queue} lock=${lock} />
           <${Timeline} name=${name} />
         </div>
@@ -69,7 +75,8 @@ function Page({ name }) {
           <${Curl} name=${name} lock=${lock} />
         </div>
       </div>`}
-    ${breaking.value && lock && may("break", name) && html`<${Break} ...${{ name, lock }} target=${breaking.value.holder} close=${() => (breaking.value = null)} done=${again} />`}
+    ${breaking.value && lock && breaks && html`<${Break} ...${{ name, lock }} target=${breaking.value.holder} close=${() => (breaking.value = null)} done=${again} />`}
+    ${ending.value && lock && breaks && html`<${End} ...${{ name, lock, ...ending.value }} close=${() => (ending.value = null)} done=${again} />`}
   </div>`;
 }
 

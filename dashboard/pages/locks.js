@@ -167,12 +167,16 @@ function Count({ prefix, search }) {
   const { state, more, partial } = listing.value;
   if (state !== "ready") return null;
   let waiting = 0;
-  for (const lock of locks.values()) if (lock.waiters) waiting += 1;
+  let resting = 0;
+  for (const lock of locks.values()) {
+    if (lock.waiters) waiting += 1;
+    if (lock.rests) resting += 1;
+  }
   const shown = prefix || search ? `${count(found(prefix, search).length)} of ` : "";
   const rest = partial ? " so far" : more ? " and more" : "";
   const all = `${shown}${plural(locks.size, "lock", "locks")}${rest}`;
   const scope = seesAll() ? "" : ` ${SEEN}`;
-  return html`<p class="count">${all} held${scope}${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
+  return html`<p class="count">${all} held${resting > 0 && ` or resting`}${scope}${waiting > 0 && `, ${count(waiting)} waited for`}</p>`;
 }
 
 /** Where it is not the name or the owner that was searched for, it is said what was found. */

@@ -8,6 +8,7 @@ const SHAPES = {
   ending: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 1.5a4.5 4.5 0 0 1 0 9z" class="full" />`,
   foreign: html`<path d="M6 .8L11.2 6 6 11.2.8 6z" class="full" />`,
   asked: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 3.6v2.8M6 8.2v.3" />`,
+  resting: html`<circle cx="6" cy="6" r="4.5" /><path d="M4.7 4v4M7.3 4v4" />`,
   free: html`<circle cx="6" cy="6" r="4.5" />`,
   over: html`<path d="M2.5 2.5l7 7M9.5 2.5l-7 7" />`,
 };
@@ -17,6 +18,7 @@ const SAYS = {
   ending: "Less than a quarter of the lease is left",
   foreign: "Taken in the store itself by a client that does not use the gateway",
   asked: "The holder was asked to release the lock",
+  resting: "Released before its minimum hold was over: no client gets the lock until then",
   free: "No client holds the lock",
   overdue: "The lease's time is over; its end is not reported yet",
   released: "The holder released the lock",
@@ -28,6 +30,7 @@ const SAYS = {
 export function stateOf(lock) {
   if (lock.ended) return lock.ended.kind;
   const left = lock.expiresAt === null ? Infinity : lock.expiresAt - now();
+  if (lock.rests) return "resting";
   if (left < -500) return "overdue";
   if (lock.foreign) return "foreign";
   if (lock.releaseBy !== null) return "asked";

@@ -4,7 +4,7 @@ import { html } from "../view.js";
 import { now, tick, wall } from "../model/clock.js";
 import { clock, duration, exact, NOTHING } from "../model/format.js";
 
-/** What is left of a lease, as a bar that drains and as text. */
+/** What is left of a lease, or of a rest, as a bar that drains and as text. */
 export function TimeLeft({ lock }) {
   tick.value;
   if (lock.ended) return html`<span class="left"><span class="bar over"></span><span>over</span></span>`;
@@ -14,7 +14,8 @@ export function TimeLeft({ lock }) {
   const left = Math.max(0, lock.expiresAt - now());
   const part = Math.min(1, left / Math.max(lock.ttl ?? left, left, 1));
   const level = part < 0.25 ? "bar low" : "bar";
-  const title = `Ends ${exact(wall(lock.expiresAt))} unless it is renewed`;
+  const end = exact(wall(lock.expiresAt));
+  const title = lock.rests ? `Rests until ${end}` : `Ends ${end} unless it is renewed`;
   return html`<span class="left" title=${title}>
     <span class=${level} aria-hidden="true"><i style=${{ transform: `scaleX(${part.toFixed(4)})` }} /></span>
     <span>${duration(left)}</span>

@@ -596,13 +596,13 @@ impl HoldTask {
 
     /// Releases the lock at once, because the stream has no reader any more, unless the lease has another keeper now.
     async fn release(&self, managed: &ManagedLease, gone: ListenerGone) {
-        let (releaser, token) = (self.releaser(managed), managed.token.hash());
+        let (by, token) = (self.releaser(managed), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {
             self.report_lost(managed, unread);
         }
         let store = &self.engine.store;
-        let release = store.release_lease(releaser, &managed.name, &token);
+        let release = store.release_lease(by, &managed.name, &token);
         let release = Box::pin(release).await;
         let (release, ended) = split(release);
         let released = lease_outcome(&release);
@@ -625,7 +625,7 @@ impl HoldTask {
                 since
             }
             Err(_) => {
-                managed.abandon(releaser, unread);
+                managed.abandon(by, unread);
                 None
             }
         };

@@ -290,6 +290,7 @@ impl CallerId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TokenHash;
 
     fn key() -> IdempotencyKey {
         IdempotencyKey::new("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11").unwrap()
@@ -335,6 +336,7 @@ mod tests {
     }
 
     /// Sharing terms; with a slot if the limit comes from the caller.
+    #[expect(clippy::unnecessary_wraps, reason = "a request may have no sharing terms")]
     fn shared(limit: u64, has_slot: bool) -> Option<Sharing> {
         let limit = Limit::new(limit).unwrap();
         Some(Sharing { limit, has_slot })
@@ -369,8 +371,8 @@ mod tests {
                 "5359794c2f9e66c7dad1f8500b9ce0350d4927fe49b564fc84adb083fd0cc2a9",
             ),
         ] {
-            let bytes = fingerprint.as_bytes().iter();
-            let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+            // A token hash prints its bytes in hexadecimal digits.
+            let hex = TokenHash::from_bytes(*fingerprint.as_bytes()).to_string();
             assert_eq!(hex, golden);
         }
     }

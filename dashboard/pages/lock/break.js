@@ -145,7 +145,8 @@ function One({ holder }) {
       : html`<div><dt>Fencing token</dt><dd class="mono">${holder.fencing_token}</dd></div>`}`;
 }
 
-function Reason({ reason, field }) {
+/** The field for the reason. */
+export function Reason({ reason, field }) {
   return html`<label for="reason">Reason (recorded in the audit log and the event stream)</label>
     <input
       id="reason"
@@ -167,7 +168,8 @@ function Grace({ grace }) {
     </select>`;
 }
 
-function Next({ lock }) {
+/** Who gets the lock then. */
+export function Next({ lock }) {
   const [first] = lock.waiters;
   if (!first) return html`<span class="none">nobody: the lock is free then</span>`;
   const others = lock.waiter_count - 1;
@@ -179,8 +181,9 @@ function Changed({ lock, back, close }) {
     return html`<div class="sure" role="alert"><${Icon} name="done" /><p>The lock is free by now: there is nothing to break.</p></div>
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
-  if (lock.holder_count > 1) {
-    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>The leases to break have ended by now, and other callers hold the lock. Nothing was broken.</p></div>
+  if (lock.holder_count !== 1) {
+    const now = lock.holder_count > 1 ? "other callers hold the lock" : "the lock rests";
+    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>The leases to break have ended by now, and ${now}. Nothing was broken.</p></div>
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
   return html`<div class="sure" role="alert">

@@ -10,11 +10,25 @@ import { Copy } from "../../parts/copy.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, Moment, TimeLeft } from "../../parts/times.js";
 import { Value } from "../../parts/value.js";
+import { Rests } from "./rests.js";
 
-/** The holder, all who share the lock, or that there is none. `take` opens the dialog that breaks one of several. */
-export function Holder({ lock, take }) {
-  const { holder, shown } = lock;
-  if (lock.holder_count > 1) return html`<${Sharers} ...${{ lock, take }} />`;
+const LOCK_RESTS = "Nobody holds the lock. It was released before its minimum hold was over, and nobody gets it until then.";
+const SLOTS_REST = "Nobody holds the lock. A slot that was released before its minimum hold was over counts as held until then.";
+
+/**
+ * The holder, all who share the lock, or that there is none. `take` opens the dialog that breaks one of several, `wake`
+ * the one that ends a rest.
+ */
+export function Holder({ lock, take, wake }) {
+  const { holder, shown, rests } = lock;
+  if (lock.holder_count > 1) return html`<${Sharers} ...${{ lock, take, wake }} />`;
+  if (holder === null && rests.length > 0) {
+    return html`<section class="panel holder" aria-labelledby="holder">
+      <h2 id="holder">Holder</h2>
+      <p>${rests.some(({ slot }) => slot !== null) ? SLOTS_REST : LOCK_RESTS}</p>
+      <${Rests} ...${{ rests, wake }} />
+    </section>`;
+  }
   if (holder === null) {
     return html`<section class="panel" aria-labelledby="holder">
       <h2 id="holder">Holder</h2>
@@ -54,11 +68,17 @@ export function Holder({ lock, take }) {
           ([key, value]) => html`<div key=${key}><dt><${Foreign} value=${key} /></dt><dd><${Value} value=${value} /></dd></div>`,
         )}
       </dl>`}
+    <${Beside} ...${{ rests, wake }} />
   </section>`;
 }
 
+/** What rests beside those who hold the lock. */
+function Beside({ rests, wake }) {
+  return rests.length > 0 && html`<h3>Resting</h3><${Rests} ...${{ rests, wake }} />`;
+}
+
 /** An entry for each: what it says of itself stands below its owner. */
-function Sharers({ lock, take }) {
+function Sharers({ lock, take, wake }) {
   const { name, holders, holder_count: all } = lock;
   return html`<section class="panel holder sharers" aria-labelledby="holder">
     <h2 id="holder">Holders <span class="number">${count(all)}</span></h2>
@@ -83,6 +103,7 @@ function Sharers({ lock, take }) {
       )}
     </ol>
     ${all > holders.length && html`<p class="note">and ${count(all - holders.length)} more, which end later</p>`}
+    <${Beside} ...${{ rests: lock.rests, wake }} />
   </section>`;
 }
 

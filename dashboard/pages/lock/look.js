@@ -7,6 +7,7 @@ import { connection } from "../../model/connection.js";
 import { watch } from "../../model/feed.js";
 import { seeHolders } from "../../model/leases.js";
 import { take } from "../../model/locks.js";
+import { asRest, restsOf } from "../../model/rests.js";
 import { firstRelease } from "../../model/sharers.js";
 import { soon } from "../../model/soon.js";
 
@@ -37,7 +38,7 @@ export function useLook(name, sees) {
         const { body, sentAt } = await ask(lockPath(name), { signal: stop.signal, expected: sees ? undefined : 403 });
         take(body, sentAt);
         seeHolders(name, body, sentAt);
-        seen.value = { state: "ready", lock: shaped(body, sentAt), problem: null, sees };
+        seen.value = { state: "ready", lock: shaped(body, sentAt, seen.value.lock), problem: null, sees };
       } catch (problem) {
         if (stop.signal.aborted) return;
         if (!(problem instanceof Problem)) throw problem;
@@ -75,9 +76,9 @@ export function useLook(name, sees) {
 
 /**
  * With each holder what is shown of its time; of the lock that of the one that ends last. The gateway names the one first
- * that ends first: here each keeps its place when it is renewed.
+ * that ends first: here each keeps its place when it is renewed. What rests is counted on from `before`.
  */
-function shaped(body, sentAt) {
+function shaped(body, sentAt, before) {
   const holders = body.holders.map((holder) => {
     const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
     return { ...holder, shown };
@@ -88,5 +89,7 @@ function shaped(body, sentAt) {
   // Only a foreign client can have no expiry, and it holds the lock alone.
   const last = holders.reduce((one, other) => (other.expires_in_ms > one.expires_in_ms ? other : one), holder);
   const releaseBy = firstRelease(holders.map((one) => one.shown));
-  return { ...body, holders, holder, sentAt, shown: last && { ...last.shown, releaseBy } };
+  const rests = restsOf(body.resting ?? [], sentAt, before?.rests);
+  const shown = last ? { ...last.shown, releaseBy } : rests.length > 0 ? { ...asRest(rests), ended: null } : null;
+  return { ...body, holders, holder, rests, sentAt, shown };
 }

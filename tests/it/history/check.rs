@@ -6,7 +6,7 @@ use super::{History, Report, Terms, invariants::*, validity};
 type Check = fn(&History, &Terms, &mut Report);
 
 /// All invariants, in the order of their numbers.
-const ALL: [Check; 17] = [
+const ALL: [Check; 18] = [
     answers::check,
     i01_unique::check,
     i02_rising::check,

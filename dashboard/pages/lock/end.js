@@ -1,0 +1,70 @@
+// Ends what nobody works under, and so needs no second question: a rest of the lock.
+
+import { html, useEffect, useRef, useSignal } from "../../view.js";
+import { ask, lockPath, Problem } from "../../model/api.js";
+import { Dialog } from "../../parts/dialog.js";
+import { Icon } from "../../parts/icon.js";
+import { Trouble } from "../../parts/notice.js";
+import { say } from "../../parts/said.js";
+import { Foreign } from "../../parts/text.js";
+import { TimeLeft } from "../../parts/times.js";
+import { Next, Reason } from "./break.js";
+
+/** What can be ended: what the dialog says, and where in the lock it is found by its fencing token, with its time. */
+const KINDS = {
+  rest: {
+    title: "End the rest",
+    what: "The lease was released already, so nobody loses it. The lock or the slot is granted again before the minimum hold of the lease is over.",
+    said: "The rest is over.",
+    over: "The rest is over by now: there is nothing to end.",
+    find: (lock, fence) => lock.rests.find((rest) => rest.fence === fence),
+    shown: (rest) => ({ ...rest, rests: true, ended: null }),
+  },
+};
+
+/** The dialog: `kind` is one of `KINDS`. */
+export function End({ name, lock, kind, fence, close, done }) {
+  const { title, what, said, over, find, shown } = KINDS[kind];
+  const reason = useSignal("");
+  const busy = useSignal(false);
+  const trouble = useSignal(null);
+  const field = useRef(null);
+  const found = find(lock, fence);
+  useEffect(() => field.current?.focus(), []);
+  const submit = async (event) => {
+    event.preventDefault();
+    if (busy.value) return;
+    if (!reason.value.trim()) return field.current.focus();
+    busy.value = true;
+    trouble.value = null;
+    try {
+      await ask(lockPath(name, "break"), { method: "POST", body: { reason: reason.value.trim(), fencing_token: fence } });
+      say(said);
+      close();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      trouble.value = problem;
+    } finally {
+      busy.value = false;
+      done();
+    }
+  };
+  return html`<${Dialog} title=${title} close=${close}>
+    <form onSubmit=${submit} class="break">
+      <dl class="facts">
+        <div class="wide"><dt>Lock</dt><dd class="mono"><${Foreign} value=${name} whole /></dd></div>
+        ${found && html`<div><dt>Time left</dt><dd><${TimeLeft} lock=${shown(found)} /></dd></div>`}
+        <div><dt>Fencing token</dt><dd class="mono">${fence}</dd></div>
+        <div class="wide"><dt>Goes to</dt><dd><${Next} lock=${lock} /></dd></div>
+      </dl>
+      ${found
+        ? html`<${Reason} ...${{ reason, field }} /><p class="remark">${what}</p>`
+        : html`<div class="sure" role="alert"><${Icon} name="done" /><p>${over}</p></div>`}
+      <${Trouble} problem=${trouble.value} />
+      <footer>
+        <button type="button" class="quiet" onClick=${close}>${found ? "Cancel" : "Close"}</button>
+        ${found && html`<button type="submit" class="danger" disabled=${busy.value}>${busy.value ? "Ending…" : title}</button>`}
+      </footer>
+    </form>
+  <//>`;
+}
