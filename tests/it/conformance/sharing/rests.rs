@@ -283,7 +283,7 @@ pub(crate) async fn are_left_by_a_group_and_not_by_parts_that_are_given_back(
     released(&store, &other).await;
     let held = engine.acquire_group(asked(), || {}).await.unwrap();
     for lock in ["x", "y"] {
-        engine.release(name(lock), held.hash).await.unwrap();
+        engine.release(name(lock), held.hash, None).await.unwrap();
         rests(&store, lock).await;
     }
     held.delivery.delivered();
