@@ -48,10 +48,10 @@ export function fine(ms) {
   return ms < 9_950 ? `${(ms / 1000).toFixed(1)}s` : duration(Math.round(ms / 1000) * 1000);
 }
 
-/** The time of day, in the viewer's zone; the day too, if it is another one. */
-export function clock(date) {
-  const today = new Date().toDateString() === date.toDateString();
-  return today ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
+/** The time of day, in the viewer's zone; the day too, if it is another one than `day`. */
+export function clock(date, day = new Date()) {
+  const isSame = day.toDateString() === date.toDateString();
+  return isSame ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
 }
 
 /** A time to the millisecond, in the viewer's zone and in UTC. */

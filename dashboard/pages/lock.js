@@ -13,6 +13,7 @@ import { Foreign } from "../parts/text.js";
 import { Break } from "./lock/break.js";
 import { Curl } from "./lock/curl.js";
 import { End } from "./lock/end.js";
+import { History } from "./lock/history.js";
 import { Holder } from "./lock/holder.js";
 import { useLook } from "./lock/look.js";
 import { Queue } from "./lock/queue.js";
@@ -68,6 +69,7 @@ function Page({ name }) {
         <div class="main-column">
           <${Holder} ...${{ lock, take, wake }} />
           <${Queue} lock=${lock} />
+          <${History} name=${name} />
           <${Timeline} name=${name} />
         </div>
         <div class="side-column">
@@ -83,7 +85,7 @@ function Page({ name }) {
 /** Who may acquire the lock and not see it can try that all the same. */
 function Unseen({ name }) {
   return html`<p class="remark unseen"><span>
-      You may acquire this lock, and not see it: holders, waiters and events are shown with the permission <code>view</code>.
+      You may acquire this lock, and not see it: holders, waiters, events and the history are shown with the permission <code>view</code>.
     </span></p>
     <div class="columns">
       <div class="main-column"><${Try} name=${name} open /></div>

@@ -32,9 +32,17 @@ export function Age({ since }) {
   >`;
 }
 
-/** When something was, by `at` on our clock or a text of the gateway. */
-export function Moment({ at }) {
+/** When something was, by `at` on our clock or a text of the gateway; the day too, if it is another one than `day`. */
+export function Moment({ at, day }) {
   const date = typeof at === "string" ? new Date(at) : wall(at);
   if (Number.isNaN(date.getTime())) return NOTHING;
-  return html`<time datetime=${date.toISOString()} title=${exact(date)}>${clock(date)}</time>`;
+  return html`<time datetime=${date.toISOString()} title=${exact(date)}>${clock(date, day)}</time>`;
+}
+
+/** From when to when something was, by texts of the gateway; what is not known is null. */
+export function Span({ from, to }) {
+  if (!from && !to) return NOTHING;
+  if (!from) return html`until <${Moment} at=${to} />`;
+  if (!to) return html`since <${Moment} at=${from} />`;
+  return html`<${Moment} at=${from} /> – <${Moment} at=${to} day=${new Date(from)} />`;
 }

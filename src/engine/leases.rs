@@ -539,7 +539,9 @@ impl LeaseRegistry {
     pub(super) fn for_each(&self, mut each: impl FnMut(&LeaseKey, &RegisteredLease)) {
         for shard in &self.shards {
             let leases = &shard.lock().leases;
-            leases.iter().for_each(|(key, lease)| each(key, lease));
+            for (key, lease) in leases.iter() {
+                each(key, lease);
+            }
         }
     }
 

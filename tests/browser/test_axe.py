@@ -75,6 +75,7 @@ class Axe(BrowserCase):
             self.gateway.wait_for("deploy:prod", waiter, wait_ms=50_000)
             page.goto(f"{self.gateway.url}/dashboard/locks/deploy:prod")
             expect(page.get_by_role("region", name="Queue")).to_contain_text(waiter)
+            expect(page.get_by_role("region", name="History").locator("ol > li")).to_have_count(1)
             self.try_it(page)
             self.assert_accessible(page, f"one lock, {look}")
             page.get_by_role("button", name="Break…").click()

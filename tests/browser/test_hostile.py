@@ -99,6 +99,21 @@ class Hostile(BrowserCase):
                 self.assert_harmless(page)
                 page.context.close()
 
+    def test_a_history_is_anybodys_text_too(self):
+        for text in [*SCRIPTS, DIRECTIONS, LONG, WIDE, MARKS]:
+            note = {"kind": text, "at": text, "by": text, "reason": text}
+            entry = {"fencing_token": 7, "mode": "exclusive", "slot": None, "owner": text, "metadata": {text: text, "__proto__": text},
+                     "acquired_at": text, "acquired_by": text, "waited_ms": None, "ended_at": None, "ended": None,
+                     "ended_by": text, "reason": text, "ended_at_latest": text, "notes": [note]}
+            body = {"name": "one", "entries": [entry], "shorter_leases": {"count": 1, "since": text}, "dropped": 1, "enabled": True}
+            for size in ({"width": 1280, "height": 800}, {"width": 360, "height": 740}):
+                context = self.context(viewport=size)
+                context.route(re.compile(r"/locks/one/history$"), lambda route, _, body=body: route.fulfill(json=body))
+                page = self.open("/locks/one", context=context)
+                expect(page.locator(".history ol > li")).to_have_count(1)
+                self.assert_harmless(page)
+                context.close()
+
     def test_problems_are_anybodys_text_too(self):
         self.forgive("status of 500")
         text = SCRIPTS[0] + DIRECTIONS + "\u001b[31m" + WIDE + LONG

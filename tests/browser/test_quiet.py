@@ -106,5 +106,5 @@ class Quiet(BrowserCase):
         for role in ("banner", "main"):
             expect(page.get_by_role(role)).to_have_count(1)
         expect(page.get_by_role("navigation", name="Pages").get_by_role("link", name="Locks")).to_have_attribute("aria-current", "page")
-        for name in ("Holder", "Queue", "Last events", "Try it", "From a terminal"):
+        for name in ("Holder", "Queue", "History", "Last events", "Try it", "From a terminal"):
             expect(page.get_by_role("region", name=name)).to_have_count(1)

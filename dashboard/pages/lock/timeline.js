@@ -1,4 +1,4 @@
-// What has happened to the lock since the page was opened, newest first; without its renewals.
+// What happens to the lock while the page is open, newest first; without its renewals.
 
 import { html } from "../../view.js";
 import { eventsOf, feedVersion } from "../../model/feed.js";
@@ -15,7 +15,7 @@ export function Timeline({ name }) {
   const events = eventsOf(name, MOST);
   return html`<section class="panel timeline" aria-labelledby="timeline">
     <h2 id="timeline">Last events <a class="aside" href=${href("events", { prefix: name })}>All events</a></h2>
-    ${events.length === 0 && html`<p class="nothing">Nothing has happened to it since this page was opened.</p>`}
+    ${events.length === 0 && html`<p class="nothing">Events appear here as they happen.</p>`}
     <ol>
       ${events.map(
         (event) => html`<li key=${event.number} class=${event.kind}>

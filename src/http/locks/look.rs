@@ -213,7 +213,7 @@ impl Query for CheckQuery {
 ///
 /// Answers 204 if a lease with this fencing token holds the lock now, and 403 if not. So a proxy or a resource
 /// refuses a holder whose lease has ended, without storing the largest fencing token itself: nginx
-/// (`auth_request`), Caddy (`forward_auth`) and HAProxy pass a request on after a 2xx only.
+/// (`auth_request`), Caddy (`forward_auth`) and `HAProxy` pass a request on after a 2xx only.
 ///
 /// * 403 `stale-fencing-token`: no lease with this fencing token holds the lock. It has ended, was never granted,
 ///   or its grant was not delivered yet; or a client that uses no gateway holds the lock. `ended_ms_ago` says how
