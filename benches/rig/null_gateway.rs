@@ -22,9 +22,9 @@ use latchgate::{
     store::{
         AnyStore, Store, StoreError,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention,
-            FenceCheck, FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss,
-            Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
+            FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser,
+            Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },

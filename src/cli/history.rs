@@ -1,6 +1,6 @@
 //! `latchgate history`, which shows who held a lock, from when to when, and how that ended.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use clap::Args;
 
@@ -21,7 +21,7 @@ use super::{
 
 /// Show who held a lock, from when to when, and how that ended
 ///
-/// The newest lease comes first. The times are UTC. Leases of less than a second (history.after_ms) are only counted.
+/// The newest lease comes first. The times are UTC. Leases of less than a second (`history.after_ms`) are only counted.
 #[derive(Args)]
 pub(super) struct HistoryArgs {
     /// The lock
@@ -58,11 +58,15 @@ fn describe(name: &LockName, history: &History) -> String {
     };
     if let Some(shorter) = &history.shorter_leases {
         let (count, since) = (shorter.count, visible(&shorter.since));
-        text += &format!("and {count} shorter leases since {since}\n");
+        writeln!(text, "and {count} shorter leases since {since}").expect("into a String");
     }
     if history.dropped > 0 {
         let dropped = history.dropped;
-        text += &format!("{dropped} records are missing: the store did not take them in time\n");
+        writeln!(
+            text,
+            "{dropped} records are missing: the store did not take them in time"
+        )
+        .expect("into a String");
     }
     text
 }
@@ -74,9 +78,13 @@ fn row(entry: &HistoryEntry) -> [String; 5] {
         (None, None) if entry.acquired_at.is_some() => ("-".to_owned(), "held"),
         (None, None) => ("-".to_owned(), "short"),
     };
-    let mut end = caused(how, &entry.ended_by, &entry.reason);
+    let mut end = caused(how, entry.ended_by.as_ref(), entry.reason.as_ref());
     for note in &entry.notes {
-        end += &caused(&format!("; {}", note.kind), &note.by, &note.reason);
+        end += &caused(
+            &format!("; {}", note.kind),
+            note.by.as_ref(),
+            note.reason.as_ref(),
+        );
     }
     let by = entry.acquired_by.iter().map(|by| format!(" (by {by})"));
     let waited = entry
@@ -96,9 +104,9 @@ fn row(entry: &HistoryEntry) -> [String; 5] {
 }
 
 /// Says what happened, who caused it, and why.
-fn caused(what: &str, by: &Option<String>, reason: &Option<String>) -> String {
-    let by = by.iter().map(|by| format!(" by {by}"));
-    let reason = reason.iter().map(|reason| format!(": {reason}"));
+fn caused(what: &str, by: Option<&String>, reason: Option<&String>) -> String {
+    let by = by.into_iter().map(|by| format!(" by {by}"));
+    let reason = reason.into_iter().map(|reason| format!(": {reason}"));
     by.chain(reason)
         .fold(what.to_owned(), |text, fact| text + &fact)
 }

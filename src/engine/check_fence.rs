@@ -9,7 +9,7 @@ use crate::store::{
     contract::{FenceCheck, FenceQuery},
 };
 
-use super::Engine;
+use super::{Actor, Engine};
 
 // === impl Engine ===
 
@@ -25,6 +25,9 @@ impl Engine {
         if self.0.checks.note(query, check, Instant::now()) {
             self.0.metrics.stale_write_refused();
             self.0.events.stale_write_refused(query, by);
+            let by = by.cloned().map(Actor::Key);
+            let FenceQuery { name, fence } = query;
+            (self.0.history).note(name, *fence, "stale-write-refused", by.as_ref(), None);
         }
         Ok(check)
     }

@@ -578,8 +578,8 @@ impl HoldTask {
             // its next renewal counts the lease again.
             Renewal::Adopted => leases.adopted(&managed.name, &token),
             Renewal::Lost(loss) => {
-                let lost = leases.lose(&managed.name, &token);
-                history.lost(&managed.name, lost, *loss);
+                let ended = leases.lose(&managed.name, &token);
+                history.lost(&managed.name, ended, *loss);
             }
         }
         Some(renewal)
@@ -619,9 +619,9 @@ impl HoldTask {
                 removed.map(|lease| lease.since)
             }
             Ok(Release::Lost(loss)) => {
-                let lost = leases.lose(&managed.name, &token);
-                let since = lost.as_ref().map(|lost| lost.since);
-                history.lost(&managed.name, lost, loss);
+                let known = leases.lose(&managed.name, &token);
+                let since = known.as_ref().map(|lease| lease.since);
+                history.lost(&managed.name, known, loss);
                 since
             }
             Err(_) => {

@@ -539,7 +539,7 @@ impl LeaseRegistry {
     pub(super) fn for_each(&self, mut each: impl FnMut(&LeaseKey, &RegisteredLease)) {
         for shard in &self.shards {
             let leases = &shard.lock().leases;
-            for (key, lease) in leases.iter() {
+            for (key, lease) in leases {
                 each(key, lease);
             }
         }
@@ -596,7 +596,7 @@ impl RegisteredLease {
             Box::new(LeaseFacts {
                 waited: u64::try_from(opening.waited.as_millis()).ok(),
                 acquired_by: opening.by.map(|by| by.to_string()),
-                ..*facts
+                ..facts
             })
         });
         RecordedLease {

@@ -64,7 +64,10 @@ impl Engine {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
-            let release = engine.store.release_lease(Releaser::Bearer, &name, &token).await;
+            let release = engine
+                .store
+                .release_lease(Releaser::Bearer, &name, &token)
+                .await;
             let (release, ended) = split(release);
             let (mut lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),

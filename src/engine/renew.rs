@@ -68,11 +68,11 @@ impl Engine {
             Renewal::Lost(loss) => {
                 // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown
                 // token may be a guess.
-                let lost = self.0.leases.lose(&name, &hash);
-                if lost.is_some() && !matches!(loss, Loss::Broken { .. }) {
+                let known = self.0.leases.lose(&name, &hash);
+                if known.is_some() && !matches!(loss, Loss::Broken { .. }) {
                     self.0.metrics.expired_while_held(SeenBy::Renew);
                 }
-                self.0.history.lost(&name, lost, loss);
+                self.0.history.lost(&name, known, loss);
                 Err(RenewError::Lost(loss))
             }
         }

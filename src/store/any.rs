@@ -20,9 +20,9 @@ use crate::{
 use super::{
     Store, StoreError,
     contract::{
-        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
-        FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release,
-        Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+        Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
+        GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal,
+        RenewalTtl, Renewer, Requesting,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
     history::{EndedLease, HistoryBatch, StoredHistory},

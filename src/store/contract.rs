@@ -15,8 +15,8 @@ use crate::{
     telemetry::metrics::StoreFigures,
 };
 
-pub use super::check::{Check, Health};
 pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
+pub use super::check::{Check, Health};
 
 use super::{
     StoreError,

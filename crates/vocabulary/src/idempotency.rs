@@ -336,7 +336,10 @@ mod tests {
     }
 
     /// Sharing terms; with a slot if the limit comes from the caller.
-    #[expect(clippy::unnecessary_wraps, reason = "a request may have no sharing terms")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a request may have no sharing terms"
+    )]
     fn shared(limit: u64, has_slot: bool) -> Option<Sharing> {
         let limit = Limit::new(limit).unwrap();
         Some(Sharing { limit, has_slot })

@@ -146,7 +146,7 @@ mod tests {
             kind: kind.into(),
             at,
             since,
-            lease: mode.map(|mode| LeaseFacts::new(mode, Some(&owner), &metadata)),
+            lease: mode.map(|mode| Box::new(LeaseFacts::new(mode, Some(&owner), &metadata))),
             ..Fact::default()
         };
         fact.record(FencingToken::new(lease).unwrap()).text

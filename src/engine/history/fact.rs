@@ -119,13 +119,9 @@ impl Fact {
 // === impl LeaseFacts ===
 
 impl LeaseFacts {
-    pub(in crate::engine) fn new(
-        mode: Mode,
-        owner: Option<&Owner>,
-        metadata: &Metadata,
-    ) -> Box<Self> {
+    pub(in crate::engine) fn new(mode: Mode, owner: Option<&Owner>, metadata: &Metadata) -> Self {
         let entries = metadata.iter();
-        Box::new(Self {
+        Self {
             shared: mode.is_shared(),
             slot: mode.slot(),
             owner: owner.map(|owner| owner.as_str().to_owned()),
@@ -133,7 +129,7 @@ impl LeaseFacts {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             ..Self::default()
-        })
+        }
     }
 }
 
@@ -163,7 +159,7 @@ mod tests {
         let mode = Mode::Shared { slot: Some(2) };
         let lease = LeaseFacts::new(mode, Some(&owner), &metadata);
         let fence = FencingToken::new(42).unwrap();
-        let record = fact(OPENED, Some(lease)).record(fence);
+        let record = fact(OPENED, Some(Box::new(lease))).record(fence);
         assert!(record.text.len() < MAX_BYTES + 20 && !record.text.contains('\n'));
         let (read, fact) = Fact::read(&record.text).unwrap();
         assert_eq!(

@@ -170,7 +170,7 @@ impl Recorder {
     ) {
         let Some(shared) = &self.0 else { return };
         let facts = LeaseFacts::new(lease.mode, lease.owner.as_ref(), &lease.metadata);
-        let end = shared.fact(BROKEN, by, Some(reason), Some(facts));
+        let end = shared.fact(BROKEN, by, Some(reason), Some(Box::new(facts)));
         let held_for = lease.held_for + lease.as_of.elapsed();
         shared.put_since(name, lease.fence, held_for, end);
     }

@@ -33,10 +33,9 @@ use crate::{
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention,
-            FenceCheck, FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery,
-            Loss, Page, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer,
-            Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
+            FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery, Loss, Page,
+            QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         parking::{News, Parking},
     },

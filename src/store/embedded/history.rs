@@ -44,9 +44,10 @@ impl HistoryFile {
     /// Appends a batch, after the file was made shorter if it is full.
     pub(super) fn append(&mut self, name: &LockName, batch: &HistoryBatch) -> io::Result<()> {
         let texts = batch.records.iter().map(|record| record.text.as_str());
-        let mut lines: String = texts.map(|text| format!("{name} {text}\n")).collect();
-        if !batch.counts.is_zero() {
-            lines += &format!("{name} {}\n", batch.counts.text());
+        let counts = (!batch.counts.is_zero()).then(|| batch.counts.text());
+        let mut lines = String::new();
+        for text in texts.chain(counts.as_deref()) {
+            lines.extend([name.as_str(), " ", text, "\n"]);
         }
         let written = self.write(&lines, batch.bounds);
         if written.is_err() {

@@ -28,8 +28,8 @@ use crate::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation,
-            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery,
-            Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,

@@ -24,9 +24,9 @@ use crate::{
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck,
-            FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay,
-            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
+            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
+            Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,

@@ -218,7 +218,12 @@ fn content_cases() -> Vec<Case> {
         // The answer has another request id.
         let headers = [("X-Request-Id", id)];
         cases.push(Case::new("GET /locks/.", &headers, b"", INVALID));
-        cases.push(Case::new("GET /locks/a%20b/history", &headers, b"", INVALID));
+        cases.push(Case::new(
+            "GET /locks/a%20b/history",
+            &headers,
+            b"",
+            INVALID,
+        ));
     }
     let zeros = "00-00000000000000000000000000000000-0000000000000000-01";
     for parent in ["", "x", "00-0-0-00", zeros, "ff-x"] {

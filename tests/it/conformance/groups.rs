@@ -308,7 +308,7 @@ pub(super) async fn a_group_stands_in_the_queue_in_the_mode_of_each_lock(fixture
     let under_way = acquire(&engines[0], deploy("deploy:a")).await.unwrap();
     let freezes = {
         let (engine, request) = (other.clone(), request("freeze", "ann"));
-        tokio::spawn(async move { engine.acquire(request).await })
+        spawned(async move { engine.acquire(request).await })
     };
     let waiting = async |count| store.inspect(&name("freeze")).await.unwrap().waiters == count;
     until("the freeze waits for what is under way", async || {
@@ -317,7 +317,7 @@ pub(super) async fn a_group_stands_in_the_queue_in_the_mode_of_each_lock(fixture
     .await;
     let late = {
         let (engine, request) = (engines[0].clone(), deploy("deploy:b"));
-        tokio::spawn(async move { acquire(&engine, request).await })
+        spawned(async move { acquire(&engine, request).await })
     };
     until("the later group stands behind it", async || {
         waiting(2).await
@@ -327,7 +327,10 @@ pub(super) async fn a_group_stands_in_the_queue_in_the_mode_of_each_lock(fixture
     let frozen = freezes.await.unwrap().unwrap();
     assert_eq!(frozen.lease.held.mode, Mode::Exclusive);
     assert!(!late.is_finished(), "all is frozen");
-    other.release(name("freeze"), frozen.hash, None).await.unwrap();
+    other
+        .release(name("freeze"), frozen.hash, None)
+        .await
+        .unwrap();
     frozen.delivery.delivered();
     let late = late.await.unwrap().unwrap();
     assert!(late.leases[1].held.mode.is_shared());
@@ -371,9 +374,9 @@ pub(super) async fn a_repeated_group_must_have_the_same_modes(fixture: &dyn Fixt
 
 pub(super) async fn many_groups_in_mixed_modes_are_all_served(fixture: &dyn Fixture) {
     const LOCKS: [&str; 4] = ["a", "b", "c", "d"];
-    let engines: Vec<_> = fixture.gateways().iter().map(engine).collect();
     // For each lock, how many hold it shared; an exclusive holder counts as many.
     const ALONE: u64 = 1_000;
+    let engines: Vec<_> = fixture.gateways().iter().map(engine).collect();
     let held: Arc<BTreeMap<_, _>> =
         Arc::new(LOCKS.map(|lock| (name(lock), AtomicU64::new(0))).into());
     let clients = (0..20).map(|client| {
@@ -440,4 +443,14 @@ pub(super) async fn what_a_killed_gateway_shares_ends_by_itself_and_nothing_else
     doomed.shutdown_background();
     until("its lease has ended", async || shared_by(1).await).await;
     released(&store, &sharer).await;
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the caller of a test is no task of the program"
+)]
+fn spawned<T: Send + 'static>(
+    caller: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::spawn(caller)
 }

@@ -128,6 +128,7 @@ fn gateways(fixture: &dyn Fixture) -> [Engine; 2] {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a caller may be unknown")]
 fn key(name: &str) -> Option<Actor> {
     Some(Actor::Key(name.into()))
 }

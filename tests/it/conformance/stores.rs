@@ -248,7 +248,9 @@ mod sharing {
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
         groups,
-        sharing::{breaks, checks, ends, grants, keys, leases, queue, rests, sequences, shown, slots},
+        sharing::{
+            breaks, checks, ends, grants, keys, leases, queue, rests, sequences, shown, slots,
+        },
         waiting::newest,
     };
 

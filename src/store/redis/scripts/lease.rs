@@ -10,8 +10,7 @@ use crate::{
         StoreError,
         contract::{
             Breaking, Contention, FenceCheck, Holder, INSPECTED_WAITERS, Inspection, Loss, Release,
-            Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS, SharedHolders,
+            Releaser, Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS, SharedHolders,
         },
         history::EndedLease,
     },

@@ -1,6 +1,6 @@
 //! Minimum holds and rests: the field of a request, and all views of a lock that rests.
 
-use latchgate::lock::Mode;
+use latchgate::lock::{MinHold, Mode};
 
 use crate::api::prelude::*;
 
@@ -44,12 +44,12 @@ async fn the_minimum_hold_reaches_the_store() {
     ] {
         service.acquire(body).await.is(201);
         let min_hold = service.script.attempt().min_hold;
-        assert_eq!(min_hold.map(|it| it.as_millis()), asked, "{body}");
+        assert_eq!(min_hold.map(MinHold::as_millis), asked, "{body}");
     }
     let body = r#"{"names":["a","b"],"min_hold_ms":2000}"#;
     service.ask("POST /locks", JSON, body).await.is(201);
     let min_hold = service.script.attempt().min_hold;
-    assert_eq!(min_hold.map(|it| it.as_millis()), Some(2_000));
+    assert_eq!(min_hold.map(MinHold::as_millis), Some(2_000));
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ pub(crate) async fn leaves_other_keys_callers_locks_and_the_holder_alone(fixture
         it.caller = CallerId::of_key("ci".into());
     });
     let elsewhere = with(newest("deploy", "elsewhere"), |it| {
-        it.name = name("another")
+        it.name = name("another");
     });
     let elsewhere = gateways.queue(elsewhere, 1).await;
     let waiters = [
