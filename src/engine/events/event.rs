@@ -290,7 +290,7 @@ mod tests {
         for (from, to) in [
             ("broken", "melted"),
             ("broken", "gap"),
-            ("deploy:eu", "deploy/eu"),
+            ("deploy:eu", "deploy//eu"),
             ("9007199254740991", "9007199254740992"),
             ("\"ci ", "\"\\u001b"),
             ("{", "["),

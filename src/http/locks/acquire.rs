@@ -323,11 +323,9 @@ impl RequestBody for AcquireBody {
     const ABOUT: Field = ACQUIRE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
+        let body = Self::of_any(fields);
         let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
-        Self {
-            supersedes,
-            ..Self::of_any(fields)
-        }
+        Self { supersedes, ..body }
     }
 }
 

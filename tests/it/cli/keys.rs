@@ -199,7 +199,7 @@ fn what_a_gateway_would_refuse_is_not_made() {
     // The file has whole seconds, so an expiry after a millisecond is in the past.
     let cases = r#"
         --name 'a b' => name of
-        --name a --view team:* => with the colon, or * alone
+        --name a --view team:* => with the slash, or * alone
         --name a --expires soon => invalid value 'soon' for '--expires <WHEN>': expected 90d
         --name a --expires 0s => invalid value '0s' for '--expires <WHEN>': this time is over already
         --name a --expires 1ms => is over already

@@ -5,26 +5,27 @@ local alone = place == '' or (string.byte(place, 1) == 120)
 local me, news = string.sub(ARGV[4], 17, 32), ''
 local late, waits = (string.byte(place, 4) == 49), ARGV[7] and tonumber(ARGV[7])
 local marks = string.sub(place, 1, 3) .. copies .. string.sub(place, 5)
-if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id and not is_shared(held) then
+if held and waits and not (became or used or newest) and string.sub(held, 1, 65) ~= id and not is_shared(held) then
 if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
 if lease and string.sub(lease, 1, 65) == id then
 if used and kept_by(lease) ~= string.sub(id, 2, 65) then
 local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
+if letter == 'n' or (whose and (string.byte(whose, 1) == 110)) then
 lease = whose and share.find(string.sub(whose, 2, 66), us)
-if lease and used and (string.byte(lease, 68) == 49) and string.sub(lease, 200, 263) == key then
-if string.sub(lease, 264, 327) ~= string.sub(ARGV[3], 146, 209) then
+if lease and used and (string.byte(lease, 68) == 49) and string.sub(lease, 208, 271) == key then
+if string.sub(lease, 272, 335) ~= string.sub(ARGV[3], 154, 217) then
 if before ~= string.sub(id, 2, 65) then
 waited = string.format('%.0f', math.max(0, us - string.sub(ticket, 26, 41)))
 local first = is_untold(lease) or ((string.byte(lease, 69) == 50) and before == string.sub(id, 2, 65))
 local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
 local answered, keeper = first and '2' or '1', string.sub(id, 2, 65)
-lease = string.sub(lease, 1, 68) .. answered .. string.sub(lease, 70, 135) .. keeper .. string.sub(lease, 200)
+lease = string.sub(lease, 1, 68) .. answered .. string.sub(lease, 70, 143) .. keeper .. string.sub(lease, 208)
 if letter == 'r' or (whose and (string.byte(whose, 1) == 108)) then
 local fits = not held or (share and not alone and share.count() < tonumber(string.sub(place, 5, 8)))
 return 'granted ' .. id .. ' ' .. field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
 local before = name .. 'of:' .. string.sub(whose, 2, 66)
 local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2, 66)
-if string.sub(old, 203, 266) ~= string.sub(ARGV[3], 146, 209) then
+if string.sub(old, 211, 274) ~= string.sub(ARGV[3], 154, 217) then
 queued = string.sub(old, 26, 41)
 local gateway = string.sub(old, 2, 17)
 if gateway ~= NO_GATEWAY or (string.byte(old, 21) == 49) then
@@ -32,6 +33,12 @@ news = news .. field('10:superseded64:' .. string.sub(other, 2, 65))
 send(gateway, 'superseded', string.sub(other, 2, 65))
 queued = string.sub(became, 26, 41)
 late = late or (string.byte(became, 21) == 49)
+if (string.byte(body, 19) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'n' .. older, 'PX', 60000)
+if string.sub(body, 2, 17) == me then
+news = news .. field('8:outdated64:' .. string.sub(older, 2, 65))
+elseif string.sub(body, 2, 17) ~= NO_GATEWAY then
+send(string.sub(body, 2, 17), 'outdated', string.sub(older, 2, 65))
 -- advance
 local name, me = string.sub(lock, 1, -5), string.sub(ARGV[1], 17, 32)
 local held, left = redis.call('GETRANGE', lock, '0', '134'), redis.call('PTTL', lock)
@@ -51,13 +58,18 @@ send('all', 'broken', string.sub(id, 2, 65))
 -- break
 local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17, 32), ''
 if delivered and (string.byte(lease, 68) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(lease, 200, 263), 'l' .. id, 'PX', 60000)
+redis.call('SET', name .. 'key:' .. string.sub(lease, 208, 271), 'l' .. id, 'PX', 60000)
 send('all', 'broken', string.sub(id, 2, 65))
 local fence = string.sub(lease, 71, 86)
 local replaces = delivered and may_replace(string.sub(lease, 1, 65), 'b')
 local id = string.sub(lease, 1, 65)
 meant = string.sub(held, 71, 86) == ARGV[3]
 local id = string.sub(held, 1, 65)
+-- check_fence
+if string.sub(lease, 103, 118) > us then
+if string.sub(lease, 71, 86) == fence and not is_untold(lease) and not (string.byte(lease, 66) == 114) then
+return 'held ' .. lock .. ' ' .. field(string.format('%.0f', string.sub(lease, 103, 118) - us))
+elseif string.sub(lease, 71, 86) > fence then
 -- confirm
 if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then
 if kept_by(held) ~= string.sub(id, 2, 65) then
@@ -77,7 +89,7 @@ local adopted = kept_by(lease) ~= (ARGV[5] or string.sub(id, 2, 65))
 local again = not ARGV[5] and keyed and (string.byte(lease, 69) == 49)
 local heard = ARGV[3] == '1' and (string.byte(lease, 66) == 104)
 if (string.byte(lease, 67) < 97) then
-local used = name .. 'key:' .. string.sub(lease, 200, 263)
+local used = name .. 'key:' .. string.sub(lease, 208, 271)
 return 'given_back ' .. id .. ' ' .. field(news) .. field(string.sub(lease, 71, 86))
 -- grant_ttl
 local limit = tonumber(string.sub(held, 127, 135)) or 0
@@ -89,9 +101,9 @@ local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
 local lease = id .. 'h' .. string.sub(held, 67, 86) .. since .. ends .. string.sub(held, 119)
 if (string.byte(held, 70) == 49) then
 if (string.byte(held, 68) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(held, 200, 263), 'l' .. id, 'PX', left + 60000)
+redis.call('SET', name .. 'key:' .. string.sub(held, 208, 271), 'l' .. id, 'PX', left + 60000)
 -- hand_over
-local used = name .. 'key:' .. string.sub(body, 139, 202)
+local used = name .. 'key:' .. string.sub(body, 147, 210)
 if (string.byte(body, 19) == 49) then
 if string.sub(body, 2, 17) == NO_GATEWAY and (string.byte(body, 21) == 49) then
 return not (string.byte(body, 19) == 49) or select(2, key_of(body)) == 'q' .. id
@@ -103,7 +115,7 @@ local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18
 .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
 if (string.byte(body, 21) == 49) then
 if (string.byte(body, 19) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(body, 139, 202), 'l' .. id, 'PX', lasts + 60000)
+redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'l' .. id, 'PX', lasts + 60000)
 local left = string.sub(body, 42, 57) - us
 redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
 send(gateway, 'granted', string.sub(id, 2, 65), fence)
@@ -115,16 +127,16 @@ if is_queued(body) and string.sub(body, 42, 57) > us then
 local gateway = is_ticket(body) and string.sub(body, 2, 17)
 if gateway ~= ARGV[2] and (gateway ~= NO_GATEWAY or string.sub(body, 42, 57) > clock()) then
 if (string.byte(body, 21) == 49) then
-local used = name .. 'key:' .. string.sub(body, 139, 202)
+local used = name .. 'key:' .. string.sub(body, 147, 210)
 -- lease
-return held and (#held >= 199) and (string.byte(held, 1) == 50) and not (string.byte(held, 2) == 42)
-and string.find(string.sub(held, 71, 135), '^%d+$') ~= nil
+return held and (#held >= 207) and (string.byte(held, 1) == 50) and not (string.byte(held, 2) == 42)
+and string.find(string.sub(held, 71, 143), '^%d+$') ~= nil
 return (string.byte(held, 67) < 97) and tonumber(string.match(held, '\n!(%d+)')) or nil
-local keeper = string.sub(held, 136, 199)
+local keeper = string.sub(held, 144, 207)
 return keeper == NO_KEEPER and string.sub(held, 2, 65) or keeper
 local state = string.sub(held, 66, 66)
-local state = type(body) == 'string' and (#body >= 138) and string.sub(body, 1, 1)
-return (state == 'q' or state == 'w') and string.find(string.sub(body, 22, 74), '^%d+$') ~= nil
+local state = type(body) == 'string' and (#body >= 146) and string.sub(body, 1, 1)
+return (state == 'q' or state == 'w') and string.find(string.sub(body, 22, 82), '^%d+$') ~= nil
 return is_ticket(body) and (string.byte(body, 1) == 113)
 -- lease_reply
 return asked and string.sub(asked, 1, 16) + 1000 or math.huge
@@ -137,22 +149,25 @@ if (string.byte(lease, 66) == 107) then
 elseif kept_by(lease) ~= string.sub(id, 2, 65) then
 elseif is_queued(body) and ARGV[3] ~= '' and (string.byte(body, 19) == 49)
 local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
-redis.call('SET', name .. 'key:' .. string.sub(body, 139, 202), 'q' .. id, 'PX', ARGV[3] + 60000)
+redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'q' .. id, 'PX', ARGV[3] + 60000)
 if stood and not (string.byte(body, 21) == 49) then
 -- quorum_ask
 local before = record[3] and tonumber(string.sub(record[3], 1, 16))
 -- release
-local held = redis.call('GETRANGE', lock, '0', '262')
+local held = redis.call('GETRANGE', lock, '0', '270')
 local ours = string.sub(held, 1, 65) == id
-local keeper = string.sub(held, 136, 199)
+local keeper = string.sub(held, 144, 207)
 if (string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper) ~= ARGV[3] then
+local rests = ours and not ARGV[4] and string.sub(held, 136, 143) ~= '00000000'
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
 if (string.byte(lease, 68) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(lease, 200, 263), 'l' .. id, 'PX', '60000')
+redis.call('SET', name .. 'key:' .. string.sub(lease, 208, 271), 'l' .. id, 'PX', lasts)
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17, 32), ''
 return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(lease, 71, 102)
+return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(held, 71, 102)
+return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(held, 71, 102)
 -- renew
 local mine, since, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, 0
@@ -160,24 +175,33 @@ since = string.sub(held, 87, 102)
 ttl = math.min(tonumber(ARGV[2]) or tonumber(string.sub(held, 119, 126)), tonumber(ARGV[3]) or math.huge)
 local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
 local kept = as_kept and string.sub(as_kept, 103, 118)
-keeper, ttl = adopts and before or string.sub(held, 136, 199), string.format('%08.0f', ttl)
-held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. ttl .. string.sub(held, 127, 135) .. keeper .. string.sub(held, 200)
+keeper, ttl = adopts and before or string.sub(held, 144, 207), string.format('%08.0f', ttl)
+held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. ttl .. string.sub(held, 127, 143) .. keeper .. string.sub(held, 208)
 if whole and (string.byte(held, 68) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(held, 200, 263), 'l' .. id, 'PX', left + 60000)
+redis.call('SET', name .. 'key:' .. string.sub(held, 208, 271), 'l' .. id, 'PX', left + 60000)
+-- rest
+local least = tonumber(string.sub(lease, 136, 143)) or 0
+local left = math.min(least, math.ceil((string.sub(lease, 87, 102) - us) / 1000) + least)
+if left <= 0 or (string.byte(lease, 67) < 97) then
+local id, ends = REST .. string.sub(lease, 71, 86), string.format('%016.0f', us + left * 1000)
+lease = id .. 'r' .. string.sub(lease, 67, 67) .. keyed .. string.sub(lease, 69, 102) .. ends .. string.sub(lease, 119, 143) .. keeper .. string.sub(lease, 208)
+return string.sub(lease, 1, 207) .. '\n' .. slot, left
 -- send
 local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
 -- shared
 local id, ends = string.sub(lease, 1, 65), string.sub(lease, 103, 118)
 local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), (string.byte(lease, 67) == 110)
 local id, ends, slot = string.sub(lease, 1, 65), string.sub(lease, 103, 118), string.match(lease, '\n(%d+)$')
+redis.call('ZADD', ids, string.sub(rest, 103, 118), string.sub(rest, 1, 65))
+share.end_with_last(us, string.sub(rest, 1, 65))
 return lease and string.sub(lease, 103, 118) > us and lease or nil
 redis.call('HSET', leases, string.sub(lease, 1, 65), lease)
 local id = string.sub(lease, 1, 65)
 redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
 local slot = (string.byte(lease, 67) == 110) and redis.call('BITPOS', slots, '0')
-local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '137')
+local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '145')
 local limit = is_queued(body) and not (string.byte(body, 18) == 120) and tonumber(string.sub(body, 22, 25)) or 1
 if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
 -- sweep
 return is_queued(body) and string.sub(body, 42, 57) > us
-local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, '0', '201')
+local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, '0', '209')
