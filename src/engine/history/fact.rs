@@ -21,7 +21,7 @@ pub enum Actor {
 /// One fact about a lease: its beginning, its end, or something else that happened to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What happened: [`OPENED`], one of [`ENDS`], or another word of the API such as `release-requested`.
+    /// What happened: `OPENED`, one of `ENDS`, or another word of the API such as `release-requested`.
     pub kind: Cow<'static, str>,
     /// When it happened, by the clock of the gateway that wrote the fact, in milliseconds since 1970.
     pub at: u64,

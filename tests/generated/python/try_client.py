@@ -48,10 +48,10 @@ def main(url: str) -> None:
     assert isinstance(lost, Problem) and lost.code is ProblemCode.LEASE_LOST, lost
     assert release_lock.sync_detailed(NAME, client=client, lock_token=granted.token).status_code == 204
     # In place of a name, an object asks for one lock of several in a mode of its own.
-    several = AcquireGroupBody(names=[NAME, LockOfGroup(name="generated:pool", limit=2)])
+    several = AcquireGroupBody(names=[NAME, LockOfGroup(name="generated:pool-of-python", limit=2)])
     group = acquire_locks.sync(client=client, body=several)
     assert isinstance(group, GroupLease), group
-    assert [(lease.mode, lease.slot) for lease in group.leases] == [("shared", 0), ("exclusive", None)], group
+    assert [(lease.mode, lease.slot) for lease in group.leases] == [("exclusive", None), ("shared", 0)], group
 
 
 main(sys.argv[1])

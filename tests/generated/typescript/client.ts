@@ -66,4 +66,5 @@ check(ended.response.status === 204, ended.error);
 const pool = { name: "generated:pool", limit: 2 };
 const group = await client.POST("/locks", { body: { names: [name, pool] } });
 const leases = must(group.data, "no group").leases;
-check(leases.length === 2 && leases[0]?.slot === 0 && leases[1]?.mode === "exclusive", leases);
+const [alone, pooled] = [name, pool.name].map((one) => leases.find((lease) => lease.name === one));
+check(leases.length === 2 && pooled?.slot === 0 && alone?.mode === "exclusive", leases);
