@@ -144,7 +144,7 @@ problem_codes! {
     NewerWaiter = "newer-waiter", CONFLICT,
         "A newer waiter took this request out of the queue",
         "A later request with the same `supersedes` waits for the lock now. This request was not granted the \
-         lock, and for a minute its `Idempotency-Key` is answered the same.",
+         lock.",
         "Do not repeat the request: the newer request does the work.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
