@@ -17,9 +17,9 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// Endings of keys that stay.
 const STAYS: [&str; 2] = [":fence", ":ended"];
-/// Parts of keys that remember, for a minute, the outcome of an attempt, the use of an idempotency key, or a release
-/// request.
-const MEMORIES: [&str; 3] = ["}:of:", "}:key:", "}:asked:"];
+/// Parts of keys that remember the outcome of an attempt, the use of an idempotency key, a release request, or the newest
+/// waiter, each for about a minute, or the history of locks.
+const MEMORIES: [&str; 5] = ["}:of:", "}:key:", "}:asked:", "}:newest:", "}:history:"];
 /// Endings of keys that shared leases leave behind if their end was not noticed, and how long the keys may live at
 /// most, in ms: as long as the leases, and a minute.
 const OF_SHARING: [&str; 3] = [":shared", ":leases", ":slots"];

@@ -80,7 +80,9 @@ async fn what_a_gateway_could_not_write_is_written_when_the_server_is_back() {
 #[tokio::test]
 async fn while_memory_is_nearly_full_only_breaks_and_losses_are_written() {
     let rig = Rig::start().await;
-    rig.server.run(&["SETRANGE", "filler", "20000000", "x"]).await;
+    rig.server
+        .run(&["SETRANGE", "filler", "20000000", "x"])
+        .await;
     rig.server.set("maxmemory", "24000000").await;
     // An examination reads how much memory is used; the one at the start counts for a second.
     sleep(Duration::from_millis(1_100)).await;
