@@ -177,7 +177,7 @@ def test_what_nobody_was_granted_is_not_released() -> None:
 )
 def test_a_minimum_hold_raises_a_shorter_ttl(options: dict[str, Any], sent: Any) -> None:
     asked, _ = play(acquiring(**options).run(), lease(0.0))
-    body = json.loads(asked[0].call.body)
+    body = json.loads(asked[0].call.body or b"")
     assert (body.get("ttl_ms"), body.get("min_hold_ms")) == sent
 
 
