@@ -272,7 +272,7 @@ export interface HistoryEntry {
   reason: string | null;
   /** If no gateway has recorded the end: the lease ended at this time at the latest. */
   endedAtLatest: string | null;
-  /** What else happened to the lease, such as `release-requested`; oldest first. */
+  /** Other events of the lease, such as `release-requested`; oldest first. */
   notes: { kind: string; at: string; by: string | null; reason: string | null }[];
 }
 

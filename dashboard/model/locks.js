@@ -201,7 +201,7 @@ export function apply(event) {
   } else if (kind === "release-requested") {
     askedToRelease(event, known);
   } else if (ENDS.includes(kind)) {
-    // What was released is what rests: only a break ends that.
+    // A rest begins with a release, so only a break ends a rest early.
     if (known?.rests) kind === "broken" && woken(event, known);
     else if (event.mode === "shared" || known?.shared) left(event, known);
     else if (known) end(known, kind, fence);

@@ -41,7 +41,7 @@ function Page({ name }) {
   const acquires = may("acquire", name);
   // What is to be broken: one holder, or all who share the lock.
   const breaking = useSignal(null);
-  // What is to be ended: `{kind, fence}`.
+  // The rest to end, for the dialog: `{kind, fence}`.
   const ending = useSignal(null);
   const held = lock?.state === "held";
   const isShared = lock?.holder_count > 1;

@@ -184,22 +184,21 @@ impl Tally {
     /// Counts a request against the rate of the key; fails with the time until the next request may come if the rate
     /// is used up.
     pub(super) fn request(&self, rate: Option<Rate>, now: Instant) -> Result<(), Excess> {
-        self.bucket(rate, now, Bucket::take)
+        Self::bucket(&self.requests, rate, now, Bucket::take)
             .unwrap_or(Ok(()))
             .map_err(|retry_after| Excess::Requests { retry_after })
     }
 
     /// Counts a check of a fencing token against this rate; fails as `request` does.
     pub(super) fn check(&self, rate: Rate, now: Instant) -> Result<(), Excess> {
-        let mut bucket = self.checks.lock();
-        let bucket = bucket.get_or_insert_with(|| Bucket::full(rate, now));
-        let taken = bucket.take(rate, now);
-        taken.map_err(|retry_after| Excess::Requests { retry_after })
+        Self::bucket(&self.checks, Some(rate), now, Bucket::take)
+            .unwrap_or(Ok(()))
+            .map_err(|retry_after| Excess::Requests { retry_after })
     }
 
     /// Counts a request that was carried out before it could be refused.
     pub(super) fn force_take(&self, rate: Option<Rate>, now: Instant) {
-        self.bucket(rate, now, Bucket::force_take);
+        Self::bucket(&self.requests, rate, now, Bucket::force_take);
     }
 
     pub(super) fn waiter(&self, most: usize) -> Result<LimitSlot, Excess> {
@@ -220,17 +219,17 @@ impl Tally {
             bucket.fill(rate, now);
             bucket.left
         };
-        self.bucket(Some(rate), now, look).unwrap_or(rate.burst)
+        Self::bucket(&self.requests, Some(rate), now, look).unwrap_or(rate.burst)
     }
 
     fn bucket<T>(
-        &self,
+        bucket: &Mutex<Option<Bucket>>,
         rate: Option<Rate>,
         now: Instant,
         use_it: impl FnOnce(&mut Bucket, Rate, Instant) -> T,
     ) -> Option<T> {
         let rate = rate?;
-        let mut bucket = self.requests.lock();
+        let mut bucket = bucket.lock();
         let bucket = bucket.get_or_insert_with(|| Bucket::full(rate, now));
         Some(use_it(bucket, rate, now))
     }

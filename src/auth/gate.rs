@@ -345,12 +345,13 @@ impl Access {
 
     /// Counts a check of a fencing token, of which there may be so many a second, and as many at once after a pause.
     pub fn count_check(&self, per_second: u64) -> Result<(), Excess> {
-        let burst = per_second as f64;
-        let per_second = burst;
+        let per_second = per_second as f64;
+        let rate = Rate {
+            per_second,
+            burst: per_second,
+        };
         let tally = self.0.as_ref().map(|authenticated| &authenticated.tally);
-        tally.map_or(Ok(()), |tally| {
-            tally.check(Rate { per_second, burst }, Instant::now())
-        })
+        tally.map_or(Ok(()), |tally| tally.check(rate, Instant::now()))
     }
 
     /// Counts `count` more requests for a request that asks for several locks. The request was admitted already, so a

@@ -257,7 +257,11 @@ impl Exit {
             Self::Held | Self::WaitOver | Self::NewerWaiter => acquires,
             Self::Lost => matches!(command, "run" | "renew" | "release" | "check"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
-                changes || matches!(command, "inspect" | "list" | "check" | "events" | "backup")
+                changes
+                    || matches!(
+                        command,
+                        "inspect" | "list" | "history" | "check" | "events" | "backup"
+                    )
             }
             // A command that only reads changes nothing, so it never ends with an unknown outcome.
             Self::OutcomeUnknown => changes,

@@ -76,7 +76,7 @@ fn row(entry: &HistoryEntry) -> [String; 5] {
         (Some(how), _) => (or_dash(entry.ended_at.as_deref()), how.as_str()),
         (None, Some(at)) => (format!("at the latest {at}"), "end not seen"),
         (None, None) if entry.acquired_at.is_some() => ("-".to_owned(), "held"),
-        (None, None) => ("-".to_owned(), "short"),
+        (None, None) => ("-".to_owned(), "not recorded"),
     };
     let mut end = caused(how, entry.ended_by.as_ref(), entry.reason.as_ref());
     for note in &entry.notes {

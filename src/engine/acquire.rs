@@ -121,15 +121,9 @@ pub enum AcquireError {
     /// The caller is no longer authorized for the lock: the API key is gone, or permits less.
     #[error("the API key of the caller no longer permits the lock")]
     Revoked,
-    /// The store does not support shared leases.
-    #[error("the store cannot share a lock")]
-    CannotShare,
-    /// The store does not support a minimum hold.
-    #[error("the store cannot let a lock rest")]
-    CannotRest,
-    /// The store cannot take a waiter out of the queue for a newer waiter.
-    #[error("the store cannot let a newer waiter take the place of an older one")]
-    CannotSupersede,
+    /// The store does not support what the request asks for.
+    #[error("the store does not support {0:?}")]
+    Unsupported(StoreFeature),
     /// A newer waiter has taken the attempt out of the queue.
     #[error("a newer waiter has taken the attempt out of the queue")]
     NewerWaiter,
@@ -139,6 +133,29 @@ pub enum AcquireError {
     /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What a request may ask for and a quorum of Redis servers does not support.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreFeature {
+    /// A shared lease.
+    Sharing,
+    /// A minimum hold, after whose release the lock rests.
+    MinHold,
+    /// A waiter that takes an older waiter out of the queue.
+    Supersedes,
+}
+
+// === impl AcquireRequest ===
+
+impl AcquireRequest {
+    /// The first thing in the request that not every store supports.
+    fn feature(&self) -> Option<StoreFeature> {
+        let sharing = self.sharing.map(|_| StoreFeature::Sharing);
+        let min_hold = self.min_hold.map(|_| StoreFeature::MinHold);
+        let supersedes = self.supersedes.as_ref().map(|_| StoreFeature::Supersedes);
+        sharing.or(min_hold).or(supersedes)
+    }
 }
 
 /// The state of an attempt: decided, or waiting in the queue.
@@ -231,14 +248,10 @@ impl Engine {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        if request.sharing.is_some() && !self.0.store.shares() {
-            return Err(AcquireError::CannotShare);
-        }
-        if request.min_hold.is_some() && !self.0.store.shares() {
-            return Err(AcquireError::CannotRest);
-        }
-        if request.supersedes.is_some() && !self.0.store.shares() {
-            return Err(AcquireError::CannotSupersede);
+        if let Some(feature) = request.feature()
+            && !self.0.store.shares()
+        {
+            return Err(AcquireError::Unsupported(feature));
         }
         if !request.wait.is_zero() {
             let waiting = self.0.store.parking().len();
@@ -736,9 +749,7 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::IdempotencyMismatch
         | AcquireError::IdempotencyExpired
         | AcquireError::Revoked
-        | AcquireError::CannotShare
-        | AcquireError::CannotRest
-        | AcquireError::CannotSupersede
+        | AcquireError::Unsupported(_)
         | AcquireError::NewerWaiter
         | AcquireError::Draining => AcquireOutcome::Refused,
         AcquireError::Store(StoreError::Unavailable(_)) => AcquireOutcome::Unavailable,

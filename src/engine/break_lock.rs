@@ -23,8 +23,10 @@ use crate::{
     },
 };
 
-use super::{Actor, Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
+use super::{Actor, Engine, detach_on_drop::DetachOnDrop, events::EventKind, start::EngineShared};
 
+/// The kind of the note in the history of a lock that a rest was ended by a break.
+const REST_ENDED: &str = "rest-ended";
 /// How many leases of one release request are broken at the same time after its deadline.
 const TOGETHER: usize = 64;
 
@@ -100,7 +102,11 @@ impl Engine {
                     engine.metrics.release_requested(holder.count());
                     for lease in holder.leases() {
                         engine.events.release_requested(&name, lease, &request);
-                        let (kind, reason) = ("release-requested", request.reason.as_str());
+                        if lease.is_resting {
+                            continue;
+                        }
+                        let kind = EventKind::ReleaseRequested.as_str();
+                        let reason = request.reason.as_str();
                         let (by, history) = (by.as_ref(), &engine.history);
                         history.note(&name, lease.fence, kind, by, Some(reason));
                     }
@@ -180,7 +186,13 @@ impl EngineShared {
                 }
                 for lease in holder.leases() {
                     self.events.broken(name, Some(lease), reason, key);
-                    self.history.broken(name, lease, by, reason);
+                    // A rest has the fence of a lease that its holder has released.
+                    if lease.is_resting {
+                        self.history
+                            .note(name, lease.fence, REST_ENDED, by, Some(reason));
+                    } else {
+                        self.history.broken(name, lease, by, reason);
+                    }
                 }
                 Ok(holder)
             }

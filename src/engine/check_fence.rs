@@ -9,7 +9,7 @@ use crate::store::{
     contract::{FenceCheck, FenceQuery},
 };
 
-use super::{Actor, Engine};
+use super::{Actor, Engine, events::EventKind};
 
 // === impl Engine ===
 
@@ -27,7 +27,8 @@ impl Engine {
             self.0.events.stale_write_refused(query, by);
             let by = by.cloned().map(Actor::Key);
             let FenceQuery { name, fence } = query;
-            (self.0.history).note(name, *fence, "stale-write-refused", by.as_ref(), None);
+            let kind = EventKind::StaleWriteRefused.as_str();
+            self.0.history.note(name, *fence, kind, by.as_ref(), None);
         }
         Ok(check)
     }

@@ -18,6 +18,7 @@ use tokio::{
 use crate::{
     auth::LeaseSlot,
     lock::{FencingToken, HeldLease, LockName, Metadata, Mode, Owner, TokenHash},
+    store::{AnyStore, Store, contract::Holder},
 };
 
 use super::history::{Actor, LeaseFacts};
@@ -127,6 +128,20 @@ pub(super) struct RunOutLease {
     pub(super) fence: FencingToken,
     /// When the lease has run out.
     pub(super) until: Instant,
+}
+
+/// The store's answer about a lease that has run out.
+#[derive(Debug)]
+pub(super) enum LeaseCheck {
+    /// The lease lives, for this long.
+    Living(Duration),
+    /// The lease does not hold the lock.
+    Gone,
+    /// The lease is not among the holders that the store shows, because other leases end sooner. If the lease lives,
+    /// it was renewed at another gateway, and the event of that renewal is on its way.
+    NotShown,
+    /// The store did not answer, so the state of the lease is unknown.
+    Unknown,
 }
 
 /// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
@@ -333,8 +348,8 @@ impl LeaseRegistry {
         Some(removed)
     }
 
-    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. While ends are reported the lease stays listed as run out, so that the store is asked
-    /// what became of it.
+    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. While ends are
+    /// reported the lease stays listed as run out, so that the store is asked what became of it.
     pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<RecordedLease> {
         let key = key(name, token);
         let mut shard = self.shard(&key);
@@ -469,11 +484,12 @@ impl LeaseRegistry {
         (opened, run_out)
     }
 
-    /// Lets the history look at a lease again when it has run out at `until`, because it lives on, or the store did not
-    /// answer.
-    pub(super) fn await_end(&self, run_out: &RunOutLease, until: Instant) {
+    /// Lets the history look at a lease again: when it has run out, if the store says that it lives until `until`; else
+    /// at its next look.
+    pub(super) fn await_end(&self, run_out: &RunOutLease, until: Option<Instant>) {
         self.with_lease(&run_out.name, run_out.tag, |lease| {
-            (lease.until, lease.is_end_due) = (lease.until.max(until), true);
+            lease.until = until.map_or(lease.until, |until| lease.until.max(until));
+            lease.is_end_due = true;
         });
     }
 
@@ -624,6 +640,24 @@ impl RunOutLease {
             name: name.clone(),
             fence: lease.fence,
             until: lease.until,
+        }
+    }
+
+    /// Asks the store what became of the lease.
+    pub(super) async fn check(&self, store: &AnyStore) -> LeaseCheck {
+        let Ok(inspection) = store.inspect(&self.name).await else {
+            return LeaseCheck::Unknown;
+        };
+        let Some(holder) = inspection.holder else {
+            return LeaseCheck::Gone;
+        };
+        let (mut leases, count) = (holder.leases().iter(), holder.count());
+        let shown = leases.len() as u64;
+        // A rest has the fence of the lease that has ended.
+        match leases.find(|it| it.fence == self.fence && !it.is_resting) {
+            Some(lease) => LeaseCheck::Living(lease.expires_in),
+            None if matches!(holder, Holder::Shared(_)) && count > shown => LeaseCheck::NotShown,
+            None => LeaseCheck::Gone,
         }
     }
 }

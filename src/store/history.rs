@@ -74,8 +74,8 @@ impl HistoryBounds {
     /// The longest time for which a history may be kept.
     pub const MAX_KEEP: Duration = Duration::from_hours(90 * 24);
 
-    /// How many records a store keeps for a lock: for each lease its beginning and its end, which two gateways may
-    /// record, and what happened meanwhile.
+    /// How many records a store keeps for a lock, on Redis in each week: for each lease its beginning and its end, which
+    /// two gateways may record, and other events. The counts take the place of one record.
     pub fn records(self) -> usize {
         4 * self.entries
     }

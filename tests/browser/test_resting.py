@@ -50,20 +50,20 @@ class Resting(BrowserCase):
         self.gateway.acquire("nightly", ttl_ms=600_000)
 
     def test_a_rest_that_is_over_meanwhile_is_not_ended(self):
-        self.rest("nightly", 10_000)
+        self.rest("nightly", 20_000)
         page = self.open("/locks/nightly")
         page.get_by_role("button", name="End the rest").click()
         dialog = page.get_by_role("dialog", name="End the rest")
-        expect(dialog.get_by_role("alert")).to_have_text("The rest is over by now: there is nothing to end.")
+        expect(dialog.get_by_role("alert")).to_have_text("The rest is over by now: there is nothing to end.", timeout=30_000)
         dialog.get_by_role("button", name="Close").last.click()
         expect(page.locator(".title .state")).to_have_text("free")
 
     def test_who_waits_gets_it_when_the_rest_is_over(self):
-        self.rest("nightly", 8_000)
+        self.rest("nightly", 20_000)
         waiter = self.gateway.wait_for("nightly", "next")
         page = self.open("/locks/nightly")
         expect(page.locator(".title .state")).to_have_text("resting")
-        expect(page.get_by_role("region", name="Holder")).to_contain_text("next", timeout=30_000)
+        expect(page.get_by_role("region", name="Holder")).to_contain_text("next", timeout=60_000)
         until("it is granted", lambda: waiter.lease)
 
     def test_slots_rest_beside_those_that_are_held(self):

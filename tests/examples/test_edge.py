@@ -119,8 +119,8 @@ class Recipe:
         self.assertTrue(all(wrote and late < 300 and not whole for wrote, late, whole in outcomes), outcomes)
 
     def test_a_body_whose_end_comes_after_the_lease_is_not_written(self):
-        proxy = self.edge(for_ms=400, changes=self.IN_TIME)
-        late = self.lease(ttl_ms=800)
+        proxy = self.edge(for_ms=1_500, changes=self.IN_TIME)
+        late = self.lease(ttl_ms=4_000)
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as connection:
             head = f"PUT /files/report/one HTTP/1.1\r\nHost: x\r\nFencing-Token: {late['fencing_token']}\r\nContent-Length: 8\r\n\r\n"
             connection.sendall(f"{head}late".encode())
@@ -234,7 +234,7 @@ class Nginx(Recipe, unittest.TestCase):
 
 
 class Caddy(Recipe, unittest.TestCase):
-    FILE, IN_TIME, TOO_LATE = "Caddyfile", {"read_timeout 5s": "read_timeout 300ms"}, rb"HTTP/1.1 502 "
+    FILE, IN_TIME, TOO_LATE = "Caddyfile", {"read_timeout 5s": "read_timeout 1s"}, rb"HTTP/1.1 502 "
     ANY_SIZE, HAS_ORIGIN = True, True
     UNNUMBERED, SILENT, AWAY = 400, 504, 502
 

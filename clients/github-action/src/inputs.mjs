@@ -52,6 +52,7 @@ export function readInputs(env = process.env) {
   const forAll = ['mode', 'limit'].find((name) => input(name));
   if (forAll && locks.some((lock) => lock.name)) throw new Error(`${forAll}: is for all locks, and lock has one with a = of its own`);
   const latest = oneOf('latest', ['true', 'false']);
+  if (latest === 'true' && locks.length > 1) throw new Error('latest: is for one lock, and lock names several');
   const job = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} ${env.GITHUB_JOB}`;
   const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
   const run = `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;

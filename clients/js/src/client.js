@@ -52,7 +52,7 @@ export class Latchgate {
   }
 
   async history(name) {
-    return this.#read(`/locks/${checkName(name)}/history`);
+    return this.#read(locksPath([checkName(name)], '/history'), name);
   }
 
   async list(filter = {}) {

@@ -43,7 +43,7 @@ describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
 /** Describes in words who holds a lock. */
 function heldBy({ name, holders, holderCount, availableInMs }, names) {
   name ??= names.join(', ');
-  if (availableInMs) return `${name} rests for another ${availableInMs} ms`;
+  if (availableInMs !== undefined) return `${name} rests for another ${availableInMs} ms`;
   const who = holders?.[0]?.owner ?? 'somebody';
   return `${name} is held by ${who}${holderCount > 1 ? ` and ${holderCount - 1} more` : ''}`;
 }

@@ -78,8 +78,10 @@ define('C04', 'inspect shows the holder', async (t) => {
   await lease.release();
   await mine.acquire(t.lock, { owner: 'request' });
   equal((await mine.inspect(t.lock)).holders[0].owner, 'request', 'owner of the request');
-  await mine.break(t.lock, { reason: 'stuck' });
-  const [last] = (await mine.history(t.lock)).entries;
+  const path = `${t.lock}/web`;
+  await mine.acquire(path, { owner: 'request' });
+  await mine.break(path, { reason: 'stuck' });
+  const [last] = (await mine.history(path)).entries;
   equal([last.owner, last.ended, last.reason, last.metadata], ['request', 'broken', 'stuck', {}], 'the history');
 });
 

@@ -136,9 +136,11 @@ def test_c04_inspect_shows_who_holds(clients: Clients, rig: Rig, name: str) -> N
     with locks.acquire(name, owner="of the call"):
         assert locks.inspect(name).holders[0].owner == "of the call"
         assert [lock.name for lock in locks.list(prefix=name).locks] == [name]
-    locks.acquire(name, owner="of the call", renew=False)
-    locks.break_(name, reason="stuck")
-    last = locks.history(name).entries[0]
+    path = f"{name}/web"
+    lease = locks.acquire(path, owner="of the call", renew=False)
+    locks.check(path, lease.fencing_token)
+    locks.break_(path, reason="stuck")
+    last = locks.history(path).entries[0]
     assert (last.owner, last.ended, last.reason) == ("of the call", "broken", "stuck")
 
 

@@ -40,7 +40,7 @@ pub struct HistoryEntry {
     pub metadata: BTreeMap<String, String>,
     /// When the lease was granted, in RFC 3339.
     pub acquired_at: Option<String>,
-    /// Who acquired the lease: the name of an API key, or an address.
+    /// The caller that acquired the lease: the name of its API key, or its address.
     pub acquired_by: Option<String>,
     /// How long the request waited for the lock, in milliseconds.
     pub waited_ms: Option<u64>,
@@ -48,13 +48,13 @@ pub struct HistoryEntry {
     pub ended_at: Option<String>,
     /// How the lease ended: `released`, `expired`, `broken` or `lost`.
     pub ended: Option<String>,
-    /// Who released or broke the lease: the name of an API key, or an address.
+    /// The caller that released or broke the lease: the name of its API key, or its address.
     pub ended_by: Option<String>,
     /// The reason of a break, or of a release by the gateway.
     pub reason: Option<String>,
     /// If no gateway has recorded the end of the lease: it ended at this time at the latest, in RFC 3339.
     pub ended_at_latest: Option<String>,
-    /// What else happened to the lease, oldest first.
+    /// Other events of the lease, such as release requests; oldest first.
     #[serde(default)]
     pub notes: Vec<HistoryNote>,
 }
@@ -62,11 +62,11 @@ pub struct HistoryEntry {
 /// Something that happened to a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct HistoryNote {
-    /// What happened, such as `release-requested`.
+    /// The kind of the event, such as `release-requested`.
     pub kind: String,
     /// When it happened, in RFC 3339.
     pub at: String,
-    /// Who caused it: the name of an API key, or an address.
+    /// The caller that caused the event: the name of its API key, or its address.
     pub by: Option<String>,
     /// The reason that was given.
     pub reason: Option<String>,
@@ -93,6 +93,9 @@ impl Client {
         let answer = call.send(self).await?;
         if !answer.status.is_success() {
             return Err(answer.refusal());
+        }
+        if let Some(why) = answer.names_other(name) {
+            return Err(answer.unexpected(&why));
         }
         match serde_json::from_str::<History>(&answer.body) {
             Ok(history) => Ok(History {

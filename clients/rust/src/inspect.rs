@@ -24,7 +24,7 @@ pub struct Inspection {
     /// The number of all holders, including holders that are not listed.
     #[serde(default)]
     pub holder_count: u64,
-    /// What rests of the lock after a release.
+    /// The rests of the lock: places of leases that were released before their minimum hold was over.
     #[serde(default)]
     pub resting: Vec<Rest>,
     /// The beginning of the queue: the waiters that are served next.
@@ -217,7 +217,7 @@ pub struct HeldLock {
     /// The number of all holders, including holders that are not listed.
     #[serde(default)]
     pub holder_count: u64,
-    /// What rests of the lock after a release, or rested until the break.
+    /// The rests of the lock; in the answer to a break, the rests that the break has ended.
     #[serde(default)]
     pub resting: Vec<Rest>,
     #[serde(skip)]

@@ -167,7 +167,7 @@ impl Fingerprint {
     }
 
     /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
-    /// The locks are in the order of their names, and this fingerprint covers the sharing of one of them.
+    /// The locks are in the order of their names; `self` was computed with the sharing of the last lock.
     #[must_use]
     pub fn of_group<'a>(
         self,

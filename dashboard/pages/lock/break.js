@@ -31,14 +31,38 @@ const UNTOLD = "A break does not stop the holder, and the gateway cannot notify 
 /** By what a holder is told from the next: a lease by its number, a foreign client by what it has written. */
 const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null;
 
+/**
+ * Sends a break. `busy`: whether it is under way; `trouble`: the problem of the last one. After a success the dialog is
+ * closed, and in every case the lock is read again.
+ */
+export function useSending(name, { close, done }) {
+  const busy = useSignal(false);
+  const trouble = useSignal(null);
+  const send = async (body, said) => {
+    busy.value = true;
+    trouble.value = null;
+    try {
+      await ask(lockPath(name, "break"), { method: "POST", body });
+      say(said);
+      close();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      trouble.value = problem;
+    } finally {
+      busy.value = false;
+      done();
+    }
+  };
+  return { busy, trouble, send };
+}
+
 /** The dialog. The holder that it was opened for (`target`) is the only one that it breaks; without one it breaks all. */
 export function Break({ name, lock, target, close, done }) {
   const meant = useSignal(target);
   const reason = useSignal("");
   const grace = useSignal(GRACE);
   const sure = useSignal(false);
-  const busy = useSignal(false);
-  const trouble = useSignal(null);
+  const { busy, trouble, send } = useSending(name, { close, done });
   const field = useRef(null);
   const safe = useRef(null);
   const holder = meant.value;
@@ -65,25 +89,14 @@ export function Break({ name, lock, target, close, done }) {
     if (changed || busy.value) return;
     if (!reason.value.trim()) return field.current.focus();
     if (!sure.value) return void (sure.value = true);
-    busy.value = true;
-    trouble.value = null;
     const body = { reason: reason.value.trim() };
     if (all) body.all = true;
     else if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
     else if (holder.foreign_mark) body.foreign_mark = holder.foreign_mark;
     if (within > 0) body.grace_ms = within;
-    try {
-      await ask(lockPath(name, "break"), { method: "POST", body });
-      if (within > 0) say(all ? "All holders are asked to release the lock." : "The holder is asked to release the lock.");
-      else say(all ? "All leases are broken." : "The lease is broken.");
-      close();
-    } catch (problem) {
-      if (!(problem instanceof Problem)) throw problem;
-      trouble.value = problem;
-    } finally {
-      busy.value = false;
-      done();
-    }
+    const asked = all ? "All holders are asked to release the lock." : "The holder is asked to release the lock.";
+    const broken = all ? "All leases are broken." : "The lease is broken.";
+    await send(body, within > 0 ? asked : broken);
   };
   const back = () => {
     if (!isThere) meant.value = lock.holder;

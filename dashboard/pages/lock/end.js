@@ -1,14 +1,12 @@
-// Ends what nobody works under, and so needs no second question: a rest of the lock.
+// The dialog that ends a rest of the lock. Nobody works under a rest, so the dialog asks only once.
 
 import { html, useEffect, useRef, useSignal } from "../../view.js";
-import { ask, lockPath, Problem } from "../../model/api.js";
 import { Dialog } from "../../parts/dialog.js";
 import { Icon } from "../../parts/icon.js";
 import { Trouble } from "../../parts/notice.js";
-import { say } from "../../parts/said.js";
 import { Foreign } from "../../parts/text.js";
 import { TimeLeft } from "../../parts/times.js";
-import { Next, Reason } from "./break.js";
+import { Next, Reason, useSending } from "./break.js";
 
 /** What can be ended: what the dialog says, and where in the lock it is found by its fencing token, with its time. */
 const KINDS = {
@@ -26,8 +24,7 @@ const KINDS = {
 export function End({ name, lock, kind, fence, close, done }) {
   const { title, what, said, over, find, shown } = KINDS[kind];
   const reason = useSignal("");
-  const busy = useSignal(false);
-  const trouble = useSignal(null);
+  const { busy, trouble, send } = useSending(name, { close, done });
   const field = useRef(null);
   const found = find(lock, fence);
   useEffect(() => field.current?.focus(), []);
@@ -35,19 +32,7 @@ export function End({ name, lock, kind, fence, close, done }) {
     event.preventDefault();
     if (busy.value) return;
     if (!reason.value.trim()) return field.current.focus();
-    busy.value = true;
-    trouble.value = null;
-    try {
-      await ask(lockPath(name, "break"), { method: "POST", body: { reason: reason.value.trim(), fencing_token: fence } });
-      say(said);
-      close();
-    } catch (problem) {
-      if (!(problem instanceof Problem)) throw problem;
-      trouble.value = problem;
-    } finally {
-      busy.value = false;
-      done();
-    }
+    await send({ reason: reason.value.trim(), fencing_token: fence }, said);
   };
   return html`<${Dialog} title=${title} close=${close}>
     <form onSubmit=${submit} class="break">
@@ -61,6 +46,7 @@ export function End({ name, lock, kind, fence, close, done }) {
         ? html`<${Reason} ...${{ reason, field }} /><p class="remark">${what}</p>`
         : html`<div class="sure" role="alert"><${Icon} name="done" /><p>${over}</p></div>`}
       <${Trouble} problem=${trouble.value} />
+      ${trouble.value?.isUnknown && html`<p class="remark">The rest may be over. Asking again is safe: no holder can be hit.</p>`}
       <footer>
         <button type="button" class="quiet" onClick=${close}>${found ? "Cancel" : "Close"}</button>
         ${found && html`<button type="submit" class="danger" disabled=${busy.value}>${busy.value ? "Ending…" : title}</button>`}

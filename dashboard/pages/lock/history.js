@@ -1,4 +1,4 @@
-// Who has held the lock until now, newest first: each lease with its end, as the gateways have recorded it.
+// The panel with the earlier leases of the lock, newest first, and the end of each, as the gateways have recorded them.
 
 import { html, useEffect, useRef, useSignal } from "../../view.js";
 import { ask, lockPath, Problem } from "../../model/api.js";
@@ -56,7 +56,7 @@ function useHistory(name) {
     };
   }, [name]);
   useEffect(() => {
-    // What happened meanwhile was not heard.
+    // The page has missed the events since the stream was cut, so the history is read again.
     const { kept, problem } = seen.value;
     if (state === "live" && (kept || problem)) again.value();
   }, [state]);

@@ -1,4 +1,4 @@
-// What rests of the lock: released before its minimum hold was over, and granted to nobody until then.
+// The rests of the lock: places of leases that were released before their minimum hold was over.
 
 import { html } from "../../view.js";
 import { TimeLeft } from "../../parts/times.js";

@@ -119,6 +119,10 @@ impl RequestArgs {
                 "is for all locks; leave it out, or leave out what stands behind the = of a NAME";
             return Err(CliError::argument(flag, why));
         }
+        if self.latest.is_some() && args.len() > 1 {
+            let why = "is for one lock; leave it out, or name one lock";
+            return Err(CliError::argument("--latest", why));
+        }
         let names: Vec<_> = args.iter().map(|arg| arg.name.clone()).collect();
         let modes = args
             .iter()

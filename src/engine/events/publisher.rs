@@ -12,10 +12,10 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::store::{AnyStore, Store, StoreError, contract::Holder};
+use crate::store::{AnyStore, Store, StoreError};
 
 use super::{
-    super::leases::{LeaseRegistry, RunOutLease},
+    super::leases::{LeaseCheck, LeaseRegistry, RunOutLease},
     event::{Event, EventKind, EventMessage},
     known_leases::KnownLeases,
     relay::{Outbox, SubscriptionEvent, subscribe},
@@ -68,19 +68,6 @@ struct RunOut {
     due: Instant,
     /// Whether the lock has so many holders that the store's last answer did not show this lease.
     missed: bool,
-}
-
-/// The store's answer about a lease that has run out.
-enum LeaseCheck {
-    /// The lease lives, for this long.
-    Living(Duration),
-    /// The lease does not hold the lock.
-    Gone,
-    /// The lease is not among the holders that the store shows, because other leases end sooner. If the lease lives,
-    /// it was renewed at another gateway, and the event of that renewal is on its way.
-    NotShown,
-    /// The store did not answer, so the state of the lease is unknown.
-    Unknown,
 }
 
 /// Whether an event happened at this gateway or at another gateway.
@@ -290,7 +277,7 @@ impl Publisher {
         {
             let store = self.store.clone();
             self.state.checks.push(Box::pin(async move {
-                let found = check_lease(&store, &run_out.lease).await;
+                let found = run_out.lease.check(&store).await;
                 (run_out, found)
             }));
         }
@@ -434,24 +421,6 @@ impl Drop for Publisher {
     /// more.
     fn drop(&mut self) {
         self.leases.keep_run_out(false);
-    }
-}
-
-/// Asks the store what became of a lease that has run out.
-async fn check_lease(store: &AnyStore, lease: &RunOutLease) -> LeaseCheck {
-    let Ok(inspection) = store.inspect(&lease.name).await else {
-        return LeaseCheck::Unknown;
-    };
-    let Some(holder) = inspection.holder else {
-        return LeaseCheck::Gone;
-    };
-    let (mut leases, count) = (holder.leases().iter(), holder.count());
-    let shown = leases.len() as u64;
-    // A rest has the fence of the lease that has ended.
-    match leases.find(|it| it.fence == lease.fence && !it.is_resting) {
-        Some(lease) => LeaseCheck::Living(lease.expires_in),
-        None if matches!(holder, Holder::Shared(_)) && count > shown => LeaseCheck::NotShown,
-        None => LeaseCheck::Gone,
     }
 }
 

@@ -3,14 +3,17 @@
 use std::{cmp::Reverse, collections::BTreeMap, time::SystemTime};
 
 use crate::{
-    lock::FencingToken,
+    lock::{FencingToken, HeldLease},
     store::{
         contract::Holder,
         history::{HistoryBounds, HistoryCounts, StoredHistory},
     },
 };
 
-use super::fact::{Fact, LeaseFacts, OPENED, millis};
+use super::{
+    super::events::EventKind,
+    fact::{Fact, LeaseFacts, OPENED, millis},
+};
 
 /// The history of a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,11 +37,14 @@ pub struct HistoryEntry {
     pub ended: Option<Fact>,
     /// If the lease has ended and no gateway has recorded that: when it ended at the latest.
     pub ended_at_latest: Option<u64>,
-    /// What else happened to the lease, oldest first.
+    /// Other events of the lease, oldest first.
     pub notes: Vec<Fact>,
     /// When something was recorded about the lease for the last time.
     last: u64,
 }
+
+/// The kind of a note that a check refused the fencing token of the lease.
+const STALE_WRITE: &str = EventKind::StaleWriteRefused.as_str();
 
 // === impl LockHistory ===
 
@@ -70,7 +76,11 @@ impl LockHistory {
             }
             any = entry.acquired_at.or(any);
             exclusive = entry.acquired_at.filter(|_| !is_shared).or(exclusive);
-            is_held || entry.last >= oldest
+            // A check can name a fencing token that no lease ever had.
+            let is_invented = entry.acquired_at.is_none()
+                && entry.ended.is_none()
+                && entry.notes.iter().all(|note| note.kind == STALE_WRITE);
+            is_held || entry.last >= oldest && !is_invented
         });
         entries.truncate(bounds.entries);
         Self {
@@ -84,7 +94,9 @@ impl LockHistory {
 /// Whether the lease with this fencing token holds the lock, as far as the holders are shown.
 fn may_hold(holder: &Holder, fence: FencingToken) -> bool {
     let leases = holder.leases();
-    leases.iter().any(|lease| lease.fence == fence) || holder.count() > leases.len() as u64
+    // A rest has the fence of the lease that has ended.
+    let is_shown = |lease: &HeldLease| lease.fence == fence && !lease.is_resting;
+    leases.iter().any(is_shown) || holder.count() > leases.len() as u64
 }
 
 // === impl HistoryEntry ===
@@ -121,7 +133,7 @@ mod tests {
             history::fact::{BROKEN, EXPIRED, RELEASED},
             tests::scripted_store::held,
         },
-        lock::{HeldLease, Metadata, Mode, Owner},
+        lock::{Metadata, Mode, Owner},
     };
 
     use super::*;
@@ -227,6 +239,29 @@ mod tests {
         let records = vec![ended(1, old, RELEASED), opened(2, old, Mode::Exclusive)];
         assert_eq!(merge(records.clone(), None, 50), []);
         assert_eq!(merge(records, Some(2), 50).len(), 1);
+    }
+
+    #[test]
+    fn a_lease_whose_lock_rests_does_not_hold_it() {
+        let fence = FencingToken::new(2).unwrap();
+        let stored = StoredHistory {
+            records: vec![opened(2, NOW - 50, Mode::Exclusive)],
+            ..StoredHistory::default()
+        };
+        let bounds = HistoryBounds {
+            entries: 50,
+            keep: Duration::from_secs(1_000),
+        };
+        for is_resting in [false, true] {
+            let holder = Holder::Lease(HeldLease {
+                fence,
+                is_resting,
+                ..held()
+            });
+            let history = LockHistory::merge(&stored, Some(&holder), bounds, wall(NOW));
+            let entry = &history.entries[0].1;
+            assert_eq!(entry.ended_at_latest, is_resting.then_some(NOW));
+        }
     }
 
     #[test]

@@ -1,6 +1,12 @@
 //! Takes the records of operations, and writes them to the store behind the operations.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -11,14 +17,14 @@ use crate::{
     clock::Clock,
     config::HistoryConfig,
     engine::{
-        leases::{LeaseRegistry, RecordedLease, RegisteredLease, RunOutLease},
+        leases::{LeaseCheck, LeaseRegistry, RecordedLease, RegisteredLease, RunOutLease},
         loss::ABANDONED,
     },
     lifecycle::Lifecycle,
     lock::{FencingToken, HeldLease, LockName},
     store::{
         AnyStore, Store, StoreError,
-        contract::{Holder, Loss},
+        contract::Loss,
         history::{EndedLease, HistoryBatch, HistoryBounds},
     },
     telemetry::metrics::Metrics,
@@ -278,27 +284,35 @@ impl RecorderShared {
             let opened = self.fact(OPENED, None, None, lease.facts);
             self.put_since(&name, lease.fence, lease.since.elapsed(), opened);
         }
+        let failures = AtomicUsize::new(0);
         let checks = stream::iter(run_out);
-        let checks = checks.for_each_concurrent(TOGETHER, |run_out| self.check(run_out));
+        let checks = checks.for_each_concurrent(TOGETHER, |run_out| self.check(run_out, &failures));
         checks.await;
     }
 
     /// Records that a lease has expired, unless the store says that it lives.
-    async fn check(&self, run_out: RunOutLease) {
-        let (name, fence) = (&run_out.name, run_out.fence);
-        let left = match self.store.inspect(name).await {
-            Ok(inspection) => inspection
-                .holder
-                .and_then(|holder| time_left(&holder, fence)),
-            // The store is asked again.
-            Err(_) => Some(GRACE),
-        };
-        if let Some(left) = left {
-            self.leases.await_end(&run_out, Instant::now() + left);
+    async fn check(&self, run_out: RunOutLease, failures: &AtomicUsize) {
+        // After some failures, the other questions of this second would most likely fail too, each after a while.
+        let check = if failures.load(Ordering::Relaxed) < TOGETHER {
+            run_out.check(&self.store).await
         } else {
-            let mut expired = self.fact(EXPIRED, None, None, None);
-            expired.at -= millis_of(run_out.until.elapsed()).min(expired.at);
-            self.put(name, fence, expired);
+            LeaseCheck::Unknown
+        };
+        match check {
+            LeaseCheck::Living(left) => {
+                let until = Instant::now() + left;
+                self.leases.await_end(&run_out, Some(until));
+            }
+            LeaseCheck::Unknown => {
+                failures.fetch_add(1, Ordering::Relaxed);
+                self.leases.await_end(&run_out, None);
+            }
+            LeaseCheck::NotShown => self.leases.await_end(&run_out, None),
+            LeaseCheck::Gone => {
+                let mut expired = self.fact(EXPIRED, None, None, None);
+                expired.at -= millis_of(run_out.until.elapsed()).min(expired.at);
+                self.put(&run_out.name, run_out.fence, expired);
+            }
         }
     }
 
@@ -329,14 +343,4 @@ impl RecorderShared {
 
 fn millis_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// How long the lease with this fencing token still holds the lock; `None` if it does not.
-fn time_left(holder: &Holder, fence: FencingToken) -> Option<Duration> {
-    let leases = holder.leases();
-    match leases.iter().find(|lease| lease.fence == fence) {
-        Some(lease) => Some(lease.expires_in),
-        // More leases share the lock than are shown, and this one may be among them.
-        None => (holder.count() > leases.len() as u64).then_some(GRACE),
-    }
 }

@@ -227,3 +227,37 @@ async fn does_not_grow_with_what_is_over_or_was_reported() {
         assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it_is_known() {
+    let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
+    leases.record();
+    let opening = Opening {
+        by: Some(Actor::Key("ci".into())),
+        waited: Duration::from_secs(2),
+        metadata: Metadata::default(),
+    };
+    leases.insert_answered(true, (token, &name()), &lasting(10), opening);
+    let after = Duration::from_secs(1);
+    let look = || leases.take_recordable(after, Instant::now());
+    assert!(look().0.is_empty(), "the lease is too young");
+    advance(after).await;
+    let facts = look().0.pop().and_then(|(_, lease)| lease.facts).unwrap();
+    assert_eq!(facts.acquired_by.as_deref(), Some("ci"));
+    assert_eq!(facts.waited, Some(2_000));
+    assert!(look().0.is_empty(), "once");
+
+    advance(Duration::from_secs(10)).await;
+    let run_out = look().1.pop().expect("the lease has run out");
+    assert!(look().1.is_empty(), "once");
+    // The store did not answer: the lease stays run out, and is asked about again.
+    leases.await_end(&run_out, None);
+    assert!(!leases.is_listed(&name(), &token));
+    let run_out = look().1.pop().expect("the question is still open");
+    // Another gateway has renewed the lease.
+    leases.await_end(&run_out, Some(Instant::now() + Duration::from_secs(5)));
+    assert!(leases.is_listed(&name(), &token));
+    assert!(look().1.is_empty());
+    advance(Duration::from_secs(5)).await;
+    assert_eq!(look().1.len(), 1);
+}

@@ -266,16 +266,19 @@ impl<'a> Fields<'a> {
 
     /// Ends the reading of the fields. Fails with all errors, including unknown fields, which no reader took.
     pub(in crate::http) fn finish(self) -> Result<(), Problem> {
-        if self.left.is_empty() && self.errors.is_empty() {
+        let mut errors = self.into_errors();
+        if errors.is_empty() {
             return Ok(());
         }
-        let mut errors = self.into_errors();
         errors.truncate(NAMED);
         Err(Problem::invalid(errors))
     }
 
     /// All errors, including unknown fields, which no reader took.
     fn into_errors(mut self) -> Vec<FieldError> {
+        if self.left.is_empty() {
+            return self.errors;
+        }
         let known: Vec<_> = self.known().map(|field| field.name).collect();
         let names = known.join(", ");
         let known_are = match (&self.place, known.as_slice()) {

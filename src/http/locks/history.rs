@@ -96,7 +96,7 @@ struct EntryBody {
     /// When the lease was granted; null if that was not recorded.
     #[schema(required = true, format = "date-time")]
     acquired_at: Option<String>,
-    /// Who acquired the lease: the name of an API key, or without keys an address; null if that is not known.
+    /// The caller that acquired the lease: the name of its API key, or its address; null if it is not known.
     #[schema(required = true)]
     acquired_by: Option<String>,
     /// How long the request waited for the lock; null if that was not recorded.
@@ -109,8 +109,8 @@ struct EntryBody {
     /// has ended it); null while it holds the lock, or if its end was not recorded.
     #[schema(required = true)]
     ended: Option<String>,
-    /// Who released or broke the lease; null if that is not known, and if a gateway released the lease because
-    /// its caller was gone.
+    /// The caller that released or broke the lease; null if it is not known, and if a gateway released the lease
+    /// because its caller was gone.
     #[schema(required = true)]
     ended_by: Option<String>,
     /// The reason of a break; for a release by a gateway, why the gateway released the lease.
@@ -119,7 +119,7 @@ struct EntryBody {
     /// Only if the lease has ended and no gateway has recorded that: it ended at this time at the latest.
     #[schema(required = true, format = "date-time")]
     ended_at_latest: Option<String>,
-    /// What else happened to the lease, oldest first.
+    /// Other events of the lease, oldest first.
     notes: Vec<NoteBody>,
 }
 
@@ -127,12 +127,14 @@ struct EntryBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = HistoryNote)]
 struct NoteBody {
-    /// What happened: `release-requested`.
+    /// The kind of the event: `release-requested`, `rest-ended` (a break ended the rest of the lock after the
+    /// release of this lease), or `stale-write-refused` (a check refused the fencing token after the lease had
+    /// ended).
     kind: String,
     /// When it happened.
     #[schema(format = "date-time")]
     at: String,
-    /// Who caused it; null if that is not known.
+    /// The caller that caused the event; null if it is not known.
     #[schema(required = true)]
     by: Option<String>,
     /// The reason that was given; null without a reason.
@@ -174,12 +176,13 @@ impl HistoryBody {
 impl EntryBody {
     fn new((fence, entry): (FencingToken, HistoryEntry)) -> Self {
         let is_known = entry.lease.is_some();
-        let (lease, ended) = (
-            entry.lease.unwrap_or_default(),
-            entry.ended.unwrap_or_default(),
-        );
+        let lease = entry.lease.unwrap_or_default();
         let mode = if lease.shared { "shared" } else { "exclusive" };
-        let is_ended = !ended.kind.is_empty();
+        let ended_at = entry.ended.as_ref().map(|ended| shown(ended.at));
+        let (ended, ended_by, reason) = match entry.ended {
+            Some(ended) => (Some(ended.kind.into_owned()), ended.by, ended.reason),
+            None => (None, None, None),
+        };
         Self {
             fencing_token: fence.get(),
             mode: is_known.then_some(mode),
@@ -189,10 +192,10 @@ impl EntryBody {
             acquired_at: entry.acquired_at.map(shown),
             acquired_by: lease.acquired_by,
             waited_ms: lease.waited,
-            ended_at: is_ended.then(|| shown(ended.at)),
-            ended: is_ended.then(|| ended.kind.into_owned()),
-            ended_by: ended.by,
-            reason: ended.reason,
+            ended_at,
+            ended,
+            ended_by,
+            reason,
             ended_at_latest: entry.ended_at_latest.map(shown),
             notes: entry.notes.into_iter().map(NoteBody::from).collect(),
         }

@@ -485,9 +485,13 @@ impl RestBody {
         rests.map(rest).collect()
     }
 
-    /// How many leases hold the lock, if these are its rests.
+    /// How many leases hold the lock, if these are its rests. The leases of a shared lock that are not shown count as
+    /// holders, unless all that are shown rest: the others end later, and most likely rest too.
     pub(in crate::http) fn holder_count(rests: &[Self], holder: Option<&Holder>) -> u64 {
-        holder.map_or(0, Holder::count) - rests.len() as u64
+        let holder = holder.filter(|holder| !holder.is_resting());
+        holder.map_or(0, |holder| {
+            holder.count().saturating_sub(rests.len() as u64)
+        })
     }
 }
 

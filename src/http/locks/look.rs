@@ -96,8 +96,8 @@ pub(in crate::http) struct LockBody {
     holders: Vec<HolderBody>,
     /// The number of all holders.
     holder_count: u64,
-    /// What rests of the lock: leases that were released before their `min_hold_ms` was over. Only if there are
-    /// any.
+    /// The rests of the lock: places of leases that were released before their `min_hold_ms` was over. Only if
+    /// there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 100)]
     resting: Vec<RestBody>,
@@ -383,7 +383,8 @@ pub(in crate::http) struct HeldLockBody {
     holders: Vec<HolderBody>,
     /// The number of all holders.
     holder_count: u64,
-    /// What rests of the lock, or rested until now. Only if there are any rests.
+    /// The rests of the lock; in the answer to a break, the rests that the break has ended. Only if there are
+    /// any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 100)]
     resting: Vec<RestBody>,

@@ -126,9 +126,10 @@ problem_codes! {
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
-        "A quorum of Redis servers cannot share a lock, because a majority cannot count its holders, and \
-         cannot let a lock rest after a release. Nothing happened.",
-        "Ask for the lock without `mode`, `limit` and `min_hold_ms`, or use a gateway on another store.";
+        "A quorum of Redis servers cannot share a lock, because a majority cannot count its holders, cannot let \
+         a lock rest after a release, and has no common queue from which a newer waiter takes an older one. \
+         Nothing happened.",
+        "Ask for the lock without `mode`, `limit`, `min_hold_ms` and `supersedes`, or use a gateway on another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \

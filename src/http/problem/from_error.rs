@@ -8,7 +8,10 @@ use http::HeaderValue;
 
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
-    engine::{AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError},
+    engine::{
+        AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
+        StoreFeature,
+    },
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
@@ -53,13 +56,13 @@ impl From<AcquireError> for Problem {
             AcquireError::Superseded => Self::general(Code::Superseded),
             AcquireError::IdempotencyMismatch => Self::general(Code::IdempotencyMismatch),
             AcquireError::IdempotencyExpired => Self::general(Code::IdempotencyExpired),
-            AcquireError::CannotShare => Self::general(Code::UnsupportedByStore),
-            AcquireError::CannotRest => Self::new(
+            AcquireError::Unsupported(StoreFeature::Sharing) => Self::general(Code::UnsupportedByStore),
+            AcquireError::Unsupported(StoreFeature::MinHold) => Self::new(
                 Code::UnsupportedByStore,
                 "A quorum of Redis servers cannot let a lock rest (`min_hold_ms`): a server that \
                  missed the release would not know of the rest. Nothing happened.",
             ),
-            AcquireError::CannotSupersede => Self::new(
+            AcquireError::Unsupported(StoreFeature::Supersedes) => Self::new(
                 Code::UnsupportedByStore,
                 "A quorum of Redis servers has no common queue, so no waiter takes another one out of it \
                  (`supersedes`). Nothing happened.",

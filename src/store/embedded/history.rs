@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io::{self, Read},
     os::unix::fs::FileExt,
+    string::FromUtf8Error,
 };
 
 use rustix::fs::OFlags;
@@ -49,30 +50,30 @@ impl HistoryFile {
         for text in texts.chain(counts.as_deref()) {
             lines.extend([name.as_str(), " ", text, "\n"]);
         }
-        let written = self.write(&lines, batch.bounds);
-        if written.is_err() {
-            self.open = None;
-        }
-        written
+        self.write(&lines, batch.bounds)
     }
 
     fn write(&mut self, lines: &str, bounds: HistoryBounds) -> io::Result<()> {
-        if (self.open.as_ref()).is_some_and(|(_, len)| len + lines.len() as u64 > MAX_BYTES) {
+        let (mut file, mut len) = self.opened()?;
+        if len + lines.len() as u64 > MAX_BYTES {
             self.shorten(bounds)?;
-            self.open = None;
+            (file, len) = self.opened()?;
         }
-        if self.open.is_none() {
-            let file = self.files.open(NAME, OFlags::RDWR | OFlags::CREATE)?;
-            let len = file.metadata()?.len();
-            // The end of an earlier write may be torn: without a line break the next line would be lost with it.
-            file.write_all_at(b"\n", len)?;
-            self.open = Some((file, len + 1));
-        }
-        if let Some((file, len)) = &mut self.open {
-            file.write_all_at(lines.as_bytes(), *len)?;
-            *len += lines.len() as u64;
-        }
+        file.write_all_at(lines.as_bytes(), len)?;
+        self.open = Some((file, len + lines.len() as u64));
         Ok(())
+    }
+
+    /// Takes the open file and its length, or opens the file.
+    fn opened(&mut self) -> io::Result<(File, u64)> {
+        if let Some(opened) = self.open.take() {
+            return Ok(opened);
+        }
+        let file = self.files.open(NAME, OFlags::RDWR | OFlags::CREATE)?;
+        let len = file.metadata()?.len();
+        // The end of an earlier write may be torn: without a line break the next line would be lost with it.
+        file.write_all_at(b"\n", len)?;
+        Ok((file, len + 1))
     }
 
     /// The texts that were kept for a lock.
@@ -92,7 +93,8 @@ impl HistoryFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let lossy = |it: FromUtf8Error| String::from_utf8_lossy(it.as_bytes()).into_owned();
+        Ok(String::from_utf8(bytes).unwrap_or_else(lossy))
     }
 
     /// Writes the file anew, at most half as long as it may be: with the newest records of each lock, of these the
@@ -115,7 +117,7 @@ impl HistoryFile {
         }
         // All fencing tokens of this store are of one counter, so the largest texts are the newest records.
         kept.sort_unstable_by(|a, b| b.cmp(a));
-        let (mut lines, mut draft) = (String::new(), self.files.draft_of(DRAFT)?);
+        let mut lines = String::new();
         for (text, name) in kept {
             let line = format!("{name} {text}\n");
             if (lines.len() + line.len()) as u64 > MAX_BYTES / 2 {
@@ -123,7 +125,7 @@ impl HistoryFile {
             }
             lines += &line;
         }
-        io::Write::write_all(&mut draft, lines.as_bytes())?;
+        self.files.draft_of(DRAFT, lines.as_bytes())?;
         self.files.rename(DRAFT, NAME)
     }
 }

@@ -14,11 +14,13 @@
 //! |---|---|---|
 //! | `lg:{NAME}:lock` | The lease, or its rest, as one string (`records/`). A value that does not begin with `2` is foreign and is never overwritten. | with the lease |
 //! | `lg:{NAME}:wait` | List of the waiters' ids (`2` and the hash of the token) in order. | 25 h; rounds extend it |
-//! | `lg:{NAME}:of:ID` | The ticket of a waiter (`q` queued, `w` granted but not confirmed); later one letter: `g` given back, `a` adopted, `s` superseded, `r` released, `b` broken; of a break `x` done, `y` not. | a minute after the wait or the end |
+//! | `lg:{NAME}:of:ID` | The ticket of a waiter (`q` queued, `w` granted but not confirmed); later one letter: `g` given back, `a` adopted, `s` superseded, `n` taken out of the queue by a newer waiter, `r` released, `b` broken; of a break `x` done, `y` not. | a minute after the wait or the end |
 //! | `lg:{NAME}:gone` | In a queue of more than 512: how many waiters have left while their ids are still in the list. The ids are removed together once they are more than a quarter, because each removal searches the whole list. | as `wait` |
 //! | `lg:{NAME}:shared`, `:leases`, `:slots` | Only while the lock is shared; `:lock` is then `2*`. A sorted set of ids by their ends, a hash of leases by their ids, a bitmap of the slots taken. | a minute after `:lock` |
 //! | `lg:{NAME}:asked:ID` | The holder was asked to release this lease: after its end its token is told that it was broken. | a minute after that time |
-//! | `lg:{NAME}:key:HASH` | What an idempotency key leads to: `q` and the id of a place, or `l` and the id of a lease. | a minute after the end |
+//! | `lg:{NAME}:key:HASH` | What an idempotency key leads to: `q` and the id of a place, `l` and the id of a lease, or `n` and the id of a waiter that a newer waiter took out of the queue. | a minute after the end |
+//! | `lg:{NAME}:newest:HASH` | The id of the newest waiter with a key of `supersedes`. | 65 s after its wait |
+//! | `lg:{}:history:N:WEEK`, in a cluster `lg:{TAG}:history:WEEK` | The history of many locks in one week (`history/`). | `history.keep_ms` and a week after the last record |
 //! | `lg:{TAG}:gw:ID` | The gateway is alive, in a slot where it has waiters. | 6 s |
 //! | `lg:{TAG}:fence` | The fence counter of the slot. | never |
 //! | `lg:{}:marker`, `lg:{TAG}:marker` | Replication marker; the second one in a cluster. | 1 s |
@@ -27,7 +29,7 @@
 //! | `lg:{}:node` | Nodes of a quorum: the life of the data, the run of the server, the largest fence known, how often other nodes learnt from it, when it was found empty. | never |
 //!
 //! Channels: `lg:gw:ID` of one gateway, `lg:gw:all` of all, `lg:events`; in database N the last two end in `:N`. Messages:
-//! `granted TOKEN-HASH NAME FENCE`, `superseded TOKEN-HASH NAME`, `broken TOKEN-HASH NAME`, `ends MS NAME`, `free NAME`,
+//! `granted TOKEN-HASH NAME FENCE`, `superseded TOKEN-HASH NAME`, `outdated TOKEN-HASH NAME`, `broken TOKEN-HASH NAME`, `ends MS NAME`, `free NAME`,
 //! `listening ID MS`, `come ID`. A gateway ignores messages that it does not know.
 //!
 //! # Late copies
@@ -36,7 +38,7 @@
 //! late copies:
 //!
 //! * Acquire, give-back, adoption, break and, with a key, release leave a letter in `:of:ID`. A letter is never replaced by an
-//!   earlier one in the order g, a, s, r, b, and each letter refuses the acquire.
+//!   earlier one in the order g, n, a, s, r, b, and each letter refuses the acquire.
 //! * A ticket records that its acquire was sent again. An attempt that leaves writes the letter although its ticket is not there, if
 //!   the ticket may have been lost.
 //! * A late release or confirmation of an ended lease does nothing.

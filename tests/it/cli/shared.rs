@@ -305,6 +305,7 @@ fn what_is_no_mode_of_a_lock_is_refused_before_anything_is_sent() {
         ("db gpus=2 --shared", "--shared is for all locks"),
         ("db gpus=2 --limit 2", "--limit is for all locks"),
         ("gpus=2 --limit 2", "--limit is for all locks"),
+        ("db gpus --latest", "--latest is for one lock"),
     ] {
         let gateway = FakeGateway::new([lease("shared", None)]);
         for command in [&["acquire"][..], &["run"]] {
@@ -415,4 +416,27 @@ fn readers_are_together_and_nobody_passes_a_writer() {
     }
     writer.printed("writes");
     assert_eq!(lock(&gateway, "book")["holders"][0]["mode"], "exclusive");
+}
+
+#[test]
+fn a_check_ends_with_what_the_gateway_found() {
+    for (reply, code) in [
+        (Reply::Answer(204, String::new()), 0),
+        (Reply::problem(403, "stale-fencing-token", ""), 102),
+        (Reply::problem(403, "ends-too-soon", ""), 109),
+        (Reply::problem(503, "store-unavailable", ""), 104),
+    ] {
+        let gateway = FakeGateway::new([reply.clone(), reply.clone(), reply]);
+        on(
+            &gateway,
+            &["check", "acme/web", "--fence", "42", "--for", "30s"],
+        )
+        .ends(code);
+        let asked = &gateway.received()[0];
+        assert_eq!(
+            asked.line,
+            "GET /locks/acme%2Fweb/check?for_ms=30000 HTTP/1.1"
+        );
+        assert_eq!(asked.header("fencing-token"), Some("42"));
+    }
 }

@@ -114,15 +114,19 @@ pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture)
 
 /// Two gateways on the store, which record leases.
 fn gateways(fixture: &dyn Fixture) -> [Engine; 2] {
+    gateways_with(fixture, &HistoryConfig::default())
+}
+
+fn gateways_with(fixture: &dyn Fixture, history: &HistoryConfig) -> [Engine; 2] {
     let stores = fixture.gateways();
     [stores.first(), stores.last()].map(|store| {
-        let (limits, history) = (LimitsConfig::default(), HistoryConfig::default());
+        let limits = LimitsConfig::default();
         let store = store.expect("there is one").clone();
         Engine::start(
             store,
             Lifecycle::new(),
             &limits,
-            &history,
+            history,
             Metrics::default(),
         )
     })
@@ -221,15 +225,53 @@ pub(super) async fn a_lease_that_nobody_renews_has_expired(fixture: &dyn Fixture
 }
 
 pub(super) async fn short_leases_are_only_counted(fixture: &dyn Fixture) {
-    let [here, _] = gateways(fixture);
+    let config = HistoryConfig {
+        after_ms: Millis(3_600_000),
+        ..HistoryConfig::default()
+    };
+    let [here, _] = gateways_with(fixture, &config);
     for _ in 0..3 {
         let lease = hold(&here, LONG).await;
         here.release(name("lock"), lease.token.hash(), None)
             .await
             .unwrap();
     }
-    // On a busy machine a lease may last longer than it should.
     let history = here.history(&name("lock")).await.unwrap();
-    let recorded = history.entries.len() as u64;
-    assert_eq!(history.counts.shorter + recorded, 3, "{history:?}");
+    assert_eq!(history.counts.shorter, 3, "{history:?}");
+    assert!(history.entries.is_empty(), "{history:?}");
+}
+
+/// A break of the rest that a release has left does not change how the lease ended.
+pub(super) async fn a_lease_whose_rest_was_broken_stays_released(fixture: &dyn Fixture) {
+    let config = HistoryConfig {
+        after_ms: Millis(0),
+        ..HistoryConfig::default()
+    };
+    let [here, there] = gateways_with(fixture, &config);
+    if !fixture.store().shares() {
+        return;
+    }
+    let asked = with(request("lock", "holder"), |it| {
+        (it.ttl, it.wait) = (ttl(LONG), Duration::ZERO);
+        it.min_hold = MinHold::from_millis(LONG, it.ttl).ok();
+    });
+    let granted = here.acquire(asked).await.unwrap();
+    granted.delivery.delivered();
+    let token = granted.lease.token.hash();
+    here.release(name("lock"), token, key("ci")).await.unwrap();
+    let reason = Reason::new("once more").unwrap();
+    let record = |_| std::future::ready(());
+    let broken = there.break_lock(name("lock"), None, reason, key("ops"), record);
+    broken.await.unwrap();
+    let history = until_history(&here, |it| {
+        it.entries.first().is_some_and(|it| !it.1.notes.is_empty())
+    })
+    .await;
+    let entry = &history.entries[0].1;
+    assert_eq!(end(entry), Some(("released", Some("ci"), None)));
+    let note = &entry.notes[0];
+    assert_eq!(
+        (&*note.kind, note.by.as_deref()),
+        ("rest-ended", Some("ops"))
+    );
 }

@@ -114,6 +114,7 @@ conformance! {
             a_lease_that_another_gateway_releases_is_one_entry,
             a_break_is_recorded_however_short_the_lease_was,
             a_lease_that_nobody_renews_has_expired,
+            a_lease_whose_rest_was_broken_stays_released,
             short_leases_are_only_counted,;
         list:
             shows_every_lock_that_is_held_as_inspect_does,

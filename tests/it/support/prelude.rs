@@ -19,7 +19,7 @@ pub(crate) use latchgate::{
     },
     engine::{
         AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted, Hold, HoldEnd, HoldEvent,
-        LossReason,
+        LossReason, StoreFeature,
     },
     lifecycle::Lifecycle,
     lock::{

@@ -87,7 +87,7 @@ def _made_again(kind: type[LatchgateError], args: tuple[object, ...], fields: Ma
 
 
 def _held_by(held: LockHeld, names: Sequence[str]) -> str:
-    if held.available_in_ms:
+    if held.available_in_ms is not None:
         return f"{held.name or ', '.join(names) or 'the lock'} rests for another {held.available_in_ms} ms (locked, 423)"
     first, *others = held.holders or (Holder(),)
     who = first.owner or ("a program that uses no gateway" if first.foreign else "somebody")

@@ -111,7 +111,7 @@ class Lock:
     #: The first waiters of the queue, in order. Empty in a list.
     waiters: tuple[Waiter, ...]
     waiter_count: int
-    #: What rests of the lock after a release.
+    #: The rests of the lock: places of leases that were released before their minimum hold was over.
     resting: tuple[Rest, ...] = ()
 
     @classmethod
@@ -170,7 +170,7 @@ class HistoryEntry:
     reason: Optional[str]
     #: If no gateway has recorded the end of the lease: it ended at this time at the latest.
     ended_at_latest: Optional[str]
-    #: What else happened to the lease, oldest first.
+    #: Other events of the lease, such as release requests; oldest first.
     notes: tuple[HistoryNote, ...]
 
     @classmethod

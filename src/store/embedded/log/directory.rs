@@ -144,10 +144,17 @@ impl LogFiles {
         Ok(file)
     }
 
-    /// Creates a file, in the place of one that a crash has left.
-    pub(crate) fn draft_of(&self, name: &str) -> io::Result<File> {
+    /// Creates a durable file with these bytes, in the place of one that a crash has left.
+    pub(crate) fn draft_of(&self, name: &str, bytes: &[u8]) -> io::Result<File> {
         self.remove_file(name)?;
-        self.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+        let file = self.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // On a full disk other files need the space of the failed draft.
+            self.remove_file(name).ok();
+            return Err(error);
+        }
+        Ok(file)
     }
 
     /// Gives a file another name, in the place of the file that has this name.
@@ -202,14 +209,7 @@ impl Volume for LogFiles {
     }
 
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.draft_of(DRAFT)?;
-        let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // On a full disk other files need the space of the failed draft.
-            self.remove_file(DRAFT).ok();
-            return Err(error);
-        }
-        Ok(Box::new(file))
+        Ok(Box::new(self.draft_of(DRAFT, bytes)?))
     }
 
     fn put_in_place(&self, generation: u64) -> io::Result<()> {

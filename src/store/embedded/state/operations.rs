@@ -175,7 +175,9 @@ impl State {
         let older = older.and_then(|order| self.queues.put(name, order, None));
         if let Some(older) = &older {
             let token = older.attempt.token;
-            self.add_tombstone(&RowKey::outdated(name, &token), now);
+            for gone in [Some(token), older.superseded].into_iter().flatten() {
+                self.add_tombstone(&RowKey::outdated(name, &gone), now);
+            }
             if let Some(key) = &older.attempt.idempotency {
                 self.add_tombstone(&RowKey::outdated_key(&key.hash), now);
             }

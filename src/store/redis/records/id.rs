@@ -16,8 +16,8 @@ pub(in crate::store::redis) const ID: Layout = Layout {
     groups: &[&[("version", 1), ("token", 64)]],
 };
 
-/// Layout of the value of `:key:HASH`, which an idempotency key leads to: `q` and the id of a ticket, or `l` and the id
-/// of a lease.
+/// Layout of the value of `:key:HASH`, which an idempotency key leads to: `q` and the id of a ticket, `l` and the id of
+/// a lease, or `n` and the id of a waiter that a newer waiter took out of the queue.
 pub(in crate::store::redis) const OWNER: Layout = Layout {
     name: "owner",
     groups: &[&[("kind", 1), ("id", 65)]],

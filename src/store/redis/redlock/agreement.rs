@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::lock::{FencingToken, HeldLease, ReleaseRequest};
 
 /// The fence in a lease record before the second round has named a fence, as in `reserve.lua`.
-const UNRATIFIED: u64 = 1;
+pub(super) const UNRATIFIED: u64 = 1;
 
 /// Whether the second round of the acquire has named the fence of a lease.
 pub(super) fn is_ratified(lease: &HeldLease) -> bool {

@@ -21,6 +21,7 @@ use crate::{
 
 use super::{
     super::{client::dispatch::Pauses, keys::Keys},
+    agreement::UNRATIFIED,
     calls::NodeRelease,
     quorum::{NodeReplies, is_decided, loss},
     shared::Shared,
@@ -76,7 +77,7 @@ pub(super) struct ReleaseTally {
     pub(super) released: usize,
     broken: usize,
     adopted: usize,
-    /// The lease that the nodes have released; all nodes tell the same fence.
+    /// The lease that the nodes have released, from a node that knows its fence.
     ended: Option<EndedLease>,
     /// How the lease was lost, for each node that did not have the lease or where it was broken.
     losses: Vec<Loss>,
@@ -95,7 +96,9 @@ impl ReleaseTally {
             match node_release {
                 NodeRelease::Released(ended) => {
                     release_tally.released += 1;
-                    release_tally.ended = release_tally.ended.or(*ended);
+                    // A node that the second round of the acquire has not reached does not know the fence.
+                    let ended = ended.filter(|it| it.fence.get() > UNRATIFIED);
+                    release_tally.ended = release_tally.ended.or(ended);
                 }
                 NodeRelease::Adopted => release_tally.adopted += 1,
                 NodeRelease::Broken { held } => {

@@ -112,7 +112,8 @@ local newest = ARGV[10] and name .. 'newest:' .. ARGV[10]
 -- import shared
 -- import contention
 
--- Writes the ticket of an attempt whose id is in the queue, calls `pass_on` if it is given, and answers `queued`.
+-- Writes the ticket of an attempt whose id is in the queue, and answers `queued`. `pass_on`: passes the lock on after the
+-- ticket is written.
 local function stand(us, queued, count, ahead, pass_on)
   -- With an idempotency key, the ticket counts a little longer than the wait, because the gateway still sends a `leave`
   -- that keeps the position, perhaps twice. Without a key the ticket ends with the wait, even on a replica that has not
@@ -350,12 +351,13 @@ if not waits then
   return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
 end
 -- Takes the waiter that `newest` names out of the queue of `count` waiters, because a newer waiter has just been queued.
--- Answers how many ids are left in the queue. The letter `n` stays for the older waiter and for its idempotency key.
+-- Answers how many ids are left in the queue, and whether there was such a waiter. The letter `n` stays for the older
+-- waiter and for its idempotency key.
 local function remove_older(count)
   local older = redis.pcall('GET', newest)
   local body = type(older) == 'string' and older ~= id and redis.pcall('GET', name .. 'of:' .. older)
   if not is_queued(body) then
-    return count
+    return count, false
   end
   redis.call('SET', name .. 'of:' .. older, 'n', 'PX', TOMBSTONE)
   if ticket_keyed_is(body, '1') then
@@ -367,13 +369,13 @@ local function remove_older(count)
     send(ticket_gateway(body), 'outdated', id_token(older))
   end
   if count <= LONG then
-    return count - redis.call('LREM', wait, '1', older)
+    return count - redis.call('LREM', wait, '1', older), true
   end
   remember_left(left_before() + 1)
-  return count
+  return count, true
 end
 
-local ahead = at
+local ahead, removed = at, false
 if at then
   count = redis.call('LLEN', wait)
 else
@@ -401,7 +403,9 @@ else
   if count == 1 then
     redis.call('PEXPIRE', wait, QUEUE_LASTS)
   end
-  count = newest and remove_older(count) or count
+  if newest then
+    count, removed = remove_older(count)
+  end
   ahead = count - 1
 end
 if not at and is_ticket(old) then
@@ -409,6 +413,6 @@ if not at and is_ticket(old) then
   redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
 end
 -- The older waiter may have been the head, and have kept the waiters behind it from sharing the lock.
-return stand(us, queued, count, ahead, newest and share and function()
+return stand(us, queued, count, ahead, removed and share and function()
   admit(us, share, share.count())
 end)

@@ -110,14 +110,13 @@ if not ours then
   if not alone then
     remember_release(lease, lasts)
     pass_freed(us, share, left)
-  elseif left > 0 then
+  elseif left > 0 and not rest then
     pcall(share.end_with_last, us)
   end
   return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(lease, 'fence', 'since')
 end
 
 if rests then
-  held = redis.call('GET', lock)
   local rest, lasts = rest_of(held, clock())
   if KEYS[2] and rest then
     remember_release(held, lasts)

@@ -8,7 +8,7 @@ use super::super::waiting::streams::{Gateway, granted as granted_by};
 use crate::conformance::prelude::*;
 
 /// The minimum hold in the cases that wait for its end: longer than a case needs to release its lease.
-const REST: u64 = 2_500;
+const REST: u64 = 5_000;
 
 /// The attempt with a minimum hold.
 fn cooling(ms: u64, attempt: Attempt) -> Attempt {

@@ -12,7 +12,10 @@ use super::{
 /// Upper bound of the number of states in any model of this file.
 const MOST: usize = 40_000_000;
 
-fn shared<const ATTEMPTS: usize>(
+/// Searches the hand-off between attempts in these modes. `min_hold`: all leases have a minimum hold, and their callers
+/// release them before it is over.
+fn explore<const ATTEMPTS: usize>(
+    min_hold: bool,
     variant: Variant,
     modes: [Mode; ATTEMPTS],
     faults: Faults,
@@ -20,25 +23,26 @@ fn shared<const ATTEMPTS: usize>(
     let protocol = HandOff {
         variant,
         modes,
-        min_hold: false,
+        min_hold,
         faults,
     };
     search(&protocol, MOST)
 }
 
-/// The same for leases with a minimum hold, which all callers release before it is over.
+fn shared<const ATTEMPTS: usize>(
+    variant: Variant,
+    modes: [Mode; ATTEMPTS],
+    faults: Faults,
+) -> SearchOutcome<Step> {
+    explore(false, variant, modes, faults)
+}
+
 fn resting<const ATTEMPTS: usize>(
     variant: Variant,
     modes: [Mode; ATTEMPTS],
     faults: Faults,
 ) -> SearchOutcome<Step> {
-    let protocol = HandOff {
-        variant,
-        modes,
-        min_hold: true,
-        faults,
-    };
-    search(&protocol, MOST)
+    explore(true, variant, modes, faults)
 }
 
 const WRITER: Mode = Mode::Exclusive;

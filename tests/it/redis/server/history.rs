@@ -39,7 +39,7 @@ async fn the_open_leases_of_a_gateway_that_is_killed_end_at_the_latest_with_the_
         TestGateway::on(&server).await,
         TestGateway::on(&server).await,
     );
-    let lease = here.take_for("lock", 4_000).await;
+    let lease = here.take_for("lock", 12_000).await;
     until_recorded(&there, "lock").await;
     here.kill().await;
     let next = until_taken(&there, "lock", 30_000).await;

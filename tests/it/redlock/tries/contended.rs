@@ -48,19 +48,28 @@ async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not
             it.sharing = Some(Sharing { limit, has_slot });
         });
         let refused = timeout(BOUND, engine.acquire(shared)).await.unwrap();
-        let expected = matches!(refused, Err(AcquireError::CannotShare));
+        let expected = matches!(
+            refused,
+            Err(AcquireError::Unsupported(StoreFeature::Sharing))
+        );
         assert!(expected, "{refused:?}");
     }
     let min_hold = MinHold::from_millis(1_000, ttl(30_000)).ok();
     let resting = with(request(), |it| it.min_hold = min_hold);
     let refused = timeout(BOUND, engine.acquire(resting)).await.unwrap();
-    let expected = matches!(refused, Err(AcquireError::CannotRest));
+    let expected = matches!(
+        refused,
+        Err(AcquireError::Unsupported(StoreFeature::MinHold))
+    );
     assert!(expected, "{refused:?}");
     let newest = with(request(), |it| {
         it.supersedes = Some(SupersedeKey::new("deploy").unwrap());
     });
     let refused = timeout(BOUND, engine.acquire(newest)).await.unwrap();
-    let expected = matches!(refused, Err(AcquireError::CannotSupersede));
+    let expected = matches!(
+        refused,
+        Err(AcquireError::Unsupported(StoreFeature::Supersedes))
+    );
     assert!(expected, "{refused:?}");
     let alone = timeout(BOUND, engine.acquire(request())).await.unwrap();
     assert!(alone.is_ok(), "the lock is free: {alone:?}");
@@ -89,7 +98,7 @@ async fn a_quorum_takes_no_lock_of_a_group_of_which_one_is_to_be_shared() {
         });
         let refused = engine.acquire_group(group.unwrap(), || {});
         let refused = timeout(BOUND, refused).await.unwrap();
-        let expected = matches!(&refused, Err(it) if matches!(it.error, AcquireError::CannotShare));
+        let expected = matches!(&refused, Err(it) if matches!(it.error, AcquireError::Unsupported(StoreFeature::Sharing)));
         assert!(expected, "{refused:?}");
         for lock in names.iter() {
             let shown = store.inspect(lock).await.unwrap();

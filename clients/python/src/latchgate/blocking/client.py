@@ -96,7 +96,7 @@ class Latchgate:
         :param limit: the lease is granted while fewer than this many leases hold the lock, and has a
             :attr:`Lease.slot`.
         :param supersedes: takes an older waiter of the same lock and API key, with the same text here, out of the
-            queue. The older acquire raises :class:`Refused` with the code ``newer-waiter``. For one lock only.
+            queue. The older acquire raises :class:`LatchgateError` with the code ``newer-waiter``. For one lock only.
         :param owner: the owner text, for people to read; by default that of the client.
         :param metadata: texts by name to attach to the lease.
         :param max_hold: the longest time for which renewals may keep the lease.

@@ -21,18 +21,26 @@ MAX_PAGE = 16 * 1024 * 1024
 T = TypeVar("T")
 
 
+#: An answer that names its lock.
+Named = TypeVar("Named", Lock, History)
+
+
+def _about(name: str, answered: Named) -> Named:
+    """The answer, if it is about the lock that was asked for."""
+    if answered.name != name:
+        raise LatchgateError(other_lock([answered.name], [name]), status=200)
+    return answered
+
+
 def inspect(settings: Settings, name: str) -> Operation[Lock]:
     """Shows the holders and the waiters of a lock."""
-    lock = yield from _asked(settings, Call("GET", lease_path([check_name(name)])), Lock.of)
-    if lock.name != name:
-        raise LatchgateError(other_lock([lock.name], [name]), status=200)
-    return lock
+    return _about(name, (yield from _asked(settings, Call("GET", lease_path([check_name(name)])), Lock.of)))
 
 
 def check(settings: Settings, name: str, fencing_token: int, lasts: Optional[Duration]) -> Operation[None]:
     """Raises unless a lease with this fencing token holds the lock."""
     ms = finite_ms(lasts, "lasts")
-    path = f"/locks/{check_name(name)}/check" + ("" if ms is None else f"?for_ms={ms}")
+    path = lease_path([check_name(name)], "/check") + ("" if ms is None else f"?for_ms={ms}")
     retry = Retry(now() + settings.deadline)
     answer = yield from send(Call("GET", path, headers={"Fencing-Token": f"{fencing_token:d}"}), settings, retry)
     # Only 204 is the answer of a gateway: a proxy may answer with another success.
@@ -42,7 +50,8 @@ def check(settings: Settings, name: str, fencing_token: int, lasts: Optional[Dur
 
 def history(settings: Settings, name: str) -> Operation[History]:
     """Shows who held a lock, from when to when, and how that ended."""
-    return _asked(settings, Call("GET", f"/locks/{check_name(name)}/history", max_answer=MAX_PAGE), History.of)
+    call = Call("GET", lease_path([check_name(name)], "/history"), max_answer=MAX_PAGE)
+    return _about(name, (yield from _asked(settings, call, History.of)))
 
 
 def list_locks(

@@ -1,7 +1,8 @@
 -- Makes the rest of a lease that is released before its minimum hold is over: a lease that holds the lock, or the slot,
 -- until then. The script that imports this part imports `lease`.
 
--- Beginning of the id of a rest, which the fence follows. No token has such an id, so the token of the lease is dead.
+-- Beginning of the id of a rest, which the fence follows. No token has such a
+-- hash, so nobody can renew or release a rest, and the token of the lease no longer holds the lock.
 local REST = '2' .. string.rep('0', 48)
 
 -- The rest of a lease, and how long it lasts, in ms; nothing if the lock does not rest, because the lease has no minimum
