@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::lock::{History, HistoryEntry, HistoryNote, LockName, ShorterLeases};
+use crate::lock::{History, HistoryEntry, LockName};
 
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
@@ -46,18 +46,17 @@ fn describe(name: &LockName, history: &History) -> String {
         .into_iter()
         .chain(history.entries.iter().map(row))
         .collect();
-    let mut text = match rows.len() {
+    let text = match rows.len() {
         1 => format!("no lease of {name} is recorded\n"),
         _ => aligned(&rows),
     };
-    if let Some(ShorterLeases { count, since }) = &history.shorter_leases {
-        text += &format!("and {count} shorter leases since {}\n", visible(since));
-    }
-    if history.dropped > 0 {
-        let missing = "records are missing: the store did not take them in time";
-        text += &format!("{} {missing}\n", history.dropped);
-    }
-    text
+    let shorter = history.shorter_leases.iter().map(|it| {
+        let (count, since) = (it.count, visible(&it.since));
+        format!("and {count} shorter leases since {since}\n")
+    });
+    let (dropped, why) = (history.dropped, "the store did not take them in time");
+    let missing = (dropped > 0).then(|| format!("{dropped} records are missing: {why}\n"));
+    [text].into_iter().chain(shorter).chain(missing).collect()
 }
 
 fn row(entry: &HistoryEntry) -> [String; 5] {
@@ -67,40 +66,43 @@ fn row(entry: &HistoryEntry) -> [String; 5] {
         (None, None) if entry.acquired_at.is_some() => ("-".to_owned(), "held"),
         (None, None) => ("-".to_owned(), "not recorded"),
     };
-    let mut end = how.to_owned() + &caused(&entry.ended_by, &entry.reason);
-    for HistoryNote {
-        kind, by, reason, ..
-    } in &entry.notes
-    {
-        end += &format!("; {kind}{}", caused(by, reason));
-    }
-    let mut owner = or_dash(entry.owner.as_ref());
-    if let Some(by) = &entry.acquired_by {
-        owner += &format!(" (by {by})");
-    }
-    if let Some(waited) = entry.waited_ms.filter(|ms| *ms > 0) {
-        owner += &format!(", waited {}", duration(Duration::from_millis(waited)));
-    }
+    let how = caused(how, entry.ended_by.as_ref(), entry.reason.as_ref());
+    let notes = entry.notes.iter().map(|note| {
+        let kind = format!("; {}", note.kind);
+        caused(&kind, note.by.as_ref(), note.reason.as_ref())
+    });
+    let by = entry.acquired_by.iter().map(|by| format!(" (by {by})"));
+    let waited = entry.waited_ms.filter(|ms| *ms > 0);
+    let waited = waited.map(|ms| format!(", waited {}", duration(Duration::from_millis(ms))));
+    let owner = [or_dash(entry.owner.as_ref())];
+    let owner = owner.into_iter().chain(by).chain(waited).collect();
+    let end = [how].into_iter().chain(notes).collect();
     let from = or_dash(entry.acquired_at.as_ref());
     let row = [from, until, end, entry.fencing_token.to_string(), owner];
     row.map(|cell| visible(&cell).into_owned())
 }
 
-/// Says who caused an event, and why.
-fn caused(by: &Option<String>, reason: &Option<String>) -> String {
-    let by = by.iter().map(|by| format!(" by {by}"));
-    by.chain(reason.iter().map(|reason| format!(": {reason}")))
+/// Says what happened, who caused it, and why.
+fn caused(what: &str, by: Option<&String>, reason: Option<&String>) -> String {
+    let by = by.into_iter().map(|by| format!(" by {by}"));
+    let reason = reason.into_iter().map(|reason| format!(": {reason}"));
+    [what.to_owned()]
+        .into_iter()
+        .chain(by)
+        .chain(reason)
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::{HistoryNote, ShorterLeases};
 
     fn described(history: &History) -> String {
         describe(&LockName::new("deploy").unwrap(), history)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "most fields may be unknown")]
     fn text(text: &str) -> Option<String> {
         Some(text.to_owned())
     }

@@ -400,7 +400,6 @@ impl LeaseRegistry {
 
     /// Ends the questions about a lease that has run out. Returns what the history records of it, if it was recorded,
     /// and its owner and mode if this gateway reports its end: it has heard of all ends at other gateways.
-    #[expect(clippy::type_complexity, reason = "two answers, for one caller")]
     pub(super) fn end_run_out(
         &self,
         run_out: &RunOutLease,

@@ -153,7 +153,7 @@ mod tests {
         assert!(text.len() < MAX_BYTES + 20 && !text.contains('\n'));
         let fact = read(&text).unwrap();
         assert_eq!(read(&record(fact.clone()).text), Some(fact.clone()));
-        assert_eq!(fact.metadata.len(), 2);
+        assert_eq!(fact.metadata.len(), 3);
         let metadata = whole.metadata.clone();
         assert_eq!(HistoryEntry { metadata, ..fact }, whole);
     }

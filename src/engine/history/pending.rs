@@ -49,9 +49,9 @@ impl Pending {
     /// Adds a fact; answers whether there was room for it.
     pub(super) fn put(&self, name: &LockName, fact: HistoryEntry) -> bool {
         let has_room = self.facts.load(Ordering::Relaxed) < MAX_FACTS;
-        let put = |lock: &mut PendingLock| match has_room {
-            true => lock.facts.push(fact),
-            false => lock.counts.dropped += 1,
+        let put = |lock: &mut PendingLock| {
+            lock.counts.dropped += u64::from(!has_room);
+            lock.facts.extend(has_room.then_some(fact));
         };
         let is_put = self.with_lock(name, put) && has_room;
         self.facts.fetch_add(usize::from(is_put), Ordering::Relaxed);

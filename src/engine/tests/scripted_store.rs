@@ -342,11 +342,11 @@ impl Store for ScriptedStore {
             return answer;
         }
         let holder = self.inspect(&query.name).await?.holder;
-        let mut leases = holder.iter().flat_map(|it| it.leases());
+        let mut leases = holder.iter().flat_map(Holder::leases);
         let held = leases.find(|lease| lease.fence == query.fence);
         Ok(
             held.map_or(FenceCheck::Stale { is_outrun: false }, |lease| {
-                let (left, as_of) = (lease.expires_in, lease.as_of);
+                let (left, as_of) = (lease.expires_in, Instant::now());
                 FenceCheck::Held { left, as_of }
             }),
         )

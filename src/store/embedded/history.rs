@@ -37,7 +37,7 @@ impl HistoryFile {
         let mut lines = String::from("\n");
         let records = batch.records.iter().map(|record| record.text.clone());
         for text in records.chain(batch.counts.text()) {
-            lines += &format!("{name} {text}\n");
+            lines.extend([name.as_str(), " ", &text, "\n"]);
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
         let mut file = self.0.open(NAME, flags)?;

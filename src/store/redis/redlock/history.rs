@@ -4,7 +4,7 @@ use crate::{
     lock::LockName,
     store::{
         StoreError,
-        history::{HistoryBatch, HistoryCounts, StoredHistory},
+        history::{HistoryBatch, StoredHistory},
     },
 };
 
@@ -20,9 +20,8 @@ impl Shared {
         batch: &HistoryBatch,
     ) -> Result<(), StoreError> {
         let keys = &self.keys(name);
-        let written =
-            self.ask_majority(|node| node.scripts.history.record(&node.dispatch, keys, batch));
-        written.await.map(drop)
+        let done = self.ask_majority(|it| it.scripts.history.record(&it.dispatch, keys, batch));
+        done.await.map(drop)
     }
 
     /// Reads the history of a lock from a majority of the nodes. A record that one node has is enough; of the counts,
@@ -34,8 +33,8 @@ impl Shared {
         for StoredHistory { records, counts } in answers.await?.iter().flatten() {
             history.records.extend_from_slice(records);
             let dropped = history.counts.dropped.max(counts.dropped);
-            let most = history.counts.max(*counts);
-            history.counts = HistoryCounts { dropped, ..most };
+            history.counts = history.counts.max(*counts);
+            history.counts.dropped = dropped;
         }
         Ok(history)
     }
@@ -51,10 +50,7 @@ impl Shared {
         let majority = self.quorum.majority();
         let is_enough = |answers: &NodeReplies<_>| answers.count(Result::is_ok) >= majority;
         let answers = self.quorum.ask(question, is_enough).await;
-        if is_enough(&answers) {
-            Ok(answers)
-        } else {
-            Err(answers.too_few())
-        }
+        let too_few = answers.too_few();
+        is_enough(&answers).then_some(answers).ok_or(too_few)
     }
 }
