@@ -9,7 +9,6 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Loss, Release, Releaser},
-        history::EndedLease,
     },
     telemetry::metrics::SeenBy,
 };
@@ -75,16 +74,17 @@ impl Engine {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
-            let release = engine.store.release_lease(releaser, &name, &token).await;
-            let (release, ended) = split(release);
-            let (mut lease, lost) = match &release {
+            let release = engine.store.release_as(releaser, &name, &token).await;
+            let ended = release.as_ref().ok().and_then(|it| it.1);
+            let release = release.map(|it| it.0);
+            let (lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
                 Ok(_) => (leases.remove(&name, &token), None),
                 Err(_) => (None, None),
             };
             // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown token
             // may be a guess.
-            let lost_since = lost.as_ref().map(|lost| lost.since);
+            let lost_since = lost.as_ref().and_then(|lost| lost.since);
             if let (Some(_), Ok(Release::Lost(loss @ (Loss::HeldByAnother | Loss::Free)))) =
                 (&lost, &release)
             {
@@ -96,7 +96,7 @@ impl Engine {
             engine.metrics.released(lease_outcome(&release), held);
             if let Ok(Release::Released) = release {
                 engine.events.released(&name, &token);
-                history.released(&name, lease.as_mut(), ended, by.as_ref(), None);
+                history.released(&name, (lease.as_ref(), ended), by.as_ref(), None);
                 if let Some(lease) = lease {
                     lease.released();
                 }
@@ -137,15 +137,5 @@ impl Engine {
             until,
         };
         self.0.reaper.submit(AbandonedLease::new(name, token, by));
-    }
-}
-
-/// Splits the answer of the store to a release from the lease that has ended.
-pub(super) fn split(
-    release: Result<(Release, Option<EndedLease>), StoreError>,
-) -> (Result<Release, StoreError>, Option<EndedLease>) {
-    match release {
-        Ok((release, ended)) => (Ok(release), ended),
-        Err(error) => (Err(error), None),
     }
 }

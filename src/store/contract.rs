@@ -152,27 +152,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
     /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again. The lock may rest afterwards (clause 15). A store has this
-    /// method or [`Store::release_lease`].
+    /// [`Release::Released`] again. The lock may rest afterwards (clause 15). Also answers which lease has ended, for the
+    /// history of the lock: `None` if the store does not know, or if this command has ended none.
     fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
-    ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        async move { Ok(self.release_lease(releaser, name, token).await?.0) }
-    }
-
-    /// As [`Store::release_as`], and answers which lease has ended, for the history of the lock: `None` if the store
-    /// does not know, or if this command has ended none.
-    fn release_lease(
-        &self,
-        releaser: Releaser,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send {
-        async move { Ok((self.release_as(releaser, name, token).await?, None)) }
-    }
+    ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send;
 
     /// Renews a lease by its token alone.
     fn renew(
@@ -190,7 +177,7 @@ pub trait Store: Send + Sync + 'static {
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        self.release_as(Releaser::Bearer, name, token)
+        async move { Ok(self.release_as(Releaser::Bearer, name, token).await?.0) }
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on

@@ -20,6 +20,7 @@ use utoipa::{
 
 use crate::{
     auth::Access,
+    clock::rfc3339,
     config::LimitsConfig,
     http::{
         extract::{Field, Form, declare_fields},
@@ -539,22 +540,8 @@ pub(in crate::http) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Time as RFC 3339 text in UTC. If the clock of the gateway is outside the years that can be written, the
-/// text is the beginning of 1970: the timestamp is for display only and no reason to fail.
-pub(in crate::http) fn timestamp(time: Option<SystemTime>) -> String {
-    displayed(time).to_string()
-}
-
 fn displayed(time: Option<SystemTime>) -> Timestamp {
-    /// The end of the year 9999, in seconds.
-    const END: Duration = Duration::from_secs(253_402_300_799);
-    let time = time
-        .filter(|time| {
-            time.duration_since(SystemTime::UNIX_EPOCH)
-                .is_ok_and(|since| since <= END)
-        })
-        .unwrap_or(SystemTime::UNIX_EPOCH);
-    Timestamp(humantime::format_rfc3339_millis(time))
+    Timestamp(rfc3339(time))
 }
 
 #[cfg(test)]
@@ -619,7 +606,7 @@ mod tests {
             ),
             (None, "1970-01-01T00:00:00.000Z"),
         ] {
-            assert_eq!(timestamp(time), text);
+            assert_eq!(displayed(time).to_string(), text);
         }
     }
 }
