@@ -11,7 +11,19 @@ from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
 from .protocol.names import LockTerms
-from .records import History, HistoryEntry, HistoryNote, Holder, Lock, Mode, Page, ReleaseRequest, Rest, Waiter
+from .records import (
+    History,
+    HistoryEntry,
+    HistoryNote,
+    Holder,
+    Lock,
+    Mode,
+    Page,
+    ReleaseRequest,
+    Rest,
+    ShorterLeases,
+    Waiter,
+)
 from .version import __version__
 
 __all__ = [
@@ -34,6 +46,7 @@ __all__ = [
     "Page",
     "ReleaseRequest",
     "Rest",
+    "ShorterLeases",
     "Wait",
     "Waiter",
     "__version__",
