@@ -76,6 +76,7 @@ pub(super) enum AbandonedBy {
     Keeper(Releaser, Option<LossReason>),
     /// A holder that has hung up after the store did not answer its release.
     Holder {
+        releaser: Releaser,
         /// When the release came. A lease that was answered again after that is not released.
         since: Instant,
         /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
@@ -338,8 +339,8 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         AbandonedBy::Holder { since, .. } if leases.was_answered_since(name, token, *since) => {
             Ok(true)
         }
-        AbandonedBy::Holder { .. } => {
-            let released = store.release_as(Releaser::Bearer, name, token).await;
+        AbandonedBy::Holder { releaser, .. } => {
+            let released = store.release_as(*releaser, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
@@ -432,7 +433,11 @@ mod tests {
         let mut task = ReaperTask::new(context, Duration::ZERO);
         let lease = |by| AbandonedLease::new(name(), Token::random().hash(), by);
         let (since, until) = (Instant::now(), Instant::now());
-        let release = AbandonedBy::Holder { since, until };
+        let release = AbandonedBy::Holder {
+            releaser: Releaser::Bearer,
+            since,
+            until,
+        };
         for _ in 0..BACKLOG / 2 {
             task.accept(lease(AbandonedBy::Attempt), 0);
         }

@@ -58,13 +58,23 @@ impl Engine {
         token: TokenHash,
         by: Option<Actor>,
     ) -> Result<(), ReleaseError> {
+        self.release_as(Releaser::Bearer, name, token, by).await
+    }
+
+    /// As [`Engine::release`], with what the caller says of its use of the lease: it is no keeper.
+    pub async fn release_as(
+        &self,
+        releaser: Releaser,
+        name: LockName,
+        token: TokenHash,
+        by: Option<Actor>,
+    ) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
-            let by_token = Releaser::Bearer;
-            let release = engine.store.release_as(by_token, &name, &token).await;
+            let release = engine.store.release_as(releaser, &name, &token).await;
             let ended = release.as_ref().ok().and_then(|it| it.1);
             let release = release.map(|it| it.0);
             let (lease, lost) = match &release {
@@ -110,12 +120,22 @@ impl Engine {
     ///
     /// The retries end when the store answers, when no lease can last any longer, or when the lease is answered again
     /// here under its idempotency key.
-    pub fn release_later(&self, name: LockName, token: TokenHash, since: Instant) {
+    pub fn release_later(
+        &self,
+        releaser: Releaser,
+        name: LockName,
+        token: TokenHash,
+        since: Instant,
+    ) {
         if self.0.leases.was_answered_since(&name, &token, since) {
             return;
         }
         let until = Instant::now() + self.0.longest_ttl;
-        let by = AbandonedBy::Holder { since, until };
+        let by = AbandonedBy::Holder {
+            releaser,
+            since,
+            until,
+        };
         self.0.reaper.submit(AbandonedLease::new(name, token, by));
     }
 }

@@ -89,7 +89,7 @@ use super::{
 ///     over, its token is dead like that of any released lease, and a *rest* takes the place of the lease: the lock,
 ///     or the slot, counts as held by a lease with the same fencing token until the time is over. Only a break or a
 ///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
-///     undelivered ([`Releaser::Undelivered`]), or whose holder was asked to release it. The idempotency key of the
+///     undelivered or unused ([`Releaser::may_rest`]), or whose holder was asked to release it. The idempotency key of the
 ///     lease is refused for [`TOMBSTONE`] after the end of the rest.
 ///
 /// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
@@ -436,7 +436,8 @@ pub enum Holder {
 /// The leases that share a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedHolders {
-    /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first. After a break, all leases that
+    /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first, and holders before rests if rests
+    /// would hide a holder. After a break, all leases that
     /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
     /// How many leases share the lock, shown or not.
@@ -467,6 +468,8 @@ pub enum Releaser {
     Keeper(KeeperId),
     /// As `Keeper`, for a lease that was delivered to no caller: the lock does not rest.
     Undelivered(KeeperId),
+    /// As `Bearer`, for a lease that its caller has not used, because it withdrew the acquire: the lock does not rest.
+    Unused,
 }
 
 /// The TTL that a renewal gives a lease.
@@ -623,9 +626,14 @@ impl Releaser {
     /// The keeper that releases the lease, if a keeper does.
     pub fn keeper(self) -> Option<KeeperId> {
         match self {
-            Self::Bearer => None,
+            Self::Bearer | Self::Unused => None,
             Self::Keeper(keeper) | Self::Undelivered(keeper) => Some(keeper),
         }
+    }
+
+    /// Whether the lock rests if the minimum hold of the lease is not over.
+    pub fn may_rest(self) -> bool {
+        matches!(self, Self::Bearer | Self::Keeper(_))
     }
 }
 

@@ -486,12 +486,12 @@ impl RestBody {
         rests.map(rest).collect()
     }
 
-    /// How many leases hold the lock, if these are its rests. The leases of a shared lock that are not shown count as
-    /// holders, unless all that are shown rest: the others end later, and most likely rest too.
+    /// How many leases hold the lock, if these are the rests that are shown. No holder is hidden then. Without any, the
+    /// leases that are not shown count as holders.
     pub(in crate::http) fn holder_count(rests: &[Self], holder: Option<&Holder>) -> u64 {
-        let holder = holder.filter(|holder| !holder.is_resting());
-        holder.map_or(0, |holder| {
-            holder.count().saturating_sub(rests.len() as u64)
+        holder.map_or(0, |holder| match rests.len() {
+            0 => holder.count(),
+            rests => holder.leases().len().saturating_sub(rests) as u64,
         })
     }
 }

@@ -146,7 +146,7 @@ problem_codes! {
         "A newer waiter took this request out of the queue",
         "A later request with the same `supersedes` waits for the lock now. This request was not granted the \
          lock.",
-        "Do not repeat the request: the newer request does the work.";
+        "Do not repeat the request: the newer request waits in its place.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",
