@@ -49,6 +49,7 @@ impl AcquireAttempt {
             Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
             Ok(Acquisition::Superseded) => Err(AcquireError::Superseded),
             Ok(Acquisition::NewerWaiter) => Err(AcquireError::NewerWaiter),
+            Ok(Acquisition::ReservationOver) => Err(AcquireError::ReservationOver),
             Ok(Acquisition::IdempotencyMismatch) => Err(AcquireError::IdempotencyMismatch),
             Ok(Acquisition::IdempotencyExpired) => Err(AcquireError::IdempotencyExpired),
             Err(error) => Err(self.failed(error)),

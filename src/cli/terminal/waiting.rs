@@ -21,6 +21,7 @@ use super::{
     super::{caller::request::WantedLocks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
+    text::reserved,
     visible,
 };
 
@@ -409,7 +410,9 @@ pub(crate) fn describe(
             None if holder.foreign => add(format_args!(", held by a client without a gateway")),
             None => {}
         }
-        if let Some(ms) = holder.expires_in_ms {
+        if let Some(reservation) = &holder.reservation {
+            add(format_args!(", reserved {}", reserved(reservation)));
+        } else if let Some(ms) = holder.expires_in_ms {
             let left = format_duration(Duration::from_millis(ms));
             add(format_args!(", expires in {left}"));
         }

@@ -165,18 +165,20 @@ impl Recorder {
         }
     }
 
-    /// Records that a lease was broken, and what it was: the gateway that granted it may be gone, or may not have
-    /// recorded it yet.
+    /// Records that a lease was broken, or released without its token (`is_release`), and what it was: the gateway that
+    /// granted it may be gone, or may not have recorded it yet.
     pub(in crate::engine) fn broken(
         &self,
         name: &LockName,
         lease: &HeldLease,
         by: Option<&Actor>,
         reason: &str,
+        is_release: bool,
     ) {
         let Some(shared) = &self.0 else { return };
+        let how = if is_release { RELEASED } else { BROKEN };
         let facts = LeaseFacts::new(lease.mode, lease.owner.as_ref(), &lease.metadata);
-        let end = shared.fact(BROKEN, by, Some(reason), Some(Box::new(facts)));
+        let end = shared.fact(how, by, Some(reason), Some(Box::new(facts)));
         let held_for = lease.held_for + lease.as_of.elapsed();
         shared.put_since(name, lease.fence, held_for, end);
     }

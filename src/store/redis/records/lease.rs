@@ -15,7 +15,7 @@ use super::{
         fields::{Layout, number},
     },
     id::token_in,
-    packed::{GRANT, KEYED},
+    packed::{GRANT, KEYED, RESERVED},
     ticket::MARKS,
 };
 
@@ -81,9 +81,13 @@ impl<'a> Record<'a> {
             // lasts its TTL, so the shorter time is shown.
             expires_in = expires_in.min(ttl.duration());
         }
-        let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
         let mut details = self.details()?.split('\n');
-        let (owner, metadata) = (details.next()?, details.next()?);
+        let (owner, metadata) = (details.next()?, metadata_from_json(details.next()?)?);
+        let hold_ends = match hold {
+            0 => None,
+            RESERVED => Some(metadata.reservation()?.until_ms),
+            limit => Some(since + limit),
+        };
         let (mut slot, mut request) = (None, None);
         for line in details {
             match line.strip_prefix('!') {
@@ -113,12 +117,12 @@ impl<'a> Record<'a> {
             ttl,
             expires_in,
             held_for: Duration::from_millis(now.saturating_sub(since)),
-            hold_expires_in: limit,
+            hold_expires_in: hold_ends.map(|ends| Duration::from_millis(ends.saturating_sub(now))),
             owner: match owner {
                 "" => None,
                 owner => Some(Owner::new(owner).ok()?),
             },
-            metadata: metadata_from_json(metadata)?,
+            metadata,
             release_requested: request,
             as_of,
         })

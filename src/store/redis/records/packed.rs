@@ -19,7 +19,7 @@ pub(in crate::store::redis) const PACKED: Layout = Layout {
 /// The fields of the terms of a lease, which are followed by the owner, a line feed, and the metadata as JSON. The last
 /// three fields exist only if the attempt has an idempotency key.
 pub(super) const GRANT: &[Field] = &[
-    // `ttl` and `hold_limit` of the lease in ms. A hold limit of 0 means no limit.
+    // `ttl` and `hold_limit` of the lease in ms. A hold limit of 0 means no limit, and `RESERVED` a reservation.
     ("ttl", 8),
     ("hold_limit", 9),
     // How long the lock rests after the grant, in ms, if the lease is released earlier; 0 for no rest.
@@ -32,6 +32,9 @@ pub(super) const GRANT: &[Field] = &[
     ("salt", 32),
 ];
 
+/// The hold limit of a reservation, longer than any other. The reservation ends at the time in its metadata.
+pub(super) const RESERVED: u64 = 999_999_999;
+
 /// Length of the fields of an idempotency key in the terms of a lease.
 pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
 
@@ -42,7 +45,10 @@ const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
 
 /// Packs the terms of the lease that an attempt asks for into a text.
 pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
-    let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
+    let hold = match attempt.metadata.reservation() {
+        Some(_) => RESERVED,
+        None => attempt.hold_limit.map_or(0, HoldLimit::as_millis),
+    };
     let mut text = String::with_capacity(512);
     append_number::<8>(&mut text, attempt.ttl.as_millis());
     append_number::<9>(&mut text, hold);
