@@ -98,7 +98,9 @@ pub(super) async fn reserve(args: &ReserveArgs, environment: &Environment) -> Re
         return output::answer(lease.json());
     }
     let (name, until, fence) = (&args.name, text::local(&args.until), lease.fence);
-    output::note(&format!("reserved {name} until {until}: fencing token {fence}"));
+    output::note(&format!(
+        "reserved {name} until {until}: fencing token {fence}"
+    ));
     Ok(())
 }
 
@@ -164,7 +166,10 @@ fn local_time(text: &str, now: &Zoned) -> Result<Zoned, String> {
     let time = format!("{time:0>5}").parse::<Time>().ok();
     let time = time.filter(|_| has_colon).ok_or_else(unknown)?;
     let today = now.date();
-    let weekday = WEEKDAYS.iter().zip(0..).find(|(name, _)| name.starts_with(&day) && day.len() > 2);
+    let weekday = WEEKDAYS
+        .iter()
+        .zip(0..)
+        .find(|(name, _)| name.starts_with(&day) && day.len() > 2);
     // The date, and after how many days the text means another one, if the time of the first is over.
     let (date, again) = match (&*day, weekday) {
         ("", _) => (today, Some(1)),
@@ -217,25 +222,46 @@ mod tests {
             ("2026-12-04 18:00", "Fri 2026-12-04 18:00 Europe/Berlin"),
             ("2026-12-04T18:00", "Fri 2026-12-04 18:00 Europe/Berlin"),
             ("2026-12-04T18:00Z", "Fri 2026-12-04 19:00 Europe/Berlin"),
-            ("2026-12-04T18:00:00+05:30", "Fri 2026-12-04 13:30 Europe/Berlin"),
+            (
+                "2026-12-04T18:00:00+05:30",
+                "Fri 2026-12-04 13:30 Europe/Berlin",
+            ),
         ] {
             assert_eq!(until(text).as_deref(), Ok(time), "{text}");
         }
-        for text in ["", "18", "Friday", "fr 18:00", "25:00", "2026-13-01 18:00", "soon 18:00", "18:00 Fri"] {
+        for text in [
+            "",
+            "18",
+            "Friday",
+            "fr 18:00",
+            "25:00",
+            "2026-13-01 18:00",
+            "soon 18:00",
+            "18:00 Fri",
+        ] {
             let error = until(text).unwrap_err();
             assert!(error.starts_with("expected"), "{text}: {error}");
         }
         for text in ["today 9:00", "2026-10-22 18:00", "2026-10-23T09:59:59Z"] {
-            assert!(until(text).unwrap_err().contains("is in the past"), "{text}");
+            assert!(
+                until(text).unwrap_err().contains("is in the past"),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn an_hour_is_the_one_of_the_clock_on_that_day() {
         // The clocks change in the night to 2026-10-25, at three o'clock.
-        assert_eq!(until("Sun 1:59").as_deref(), Ok("Sun 2026-10-25 01:59 Europe/Berlin"));
+        assert_eq!(
+            until("Sun 1:59").as_deref(),
+            Ok("Sun 2026-10-25 01:59 Europe/Berlin")
+        );
         let error = until("Sun 2:30").unwrap_err();
-        assert!(error.starts_with("the clocks change at 2026-10-25T02:30:00"), "{error}");
+        assert!(
+            error.starts_with("the clocks change at 2026-10-25T02:30:00"),
+            "{error}"
+        );
         let time = |text| {
             let now: Zoned = "2026-10-23T12:00[Europe/Berlin]".parse().unwrap();
             parse_until(text, &now).unwrap().timestamp().to_string()

@@ -187,7 +187,7 @@ impl EngineShared {
                     // The end of one's own reservation is a release, for which no token is kept.
                     let (done, held_for) = (LeaseOutcome::Done, Some(lease.held_for));
                     self.metrics.released(done, held_for);
-                    self.events.unreserved(name, lease, key);
+                    self.events.unreserved(name, lease);
                     self.history.broken(name, lease, by, reason, true);
                     return Ok(holder);
                 }

@@ -86,6 +86,7 @@ export class Acquire {
       mode: options.mode,
       limit: options.limit,
       supersedes: options.supersedes,
+      reserve: options.reserve,
       owner: options.owner,
       metadata: options.metadata,
       ...(locks.length < 2 && locks[0].name && { ...locks[0], name: undefined }),

@@ -74,7 +74,15 @@ mod tests {
 
     #[test]
     fn any_other_text_is_none() {
-        for text in ["", "3 a", "@", "@1\tops", "@1\tops\t", "@x\t\ty", "@999999999999999\t\ty"] {
+        for text in [
+            "",
+            "3 a",
+            "@",
+            "@1\tops",
+            "@1\tops\t",
+            "@x\t\ty",
+            "@999999999999999\t\ty",
+        ] {
             assert_eq!(Reservation::from_stored(text), None, "{text:?}");
         }
     }

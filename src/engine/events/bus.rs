@@ -151,15 +151,9 @@ impl Bus {
     }
 
     /// Publishes that a reservation was released by the API key that had made it.
-    pub(in crate::engine) fn unreserved(
-        &self,
-        name: &LockName,
-        lease: &HeldLease,
-        by: Option<&Arc<str>>,
-    ) {
+    pub(in crate::engine) fn unreserved(&self, name: &LockName, lease: &HeldLease) {
         self.publish(EventKind::Released, name, None, |event| {
-            tell_lease(event, lease);
-            event.by = by.cloned();
+            tell_lease(event, lease)
         });
     }
 

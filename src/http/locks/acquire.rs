@@ -19,8 +19,8 @@ use crate::{
         state::AppState,
     },
     lock::{
-        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, MinHold, Owner, Reason,
-        Reservation, Sharing, SupersedeKey, Ttl,
+        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, MinHold, Owner,
+        Reason, Reservation, Sharing, SupersedeKey, Ttl,
     },
 };
 
@@ -344,7 +344,9 @@ impl AcquireBody {
         };
         if left > most.duration() {
             let most = most.0;
-            return refuse(format!("is too far ahead; allowed are {most} ms (limits.max_reserve_ms)"));
+            return refuse(format!(
+                "is too far ahead; allowed are {most} ms (limits.max_reserve_ms)"
+            ));
         }
         self.metadata = self.metadata.of_reservation(&reservation);
         self.ttl = Ttl::MAX;
@@ -414,7 +416,8 @@ impl RequestBody for ReserveBody {
         let until = fields.text(&UNTIL).unwrap_or_default();
         let until = until.parse::<jiff::Timestamp>().ok();
         let until = until.and_then(|it| u64::try_from(it.as_millisecond()).ok());
-        let expected = "is missing or no time such as 2026-12-04T18:00:00Z or 2026-12-04T18:00:00+01:00";
+        let expected =
+            "is missing or no time such as 2026-12-04T18:00:00Z or 2026-12-04T18:00:00+01:00";
         let until = fields.check(&UNTIL, until.ok_or(expected));
         let reason = fields.text(&RESERVE_REASON).unwrap_or_default();
         let reason = fields.check(&RESERVE_REASON, Reason::not_blank(&reason));

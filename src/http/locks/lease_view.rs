@@ -26,7 +26,8 @@ use crate::{
         json_response::{JSON, ObjectWriter, json_by},
     },
     lock::{
-        ForeignMark, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest, Reservation, Token,
+        ForeignMark, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest, Reservation,
+        Token,
     },
     store::contract::{Holder, SHOWN_HOLDERS},
 };
@@ -360,7 +361,11 @@ impl LeaseView {
             .reservation
             .as_ref()
             .map(ReservationBody::from_reservation);
-        object.field_if(reservation.is_some() && told(ONE), "reservation", reservation);
+        object.field_if(
+            reservation.is_some() && told(ONE),
+            "reservation",
+            reservation,
+        );
         let request = self
             .release_requested
             .as_deref()

@@ -198,9 +198,13 @@ fn why_held(
 fn reserved(lease: &HeldLease) -> Option<String> {
     let reservation = lease.metadata.reservation()?;
     let (reason, by) = (&reservation.reason, &reservation.by);
-    let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+    let by = by
+        .as_ref()
+        .map_or_else(String::new, |by| format!(" by {by}"));
     let until = timestamp(Some(reservation.until()));
-    Some(format!("The lock is reserved{by} until {until}, because {reason}"))
+    Some(format!(
+        "The lock is reserved{by} until {until}, because {reason}"
+    ))
 }
 
 impl From<Loss> for Problem {

@@ -159,7 +159,10 @@ fn keys_cases(keys: &Keys) -> Vec<Case> {
     for lock in ["a", HELD, "team:a"] {
         // All but the two that a viewer may ask.
         let allowed = ["", "/history"].map(|it| format!("GET /locks/{lock}{it}"));
-        for (line, body) in lines(lock).iter().filter(|(line, _)| !allowed.contains(line)) {
+        for (line, body) in lines(lock)
+            .iter()
+            .filter(|(line, _)| !allowed.contains(line))
+        {
             cases.push(Case::new(line, &by_viewer, body, FORBIDDEN));
         }
     }

@@ -11,7 +11,7 @@ from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
 from .protocol.names import LockTerms
-from .records import History, HistoryEntry, HistoryNote, Holder, Lock, Mode, Page, ReleaseRequest, Rest, Waiter
+from .records import History, HistoryEntry, HistoryNote, Holder, Lock, Mode, Page, ReleaseRequest, Reservation, Rest, Waiter
 from .version import __version__
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "ReleaseRequest",
+    "Reservation",
     "Rest",
     "Wait",
     "Waiter",

@@ -311,7 +311,9 @@ impl Lease {
     /// The end of the lease if its TTL begins now; the hold limit and the release request of the lease may make it
     /// earlier.
     fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
-        let reserved = self.hold_ends_at.filter(|_| self.metadata.reservation().is_some());
+        let reserved = self
+            .hold_ends_at
+            .filter(|_| self.metadata.reservation().is_some());
         let end = reserved.unwrap_or_else(|| Self::end(ttl, self.hold_ends_at, now));
         let request = self.request.as_ref();
         request.map_or(end, |request| {

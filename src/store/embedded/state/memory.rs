@@ -14,7 +14,8 @@ use crate::{
     store::{
         StoreError,
         contract::{
-            Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, SharedHolders, TOMBSTONE,
+            Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, SharedHolders,
+            TOMBSTONE,
         },
         embedded::records::{self, RowKey, Rows, Tombstone},
         parking::{News, Parking, Position},

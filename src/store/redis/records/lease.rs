@@ -214,6 +214,38 @@ mod tests {
     }
 
     #[test]
+    fn a_reservation_lasts_until_the_time_in_its_metadata() {
+        let token = "5".repeat(64);
+        let written = |entry: &str| {
+            let (since, ends) = (NOW - 1_000_000, NOW + 5_000_000);
+            let keeper = " ".repeat(64);
+            format!(
+                "2{token}hx000{:016}{since}{ends}0003000099999999900000000{keeper}ci\n{entry}",
+                7
+            )
+        };
+        let text = written(r#"{"":"@1795000006000\tops\tload test","a":"b"}"#);
+        let lease = Record::read(&text)
+            .unwrap()
+            .lease(NOW, Instant::now())
+            .unwrap();
+        assert_eq!(lease.expires_in, Duration::from_secs(5));
+        assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(6)));
+        assert_eq!(lease.metadata.stored().count(), 2);
+        let reservation = lease.metadata.reservation().unwrap();
+        assert_eq!(
+            (reservation.until_ms, reservation.reason.as_str()),
+            (1_795_000_006_000, "load test")
+        );
+        // Without its time, a reservation is no lease.
+        let text = written(r#"{"a":"b"}"#);
+        assert_eq!(
+            Record::read(&text).unwrap().lease(NOW, Instant::now()),
+            None
+        );
+    }
+
+    #[test]
     fn a_grant_that_is_not_confirmed_shows_no_more_than_its_ttl() {
         let brief = Attempt {
             ttl: Ttl::from_millis(500).unwrap(),

@@ -73,7 +73,8 @@ pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
 pub(super) mod tests {
     use crate::{
         lock::{
-            CallerId, Fingerprint, HoldLimit, IdempotencyKey, LockName, Metadata, Salt, Token, Ttl,
+            CallerId, Fingerprint, HoldLimit, IdempotencyKey, LockName, Metadata, Reason,
+            Reservation, Salt, Token, Ttl,
         },
         store::contract::Idempotency,
     };
@@ -117,6 +118,21 @@ pub(super) mod tests {
                 format!("00030000000600000{digits}{blanks}ci\n{{\"a\":\"\\\"b\\\\\"}}")
             );
         }
+        let until_ms = 1_796_400_000_000;
+        let (reason, by) = (Reason::new("load test").unwrap(), Some("ops".into()));
+        let reserved = attempt(false);
+        let packed = pack(&Attempt {
+            metadata: reserved.metadata.of_reservation(&Reservation {
+                until_ms,
+                reason,
+                by,
+            }),
+            hold_limit: None,
+            ..reserved
+        });
+        let metadata = r#"{"":"@1796400000000\tops\tload test","a":"\"b\\"}"#;
+        let expected = format!("0003000099999999900000000{blanks}ci\n{metadata}");
+        assert_eq!(packed, expected);
         let attempt = attempt(true);
         let packed = pack(&attempt);
         let key = attempt.idempotency.unwrap();

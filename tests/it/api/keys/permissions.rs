@@ -150,7 +150,7 @@ async fn the_scheme_may_be_written_in_any_case_and_only_one_header_counts() {
 
 #[tokio::test]
 async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
-    let permissions = ["acquire", "view", "break", "check", "metrics"];
+    let permissions = ["acquire", "view", "break", "reserve", "check", "metrics"];
     for permission in permissions {
         let key = Key::new();
         let lines = match permission {
