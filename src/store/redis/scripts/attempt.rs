@@ -299,9 +299,10 @@ impl LockScripts<'_> {
 fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let fence = reply.count()?;
     let ttl = attempt.ttl.duration();
-    let limit = match attempt.metadata.reservation() {
+    let limit = attempt.hold_limit.map(HoldLimit::duration);
+    let reserved = match attempt.metadata.reservation() {
         Some(_) => Some(Duration::from_millis(reply.count()?)),
-        None => attempt.hold_limit.map(HoldLimit::duration),
+        None => None,
     };
     let mode = match attempt.sharing {
         None => Mode::Exclusive,
@@ -315,12 +316,9 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
         mode,
         is_resting: false,
         ttl: attempt.ttl,
-        expires_in: match limit {
-            Some(limit) if attempt.hold_limit.is_none() => limit,
-            limit => limit.map_or(ttl, |limit| ttl.min(limit)),
-        },
+        expires_in: reserved.unwrap_or_else(|| limit.map_or(ttl, |limit| ttl.min(limit))),
         held_for: Duration::ZERO,
-        hold_expires_in: limit,
+        hold_expires_in: reserved.or(limit),
         owner: attempt.owner.clone(),
         metadata: attempt.metadata.clone(),
         release_requested: None,
