@@ -48,6 +48,9 @@ pub(crate) const SEMAPHORE: Bar = at_least(
 pub(crate) const GROUPS_SERVED: Bar =
     at_least("groups of 4, 50 clients: turns of the least served", 1.0);
 
+// Figures of the part `history`, for each store.
+pub(crate) const WITH_HISTORY: Bar = at_least("pairs with history / without", 0.98);
+
 // Figures of the part `list`.
 pub(crate) const FIRST_PAGE: Bar = at_most("worst first page of 100,000 locks, ms", 50.0);
 pub(crate) const SLOWED: Bar = at_most("p99 of acquires, with lists / alone", 2.0);

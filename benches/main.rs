@@ -1,11 +1,12 @@
 //! The cost of the gateway, as counts and as ratios within one run. `benches/README.md` explains each number.
 //!
-//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting`, `-- sharing` or `-- list` one
-//! part.
+//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting`, `-- sharing`, `-- history` or
+//! `-- list` one part.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod bars;
 mod counts;
+mod history;
 mod list;
 mod pairs;
 mod rig;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use bars::Verdicts;
 use rig::Settings;
 
-const PARTS: [&str; 5] = ["counts", "pairs", "waiting", "sharing", "list"];
+const PARTS: [&str; 6] = ["counts", "pairs", "waiting", "sharing", "history", "list"];
 
 fn main() -> ExitCode {
     if let Some(serve) = rig::role() {
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
                     "pairs" => pairs::measure(&settings, &mut verdicts).await,
                     "waiting" => waiting::measure(&settings, &mut verdicts).await,
                     "sharing" => sharing::measure(&settings, &mut verdicts).await,
+                    "history" => history::measure(&settings, &mut verdicts).await,
                     _ => list::measure(&settings, &mut verdicts).await,
                 }
             }

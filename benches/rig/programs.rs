@@ -216,6 +216,15 @@ impl Gateway {
         Self::start(&mut Self::command(subject, store))
     }
 
+    /// `latchgate serve` with the history of locks, or without it.
+    pub(crate) fn serving_with_history(subject: &Subject, store: &str, history: bool) -> Self {
+        let mut command = Self::command(subject, store);
+        if !history {
+            command.env("LATCHGATE_HISTORY_ENTRIES", "0");
+        }
+        Self::start(&mut command)
+    }
+
     /// `latchgate serve` with room for as many requests at once as the benchmark has clients.
     pub(crate) fn serving_a_crowd(subject: &Subject, store: &str) -> Self {
         let mut command = Self::command(subject, store);
