@@ -10,7 +10,6 @@ use tracing::info;
 
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
-    clock::{Clock, SystemClock},
     lock::{
         CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
         MinHold, Owner, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
@@ -634,13 +633,6 @@ impl AcquireAttempt {
             // all.
             _ => Some(Box::pin(self.leave(&WaitEnd::WaitOver, parked)).await),
         }
-    }
-
-    /// Whether the attempt is for a reservation that has ended, by the clock of this gateway: only the words of the
-    /// refusal depend on it.
-    fn is_reservation_over(&self) -> bool {
-        let reservation = self.attempt.metadata.reservation();
-        reservation.is_some_and(|it| it.until() <= SystemClock.wall())
     }
 
     async fn leave(&self, end: &WaitEnd, parked: &mut Parked) -> AcquireResult {

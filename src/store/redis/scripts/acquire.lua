@@ -11,7 +11,7 @@
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit; of a reservation its end, in ms since
---      1970, which has more digits
+--      1970
 --   3  the terms of the lease: TTL, hold limit, .. as `records/packed.rs` packs them
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
@@ -59,13 +59,16 @@ local counter, floor = KEYS[2], ARGV[4]
 -- import clock
 -- import fence
 
+-- The longest TTL, in ms. A number that is larger is the end of a reservation.
+local LONGEST_TTL = 86400000
+
 local take_shared
 
 -- Grants the lock to the attempt. Before the call, the script has checked that no waiter is before the attempt, and
 -- that the lock is free or may be shared with its holders.
 local function take(us)
   local lasts, told = ARGV[2], ''
-  if #lasts > 9 then
+  if tonumber(lasts) > LONGEST_TTL then
     lasts = lasts - math.floor(us / 1000)
     if lasts <= 0 then
       redis.call('DEL', name .. 'absent')

@@ -347,7 +347,7 @@ const REASON: &str = r#"{"reason":"hangs"}"#;
 #[tokio::test]
 async fn who_may_not_break_or_list_is_refused_before_the_store_is_asked() {
     let key = Key::new();
-    let lines = "acquire = ['*']\nview = ['team:']\nbreak = ['team:']";
+    let lines = "acquire = ['x:']\nview = ['team:']\nbreak = ['team:']";
     let service = Service::with_keys(&key.entry("ci", lines));
     let headers = [key.auth(), JSON[0]];
     let nobody = service.ask("POST /locks/team:a/break", JSON, REASON).await;
