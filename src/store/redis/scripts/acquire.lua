@@ -10,8 +10,8 @@
 --   request for a lease is due), and the keys of a shared lock (`parts/shared.lua`).
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
---   2  how long the lease lasts, in ms: the least of its TTL and its hold limit; of a reservation its end, in ms since
---      1970
+--   2  how long the lease lasts, in ms: the least of its TTL and its hold limit; of a reservation its end, as a
+--      time in ms
 --   3  the terms of the lease: TTL, hold limit, .. as `records/packed.rs` packs them
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
