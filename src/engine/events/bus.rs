@@ -153,7 +153,7 @@ impl Bus {
     /// Publishes that a reservation was released by the API key that had made it.
     pub(in crate::engine) fn unreserved(&self, name: &LockName, lease: &HeldLease) {
         self.publish(EventKind::Released, name, None, |event| {
-            tell_lease(event, lease)
+            tell_lease(event, lease);
         });
     }
 
