@@ -50,6 +50,11 @@ export interface AcquireOptions {
    * with the code `newer-waiter`. For one lock only.
    */
   supersedes?: string;
+  /**
+   * Reserves the lock until a time: RFC 3339 with an offset. For one lock only, without `ttl`, `maxHold`, `minHold`, `limit` and
+   * the mode `'shared'`. No renewal changes the end.
+   */
+  reserve?: { until: string; reason: string };
   /** Who asks, for people to read. */
   owner?: string;
   /** Facts about the holder, for people to read. */
@@ -208,6 +213,7 @@ export interface Holder {
   mode: Mode | null;
   slot: number | null;
   foreign: boolean;
+  reservation?: { until: string; reason: string; reservedBy: string | null };
   releaseRequested?: Omit<ReleaseRequest, 'name' | 'by'> & { by: string | null };
 }
 

@@ -16,6 +16,8 @@ pub enum Permission {
     View,
     /// Break locks, per name.
     Break,
+    /// Reserve locks until a time, per name, together with [`Permission::Acquire`].
+    Reserve,
     /// Check fencing tokens, per name.
     Check,
     /// Read metrics.
@@ -42,6 +44,8 @@ pub struct Permissions([Prefixes; Permission::ALL.len()]);
 pub trait Scope: Send + Sync + 'static {
     /// The permission that the caller needs; `None` if any key suffices.
     const PERMISSION: Option<Permission>;
+    /// A permission that lets the caller through as well: the handler decides what the caller may do with it.
+    const OR: Option<Permission> = None;
     /// Whether each request is counted against the rate of the key.
     const IS_COUNTED: bool = true;
 }
@@ -60,7 +64,7 @@ pub mod scope {
     /// The caller needs [`Permission::View`].
     #[derive(Debug)]
     pub enum View {}
-    /// The caller needs [`Permission::Break`].
+    /// The caller needs [`Permission::Break`], or [`Permission::Acquire`] to end its own reservation.
     #[derive(Debug)]
     pub enum Break {}
     /// The caller needs [`Permission::Check`]. These requests have a limit of their own.
@@ -85,6 +89,7 @@ pub mod scope {
     }
     impl Scope for Break {
         const PERMISSION: Option<Permission> = Some(Permission::Break);
+        const OR: Option<Permission> = Some(Permission::Acquire);
     }
     impl Scope for Check {
         const PERMISSION: Option<Permission> = Some(Permission::Check);
@@ -102,10 +107,11 @@ pub mod scope {
 
 impl Permission {
     /// All permissions, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Acquire,
         Self::View,
         Self::Break,
+        Self::Reserve,
         Self::Check,
         Self::Metrics,
     ];
@@ -116,6 +122,7 @@ impl Permission {
             Self::Acquire => ("acquire", true, "acquire, hold and renew"),
             Self::View => ("view", true, "inspect, list and read events of"),
             Self::Break => ("break", true, "break"),
+            Self::Reserve => ("reserve", true, "reserve until a time"),
             Self::Check => ("check", true, "check fencing tokens of"),
             Self::Metrics => ("metrics", false, "read metrics"),
         };

@@ -236,6 +236,7 @@ impl Exit {
             (Self::Unavailable, _) => "the gateway or its store cannot serve now; nothing happened",
             (Self::OutcomeUnknown, _) => "the outcome is unknown; inspect the lock",
             (Self::Refused, _) => "the gateway refused the request, and would refuse it again",
+            (Self::NotHeld, "unreserve") => "the lock is not reserved",
             (Self::NotHeld, _) => "nobody holds the lock",
             (Self::HolderChanged, _) => "another caller holds the lock now; nothing was broken",
             (Self::EndsTooSoon, _) => "the lease holds the lock, but ends before the time of --for",
@@ -250,11 +251,13 @@ impl Exit {
 
     /// Whether a command may end with this exit code. A command with subcommands has no exit codes.
     fn is_of(self, command: &str) -> bool {
-        let acquires = matches!(command, "run" | "acquire");
-        let changes = acquires || matches!(command, "renew" | "release" | "break");
+        let acquires = matches!(command, "run" | "acquire" | "reserve");
+        let breaks = matches!(command, "break" | "unreserve");
+        let changes = acquires || breaks || matches!(command, "renew" | "release");
         match self {
             Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
-            Self::Held | Self::WaitOver | Self::NewerWaiter => acquires,
+            Self::Held | Self::WaitOver => acquires,
+            Self::NewerWaiter => acquires && command != "reserve",
             Self::Lost => matches!(command, "run" | "renew" | "release" | "check"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
                 changes
@@ -265,7 +268,7 @@ impl Exit {
             }
             // A command that only reads changes nothing, so it never ends with an unknown outcome.
             Self::OutcomeUnknown => changes,
-            Self::NotHeld | Self::HolderChanged => command == "break",
+            Self::NotHeld | Self::HolderChanged => breaks,
             Self::EndsTooSoon => command == "check",
             Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",
         }

@@ -18,6 +18,7 @@ use super::{
         output,
         text::{
             aligned, asked_for, duration, expires_in, or_dash, owner_and_request, parse_duration,
+            reserved,
         },
         visible,
     },
@@ -210,6 +211,9 @@ fn facts(holder: &Holder) -> String {
         Some(ms) => fact("expires in", &duration(Duration::from_millis(ms))),
         None => fact("expires", "never"),
     }
+    if let Some(reservation) = &holder.reservation {
+        fact("reserved", &reserved(reservation));
+    }
     if let Some(request) = &holder.release_requested {
         fact("to be released", &asked_for(request));
     }
@@ -335,6 +339,17 @@ mod tests {
             facts(&holder),
             "  owner          ci@build7\n  fencing token  42\n  expires in     29.9s\n  run            7\n"
         );
+    }
+
+    #[test]
+    fn says_who_reserved_a_lock() {
+        let holder = holder(
+            r#"{"owner":"ci","reservation":{"until":"soon","reason":"load\u202e","reserved_by":"ops"}}"#,
+        );
+        let text = r"reserved by ops until soon because load\u{202e}";
+        let fact = text.replace("reserved", "  reserved      ");
+        assert!(facts(&holder).contains(&fact), "{}", facts(&holder));
+        assert_eq!(owner_and_request(&holder), format!("ci ({text})"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod inspect;
 mod key;
 mod lease;
 mod program;
+mod reserve;
 mod run;
 mod serve;
 mod terminal;

@@ -25,6 +25,9 @@ pub struct LimitsConfig {
     /// The longest hold limit that a request may name: seven days or less.
     #[schemars(range(min = Ttl::MIN.as_millis(), max = HoldLimit::MAX.as_millis()))]
     pub max_hold_limit_ms: Millis,
+    /// How far ahead the end of a reservation (`reserve`) may be: a year or less.
+    #[schemars(range(min = 1_000, max = 31_622_400_000_u64))]
+    pub max_reserve_ms: Millis,
     /// The longest time that a request may wait for a lock (`wait_ms`). Keep the time-outs of HTTP
     /// clients and proxies longer than this: most give up after 60 s.
     pub max_wait_ms: Millis,
@@ -80,6 +83,8 @@ impl Default for LimitsConfig {
             min_ttl_ms: Millis(100),
             max_ttl_ms: Millis(86_400_000),
             max_hold_limit_ms: Millis(604_800_000),
+            // A month: whoever needs a lock for longer should say so again.
+            max_reserve_ms: Millis(2_592_000_000),
             // Below the 60 s after which most proxies and load balancers give up on an answer.
             max_wait_ms: Millis(55_000),
             // At 10 KiB for each waiter this is 1 GiB: more waiters need a second gateway.

@@ -127,6 +127,9 @@ pub enum AcquireError {
     /// A newer waiter has taken the attempt out of the queue.
     #[error("a newer waiter has taken the attempt out of the queue")]
     NewerWaiter,
+    /// The time until which the caller wanted to reserve the lock came before the lock was granted.
+    #[error("the reservation is over before it began")]
+    ReservationOver,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -144,6 +147,8 @@ pub enum StoreFeature {
     MinHold,
     /// A waiter that takes an older waiter out of the queue.
     Supersedes,
+    /// A reservation.
+    Reserve,
 }
 
 // === impl AcquireRequest ===
@@ -154,7 +159,8 @@ impl AcquireRequest {
         let sharing = self.sharing.map(|_| StoreFeature::Sharing);
         let min_hold = self.min_hold.map(|_| StoreFeature::MinHold);
         let supersedes = self.supersedes.as_ref().map(|_| StoreFeature::Supersedes);
-        sharing.or(min_hold).or(supersedes)
+        let reserve = self.metadata.reservation().map(|_| StoreFeature::Reserve);
+        sharing.or(min_hold).or(supersedes).or(reserve)
     }
 }
 
@@ -659,6 +665,12 @@ impl AcquireAttempt {
             Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Superseded) => {
                 Err(AcquireError::Superseded)
             }
+            // The wait of a reservation is no longer than the time until its end, and ended there.
+            Ok(Leaving::Left(_))
+                if matches!(end, WaitEnd::WaitOver) && self.is_reservation_over() =>
+            {
+                Err(AcquireError::ReservationOver)
+            }
             Ok(Leaving::Left(contention)) => match end {
                 WaitEnd::WaitOver | WaitEnd::HungUp => Err(self.held(contention)),
                 WaitEnd::Draining => Err(AcquireError::Draining),
@@ -695,7 +707,8 @@ impl AttemptIdentity {
             &request.metadata,
         )
         .with_supersedes(request.supersedes.as_ref())
-        .with_min_hold(request.min_hold);
+        .with_min_hold(request.min_hold)
+        .with_reservation(request.metadata.reservation().as_ref());
         Self {
             token: key.derive_token(&request.caller, &request.name, &salt),
             idempotency: Some(Idempotency {
@@ -751,6 +764,7 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::Revoked
         | AcquireError::Unsupported(_)
         | AcquireError::NewerWaiter
+        | AcquireError::ReservationOver
         | AcquireError::Draining => AcquireOutcome::Refused,
         AcquireError::Store(StoreError::Unavailable(_)) => AcquireOutcome::Unavailable,
         AcquireError::Store(StoreError::Indeterminate(_)) => AcquireOutcome::Unknown,

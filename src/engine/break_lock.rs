@@ -21,13 +21,14 @@ use crate::{
         Store, StoreError,
         contract::{Breaking, Holder, Requesting, SharedHolders},
     },
+    telemetry::metrics::LeaseOutcome,
 };
 
 use super::{
     Actor, Engine,
     detach_on_drop::DetachOnDrop,
     events::EventKind,
-    history::{BROKEN, RecordedLease},
+    history::{BROKEN, RELEASED, RecordedLease},
     start::EngineShared,
 };
 
@@ -185,8 +186,18 @@ impl EngineShared {
     ) -> Result<Holder, BreakError> {
         match self.store.break_lock(name, target).await {
             Ok(Breaking::Broken(holder)) => {
-                self.metrics.lock_broken(holder.count());
                 let (key, reason) = (by.and_then(Actor::key), reason.as_str());
+                if let Holder::Lease(lease) = &holder
+                    && lease.is_reserved_by(key)
+                {
+                    // The end of one's own reservation is a release, for which no token is kept.
+                    let (done, held_for) = (LeaseOutcome::Done, Some(lease.held_for));
+                    self.metrics.released(done, held_for);
+                    self.events.unreserved(name, lease);
+                    self.history.note(name, lease, RELEASED, by, Some(reason));
+                    return Ok(holder);
+                }
+                self.metrics.lock_broken(holder.count());
                 if let Holder::Foreign { .. } = &holder {
                     self.events.broken(name, None, reason, key);
                 }

@@ -5,6 +5,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
+    clock::{Clock, SystemClock},
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
@@ -49,6 +50,7 @@ impl AcquireAttempt {
             Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
             Ok(Acquisition::Superseded) => Err(AcquireError::Superseded),
             Ok(Acquisition::NewerWaiter) => Err(AcquireError::NewerWaiter),
+            Ok(Acquisition::ReservationOver) => Err(AcquireError::ReservationOver),
             Ok(Acquisition::IdempotencyMismatch) => Err(AcquireError::IdempotencyMismatch),
             Ok(Acquisition::IdempotencyExpired) => Err(AcquireError::IdempotencyExpired),
             Err(error) => Err(self.failed(error)),
@@ -61,6 +63,13 @@ impl AcquireAttempt {
             waited: self.waited(),
             sharing: self.attempt.sharing,
         }
+    }
+
+    /// Whether the attempt is for a reservation that has ended, by the clock of this gateway: only the words of the
+    /// refusal depend on it.
+    pub(super) fn is_reservation_over(&self) -> bool {
+        let reservation = self.attempt.metadata.reservation();
+        reservation.is_some_and(|it| it.until() <= SystemClock.wall())
     }
 
     /// Turns a store error of one command into the error of the attempt, and releases a lease that the attempt may

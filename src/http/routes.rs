@@ -44,6 +44,7 @@ const GRANT: &[Code] = &[
     Code::IdempotencyExpired,
     Code::Superseded,
     Code::NewerWaiter,
+    Code::ReservationOver,
     Code::Locked,
     Code::TooManyWaiters,
     Code::TooManyLeases,

@@ -91,6 +91,10 @@ use super::{
 ///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
 ///     undelivered or unused ([`Releaser::may_rest`]), or whose holder was asked to release it. The idempotency key of the
 ///     lease is refused for [`TOMBSTONE`] after the end of the rest.
+/// 16. **A reservation ends at its time.** The lease of an attempt whose metadata has a reservation
+///     ([`Metadata::reservation`]) lasts until that time of the store's clock, whatever its TTL, however long the attempt
+///     was queued, and however often the lease is renewed. Only its release, a break or a release request ends it
+///     earlier. At that time or later the attempt is granted nothing, and waiters behind it do not wait for it.
 ///
 /// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
@@ -231,8 +235,8 @@ pub trait Store: Send + Sync + 'static {
         future::ready(Ok(StoredHistory::default()))
     }
 
-    /// Whether this store grants shared leases and keeps rests. If not, no attempt to share a lock and no attempt with
-    /// a minimum hold is sent to it.
+    /// Whether this store grants shared leases and reservations, and keeps rests. If not, no attempt to share or to
+    /// reserve a lock and no attempt with a minimum hold is sent to it.
     fn shares(&self) -> bool {
         true
     }
@@ -299,7 +303,7 @@ pub struct Attempt {
     pub name: LockName,
     /// The hash of the token that the attempt's own lease will have; the identity of the attempt.
     pub token: TokenHash,
-    /// The TTL that the attempt's lease will have.
+    /// The TTL that the attempt's lease will have. A reservation ends at its time instead.
     pub ttl: Ttl,
     /// How long renewals may extend the lease, counted from its grant.
     pub hold_limit: Option<HoldLimit>,
@@ -369,6 +373,8 @@ pub enum Acquisition {
     /// A newer waiter has taken this attempt, or an attempt with this idempotency key, out of the queue
     /// ([`Waiting::supersedes`]).
     NewerWaiter,
+    /// The time until which the attempt would reserve the lock has come.
+    ReservationOver,
 }
 
 /// The holder and the queue that stand between an attempt and a lock.

@@ -380,6 +380,12 @@ class Cron(Document):
         self.assertIn("not now", said)
 
 
+class Reserve(Document):
+    def test_every_block_does_what_it_shows(self):
+        self.begin()
+        self.assertGreaterEqual(len(self.walk("docs/reserve.md")), 8)
+
+
 class Cooldown(Document):
     def setUp(self):
         super().setUp()

@@ -99,6 +99,7 @@ export class Acquire {
       mode: terms.mode,
       limit: terms.limit,
       supersedes: options.supersedes,
+      reserve: options.reserve,
       owner: options.owner,
       metadata: options.metadata,
     };

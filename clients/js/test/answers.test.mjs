@@ -74,6 +74,17 @@ test('taken out of the queue by a newer waiter it gives up', async () => {
   assert.deepEqual([error.code, asked.length], ['newer-waiter', 1]);
 });
 
+test('a reservation is sent and shown', async () => {
+  const reservation = { until: '2026-12-04T18:00:00Z', reason: 'load test', reserved_by: null };
+  const lock = { name: 'x', state: 'held', holders: [{ fencing_token: 1, reservation }], holder_count: 1, waiters: [], waiter_count: 0 };
+  const { locks, asked } = gateway(lease, () => json(200, lock));
+  const reserve = { until: reservation.until, reason: 'load test' };
+  await locks.acquire('x', { reserve });
+  assert.deepEqual(asked[0].body.reserve, reserve);
+  const [holder] = (await locks.inspect('x')).holders;
+  assert.equal(holder.reservation.reservedBy, null);
+});
+
 test('a lease whose answer was lost and that is over is asked for under a new key', async () => {
   const { locks, asked } = gateway(broken, () => problem(409, 'idempotency-expired'), lease);
   await locks.acquire('x');

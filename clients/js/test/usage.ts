@@ -26,7 +26,7 @@ export const all: Readonly<Record<string, number>> = lease.fencingTokens;
 await lease.renew('2m');
 await lease.release();
 {
-  await using held = await locks.acquire('deploy', { renew: false, maxHold: '1h', minHold: '10m', metadata: { branch: 'main' }, wait: false });
+  await using held = await locks.acquire('deploy', { renew: false, maxHold: '1h', minHold: '10m', reserve: { until: '2026-12-04T18:00:00Z', reason: 'x' }, metadata: { branch: 'main' }, wait: false });
   console.log(held.expiresInMs, (await held.releaseRequested).reason);
 }
 

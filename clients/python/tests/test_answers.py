@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
 
-from latchgate import LatchgateError, LockHeld, OutcomeUnknown, Rest, ShorterLeases
+from latchgate import Holder, LatchgateError, LockHeld, OutcomeUnknown, Reservation, Rest, ShorterLeases
 from latchgate.protocol import lease_state
 from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
@@ -216,6 +216,14 @@ def test_a_minimum_hold_raises_a_shorter_ttl(options: dict[str, Any], sent: Any)
     asked, _ = play(acquiring(**options).run(), lease(0.0))
     body = json.loads(asked[0].call.body or b"")
     assert (body.get("ttl_ms"), body.get("min_hold_ms")) == sent
+
+
+def test_a_reservation_is_sent_and_shown() -> None:
+    reserve = {"until": "2026-12-04T18:00:00Z", "reason": "load test"}
+    asked, _ = play(acquiring(reserve=reserve).run(), lease(0.0))
+    assert json.loads(asked[0].call.body or b"")["reserve"] == reserve
+    holder = Holder.of({"fencing_token": 1, "reservation": {**reserve, "reserved_by": None}})
+    assert holder.reservation == Reservation(reserve["until"], reserve["reason"], None)
 
 
 def test_a_lock_that_rests_shows_for_how_long() -> None:

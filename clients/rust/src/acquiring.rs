@@ -10,7 +10,7 @@ use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
     http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
-    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner, SupersedeKey},
+    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner, Reason, SupersedeKey},
 };
 
 /// The header with the key under which an acquire can be repeated and keeps its position in the queue.
@@ -462,6 +462,9 @@ pub struct AcquireRequest {
     /// With a key, a waiter takes an older waiter of the same lock, API key and `supersedes` key out of the queue. The
     /// older acquire ends with the problem `newer-waiter`. For one lock only, not for a group.
     pub supersedes: Option<SupersedeKey>,
+    /// Reserves the lock until a time, however long the request waits. For one lock only, without a TTL, a hold limit or
+    /// a minimum hold, and not shared.
+    pub reserve: Option<Reserve>,
     /// Owner text for people; if absent, the owner of the client.
     pub owner: Option<Owner>,
     /// Metadata to attach to the lease.
@@ -470,6 +473,15 @@ pub struct AcquireRequest {
     /// lease, or the same position, which the gateway keeps for five seconds after a wait that ran out. If absent, the
     /// client makes a key for this call.
     pub idempotency_key: Option<IdempotencyKey>,
+}
+
+/// Until when a lock is reserved, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserve {
+    /// When the lease ends, by the clock of the store: an RFC 3339 time with an offset, such as `2026-12-04T18:00:00Z`.
+    pub until: String,
+    /// Why the lock is reserved, for people to read.
+    pub reason: Reason,
 }
 
 /// Whether a lease holds its lock alone or together with others.
@@ -581,6 +593,9 @@ impl AcquireRequest {
             "mode": mode,
             "limit": limit,
             "supersedes": self.supersedes.as_ref().map(SupersedeKey::as_str),
+            "reserve": self.reserve.as_ref().map(|it| {
+                json!({"until": it.until, "reason": it.reason.as_str()})
+            }),
             "owner": self.owner.as_ref().map(Owner::as_str),
             "metadata": (!metadata.is_empty()).then_some(metadata),
         })

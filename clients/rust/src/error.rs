@@ -104,6 +104,12 @@ fn by(problem: &Problem) -> String {
         None if holder.foreign => " by a client that uses no gateway".to_owned(),
         None => String::new(),
     };
+    if let Some(reserved) = &holder.reservation {
+        let by = reserved.reserved_by.as_ref();
+        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+        let (until, reason) = (&reserved.until, &reserved.reason);
+        return format!(": it is reserved{by} until {until} because {reason}");
+    }
     let how_long = match holder.expires_in_ms {
         Some(ms) => {
             let left = format_duration(Duration::from_millis(ms));

@@ -33,6 +33,8 @@ pub struct Holder {
     pub hold_expires_in_ms: Option<u64>,
     /// When the lease was granted, by the clock of the gateway, as an RFC 3339 time.
     pub acquired_at: Option<String>,
+    /// The reservation that the lease is, if it is one and this caller may see it.
+    pub reservation: Option<Reservation>,
     /// The release request, if a caller has asked the holder to release the lock and this caller may see the request.
     pub release_requested: Option<ReleaseRequest>,
 }
@@ -47,6 +49,17 @@ pub struct Rest {
     pub slot: Option<u16>,
     /// The time until the rest is over, in milliseconds.
     pub available_in_ms: u64,
+}
+
+/// A reservation: a person holds the lock until a time, and no renewal changes that.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Reservation {
+    /// When the lease ends, as an RFC 3339 time.
+    pub until: String,
+    /// Why the lock is reserved.
+    pub reason: String,
+    /// The name of the API key that reserved the lock, if the gateway has keys.
+    pub reserved_by: Option<String>,
 }
 
 // === impl Holder ===

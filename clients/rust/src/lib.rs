@@ -35,12 +35,12 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, WaitStatus};
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, Reserve, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
-pub use holder::{Holder, ReleaseRequest, Rest};
+pub use holder::{Holder, ReleaseRequest, Reservation, Rest};
 pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};

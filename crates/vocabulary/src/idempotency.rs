@@ -7,8 +7,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, MinHold, Owner, Sharing, Text,
-    Token, Ttl,
+    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, MinHold, Owner, Reservation,
+    Sharing, Text, Token, Ttl,
     token::{self, stored_bytes},
 };
 
@@ -164,6 +164,17 @@ impl Fingerprint {
             update(&mut hash, part);
         }
         Self(hash.finalize().into())
+    }
+
+    /// The fingerprint of the same request as a reservation.
+    #[must_use]
+    pub fn with_reservation(self, reservation: Option<&Reservation>) -> Self {
+        reservation.map_or(self, |reservation| {
+            let hash = Sha256::new().chain_update(self.0).chain_update(b"reserve");
+            let hash = hash.chain_update(reservation.until_ms.to_be_bytes());
+            let hash = hash.chain_update(reservation.reason.as_str());
+            Self(hash.finalize().into())
+        })
     }
 
     /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
@@ -390,9 +401,22 @@ mod tests {
         let plain = Fingerprint::compute(None, None, None, None, &none);
         let rests = |ms| plain.with_min_hold(Some(MinHold::from_millis(ms, Ttl::MAX).unwrap()));
         assert_eq!(plain.with_min_hold(None), plain);
+        let reserved = |until_ms, reason| {
+            let reason = crate::Reason::new(reason).unwrap();
+            let by = Some("ops".into());
+            plain.with_reservation(Some(&Reservation {
+                until_ms,
+                reason,
+                by,
+            }))
+        };
+        assert_eq!(plain.with_reservation(None), plain);
         let lock = LockName::new("a").unwrap();
         let all = [
             plain,
+            reserved(1, "x"),
+            reserved(2, "x"),
+            reserved(1, "y"),
             rests(1),
             rests(2),
             rests(1).of_group([(&lock, None)].into_iter()),

@@ -1,6 +1,6 @@
 //! A granted lease: its state, and what its holder receives.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -26,7 +26,8 @@ pub struct HeldLease {
     pub expires_in: Duration,
     /// The time since the lease was first granted, counted to [`HeldLease::as_of`].
     pub held_for: Duration,
-    /// The time left until the hold limit of the lease, if it has one, counted from [`HeldLease::as_of`].
+    /// The time left until the hold limit of the lease, if it has one, counted from [`HeldLease::as_of`]. A reservation
+    /// has one: its end.
     pub hold_expires_in: Option<Duration>,
     /// The owner text of the lease, if its caller gave one.
     pub owner: Option<Owner>,
@@ -118,6 +119,13 @@ impl HeldLease {
     pub fn is_at_limit(&self) -> bool {
         self.hold_expires_in
             .is_some_and(|left| left <= self.expires_in)
+    }
+
+    /// Whether the lease is a reservation that was made with this API key, or without one.
+    #[must_use]
+    pub fn is_reserved_by(&self, key: Option<&Arc<str>>) -> bool {
+        let reservation = self.metadata.reservation();
+        reservation.is_some_and(|it| it.by.as_ref() == key)
     }
 
     /// Removes the owner, the metadata and the release request, for callers that may not view the lock. The pattern

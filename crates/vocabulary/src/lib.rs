@@ -13,6 +13,7 @@ mod lease;
 mod metadata;
 mod name;
 pub mod renewal;
+mod reservation;
 mod search;
 mod sharing;
 mod text;
@@ -31,6 +32,7 @@ pub use idempotency::{
 pub use lease::{HeldLease, Lease};
 pub use metadata::{Metadata, MetadataError};
 pub use name::{LockName, NameError, NamePrefix};
+pub use reservation::Reservation;
 pub use search::SearchText;
 pub use sharing::{Limit, LimitError, Mode, Sharing};
 pub use text::{Owner, Reason, ReleaseRequest, Text, TextError};

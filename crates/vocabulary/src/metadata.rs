@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Group, LockName};
+use crate::{Group, LockName, Reservation};
 
 /// The metadata of a lease: texts by name, at most 16 entries and 2 KiB, without control characters.
 ///
 /// Metadata is shown to people, and never used for a decision. Cheap to clone.
 ///
-/// The group of a lease is stored together with its metadata, as an entry with an empty name, which a caller cannot
-/// use. Only gateways read that entry, so a store need not know groups.
+/// The group or the reservation of a lease is stored together with its metadata, as an entry with an empty name, which a
+/// caller cannot use. Only gateways read a group, so a store need not know groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata(Option<Arc<BTreeMap<String, String>>>);
 
@@ -30,8 +30,8 @@ pub enum MetadataError {
     Control(String, char),
 }
 
-/// The name of the metadata entry that stores the group of a lease.
-const GROUP: &str = "";
+/// The name of the metadata entry that stores the group or the reservation of a lease.
+const OURS: &str = "";
 
 // === impl Metadata ===
 
@@ -68,14 +68,14 @@ impl Metadata {
         })
     }
 
-    /// The metadata entries by name, without the entry that stores the group.
+    /// The metadata entries by name, without the entry that stores the group or the reservation.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.stored().filter(|(name, _)| *name != GROUP)
+        self.stored().filter(|(name, _)| *name != OURS)
     }
 
     /// The group to which the lease belongs, if any.
     pub fn group(&self) -> Option<Group> {
-        let (count, first) = self.0.as_ref()?.get(GROUP)?.split_once(' ')?;
+        let (count, first) = self.0.as_ref()?.get(OURS)?.split_once(' ')?;
         Some(Group {
             first: LockName::new(first).ok()?,
             count: count.parse().ok()?,
@@ -85,13 +85,28 @@ impl Metadata {
     /// The same metadata for a lease that belongs to this group.
     #[must_use]
     pub fn of_group(&self, group: &Group) -> Self {
-        let mut entries = self.0.as_deref().cloned().unwrap_or_default();
         let Group { first, count } = group;
-        entries.insert(GROUP.to_owned(), format!("{count} {first}"));
+        self.with_ours(format!("{count} {first}"))
+    }
+
+    /// The reservation that the lease is, if it is one.
+    pub fn reservation(&self) -> Option<Reservation> {
+        Reservation::from_stored(self.0.as_ref()?.get(OURS)?)
+    }
+
+    /// The same metadata for a lease that is this reservation.
+    #[must_use]
+    pub fn of_reservation(&self, reservation: &Reservation) -> Self {
+        self.with_ours(reservation.stored())
+    }
+
+    fn with_ours(&self, text: String) -> Self {
+        let mut entries = self.0.as_deref().cloned().unwrap_or_default();
+        entries.insert(OURS.to_owned(), text);
         Self(Some(Arc::new(entries)))
     }
 
-    /// All metadata entries that a store keeps, including the entry of the group.
+    /// All metadata entries that a store keeps, including the entry of the group or the reservation.
     pub fn stored(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
@@ -99,25 +114,16 @@ impl Metadata {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Makes metadata of the entries that a store has kept. If the entry of the group is damaged, it is ignored,
-    /// because the group is only shown.
+    /// Makes metadata of the entries that a store has kept. If the entry with the empty name is damaged, it is ignored.
     pub fn from_stored(mut entries: BTreeMap<String, String>) -> Result<Self, MetadataError> {
-        let group = entries.remove(GROUP);
+        let ours = entries.remove(OURS);
         let metadata = Self::new(entries)?;
-        let Some(group) = group else {
-            return Ok(metadata);
-        };
-        let mut entries = metadata.0.as_deref().cloned().unwrap_or_default();
-        entries.insert(GROUP.to_owned(), group);
-        let with_group = Self(Some(Arc::new(entries)));
-        Ok(if with_group.group().is_some() {
-            with_group
-        } else {
-            metadata
-        })
+        let with_ours = ours.map(|text| metadata.with_ours(text));
+        let with_ours = with_ours.filter(|it| it.group().is_some() || it.reservation().is_some());
+        Ok(with_ours.unwrap_or(metadata))
     }
 
-    /// Whether a store has no metadata entries to keep, not even the entry of a group.
+    /// Whether a store has no metadata entries to keep, not even the entry of a group or a reservation.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -99,6 +99,7 @@ impl RequestArgs {
             min_hold: self.min_hold,
             mode: AcquireMode::default(),
             supersedes: self.latest.clone(),
+            reserve: None,
             owner,
             metadata,
             idempotency_key: None,
@@ -155,6 +156,16 @@ impl LockArg {
 }
 
 // === impl WantedLocks ===
+
+impl From<LockName> for WantedLocks {
+    /// One lock, held alone.
+    fn from(name: LockName) -> Self {
+        Self {
+            modes: [(name.clone(), AcquireMode::Exclusive)].into(),
+            locks: Locks::One(name),
+        }
+    }
+}
 
 impl WantedLocks {
     /// Prepares an acquire of the locks.

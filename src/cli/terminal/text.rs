@@ -2,7 +2,9 @@
 
 use std::{fmt::Write, time::Duration};
 
-use crate::client::{Holder, ReleaseRequest};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+use crate::client::{Holder, ReleaseRequest, Reservation};
 
 use super::visible;
 
@@ -66,12 +68,32 @@ pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
     )
 }
 
-/// The table cell with the owner of a lease, and its release request if there is one.
+/// Describes a reservation: who reserved the lock, until when in the time zone of this machine, and why.
+pub(crate) fn reserved(reservation: &Reservation) -> String {
+    let by = reservation.reserved_by.as_deref();
+    let by = by.map_or_else(String::new, |by| format!("by {} ", visible(by)));
+    let until = match reservation.until.parse::<Timestamp>() {
+        Ok(until) => local(&until.to_zoned(TimeZone::system())),
+        Err(_) => visible(&reservation.until).into_owned(),
+    };
+    format!("{by}until {until} because {}", visible(&reservation.reason))
+}
+
+/// A time with its weekday and its zone.
+pub(crate) fn local(time: &Zoned) -> String {
+    time.strftime("%a %Y-%m-%d %H:%M %:Q").to_string()
+}
+
+/// The table cell with the owner of a lease, and its reservation and its release request if there is one.
 pub(crate) fn owner_and_request(holder: &Holder) -> String {
     let owner = match &holder.owner {
         Some(owner) => visible(owner).into_owned(),
         None if holder.foreign => "(a client that uses no gateway)".to_owned(),
         None => String::new(),
+    };
+    let owner = match &holder.reservation {
+        Some(reservation) => format!("{owner} (reserved {})", reserved(reservation)),
+        None => owner,
     };
     match &holder.release_requested {
         None => owner,

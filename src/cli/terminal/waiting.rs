@@ -21,6 +21,7 @@ use super::{
     super::{caller::request::WantedLocks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
+    text::reserved,
     visible,
 };
 
@@ -49,7 +50,7 @@ pub(crate) async fn acquire(
     let name = wanted.locks.first().clone();
     let label = wanted.locks.label();
     let mut acquiring = wanted.acquiring(client, request);
-    let error = match watched(&label, &mut acquiring, signals).await {
+    let error = match Box::pin(watched(&label, &mut acquiring, signals)).await {
         Ok(lease) => return Ok(lease),
         Err(error) => error,
     };
@@ -409,7 +410,9 @@ pub(crate) fn describe(
             None if holder.foreign => add(format_args!(", held by a client without a gateway")),
             None => {}
         }
-        if let Some(ms) = holder.expires_in_ms {
+        if let Some(reservation) = &holder.reservation {
+            add(format_args!(", reserved {}", reserved(reservation)));
+        } else if let Some(ms) = holder.expires_in_ms {
             let left = format_duration(Duration::from_millis(ms));
             add(format_args!(", expires in {left}"));
         }

@@ -152,6 +152,13 @@ impl Bus {
         self.publish(EventKind::Released, name, Some(token), |_| {});
     }
 
+    /// Publishes that a reservation was released by the API key that had made it.
+    pub(in crate::engine) fn unreserved(&self, name: &LockName, lease: &HeldLease) {
+        self.publish(EventKind::Released, name, None, |event| {
+            tell_lease(event, lease);
+        });
+    }
+
     /// Publishes that the gateway released a lease itself: after its stream had lost the lease, or because its caller
     /// was gone.
     pub(in crate::engine) fn given_back(

@@ -85,8 +85,10 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
             access.count_request()?;
         }
         let lock = lock(parts)?;
+        let permits = |permission| access.permits(permission, lock.as_ref());
         if let Some(permission) = S::PERMISSION
-            && !access.permits(permission, lock.as_ref())
+            && !permits(permission)
+            && !S::OR.is_some_and(permits)
         {
             return Err(Problem::forbidden(permission, lock.as_ref()));
         }

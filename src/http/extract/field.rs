@@ -2,7 +2,7 @@
 //! OpenAPI document.
 
 use utoipa::openapi::{
-    ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Ref, Required, Schema,
+    ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Ref, RefOr, Required, Schema,
     SchemaFormat,
     path::{Parameter, ParameterBuilder, ParameterIn},
     schema::{SchemaType, Type},
@@ -41,6 +41,8 @@ pub(super) enum Kind {
     /// A list without repetitions, of texts or of objects: the form of the texts, the name of the schema of the
     /// objects, and the smallest and largest number of elements.
     List(&'static Form, &'static str, usize, usize),
+    /// An object with fields of its own: its schema.
+    Object(fn(&LimitsConfig) -> RefOr<Schema>),
 }
 
 /// Function from the limits of a gateway to the smallest and the largest number allowed.
@@ -164,6 +166,11 @@ impl Form {
         Self::new(Kind::List(self, object, least, most))
     }
 
+    /// An object with this schema, which [`body_schema`](super::body_schema) makes.
+    pub(in crate::http) const fn object(schema: fn(&LimitsConfig) -> RefOr<Schema>) -> Self {
+        Self::new(Kind::Object(schema))
+    }
+
     /// A field whose value is a whole number within bounds.
     pub(in crate::http) const fn whole(bounds: Bounds) -> Self {
         Self::new(Kind::Whole(bounds, ""))
@@ -215,6 +222,13 @@ impl Form {
         };
         match self.kind {
             Kind::Flag => typed(Type::Boolean).into(),
+            Kind::Object(schema) => {
+                let RefOr::T(Schema::Object(mut object)) = schema(limits) else {
+                    unreachable!("the schema of a body is an object")
+                };
+                object.schema_type = SchemaType::from_iter([Type::Object, Type::Null]);
+                object.into()
+            }
             Kind::Whole(bounds, _) => typed(Type::Integer)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
                 .minimum(Some(bounds(limits).0))

@@ -38,7 +38,7 @@ pub(super) enum Place<'a> {
     Body,
     /// The fields stand in the query of a request with this method.
     Query(&'a Method),
-    /// The fields stand in an object of a list in a body; the text is the place of the object, such as `names[1]`.
+    /// The fields stand in an object in a body; the text is the place of the object, such as `names[1]`.
     Element(String),
 }
 
@@ -202,12 +202,7 @@ impl<'a> Fields<'a> {
                 JsonValue::Text(text) => parse(&text)
                     .map_err(|error| self.refuse_at(place, error.to_string()))
                     .ok(),
-                JsonValue::Object(left) => {
-                    let mut fields = Fields::new(Place::Element(place), left, self.limits);
-                    let element = read(&mut fields);
-                    self.errors.extend(fields.into_errors());
-                    element
-                }
+                JsonValue::Object(left) => self.inside(place, left, &mut read),
                 other => {
                     self.refuse_at(
                         place,
@@ -218,6 +213,31 @@ impl<'a> Fields<'a> {
             });
         }
         Some(read_all)
+    }
+
+    /// Takes a field whose value is an object, whose fields `read` takes.
+    pub(in crate::http) fn object<T>(
+        &mut self,
+        field: &'static Field,
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        match self.take(field)? {
+            JsonValue::Object(left) => self.inside(field.name.to_owned(), left, read),
+            other => self.expected(field, &other, "an object is"),
+        }
+    }
+
+    /// Reads the fields of an object that stands at this place of the body.
+    fn inside<T>(
+        &mut self,
+        place: String,
+        left: Object<'_>,
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let mut fields = Fields::new(Place::Element(place), left, self.limits);
+        let value = read(&mut fields);
+        self.errors.extend(fields.into_errors());
+        value
     }
 
     /// Whether the request has this field, which no reader has taken yet.

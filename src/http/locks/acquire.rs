@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 
 use crate::{
-    auth::{Access, LimitSlot, scope},
+    auth::{Access, LimitSlot, Permission, scope},
     config::LimitsConfig,
     engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms},
     http::{
         edge::RequestContext,
         extract::{
             AcceptsJson, ApiJson, ApiPath, Caller, Field, Fields, Form, IdempotencyKeyHeader,
-            NoQuery, PreferredWait, RequestBody, declare_fields,
+            NoQuery, PreferredWait, RequestBody, body_schema, declare_fields,
         },
         problem::Problem,
         serve::Connection,
@@ -20,7 +20,7 @@ use crate::{
     },
     lock::{
         HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, MinHold, Owner,
-        Sharing, SupersedeKey, Ttl,
+        Reason, Reservation, Sharing, SupersedeKey, Ttl,
     },
 };
 
@@ -42,6 +42,11 @@ use super::{
 /// `"min_hold_ms": 600000` lets the lock rest until ten minutes after this grant if the lease is released earlier:
 /// a job runs once in that time, or a limit allows so many callers in that time. A lease that ends because its
 /// holder was asked to release it, or whose grant was not delivered, leaves no rest.
+///
+/// `"reserve": {"until": "2026-12-04T18:00:00Z", "reason": "load test"}` holds the lock alone until that time,
+/// without a renewal: for people. The request queues like every other, and the lease ends at that time however
+/// long it was queued. The API key also needs the permission `reserve`; its `max_ttl_ms` does not count. No renewal
+/// changes the end. The same key ends the reservation with `/break`.
 ///
 /// With `wait_ms` (or `Prefer: wait=N`) a request for a held lock joins the queue of that lock. The answer
 /// comes when the lock is granted or when the wait is over. All gateways on a store share the queue and serve
@@ -101,6 +106,7 @@ pub(in crate::http) async fn acquire(
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = body.prefer(preferred, &gateway.config.limits);
     let begun = || {
+        body.reserve(&name, &caller, &gateway)?;
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -204,9 +210,15 @@ pub(in crate::http) struct AcquireBody {
     min_hold: Option<MinHold>,
     sharing: Option<Sharing>,
     supersedes: Option<SupersedeKey>,
+    reserve: Option<ReserveBody>,
     owner: Option<Owner>,
     metadata: Metadata,
 }
+
+/// Until when a lock is reserved, in milliseconds since 1970, and why. `None`: missing or invalid, and the request is
+/// refused.
+#[derive(Clone)]
+struct ReserveBody(Option<(u64, Reason)>);
 
 /// Body of an acquire or hold request in the OpenAPI document.
 pub(in crate::http) type AcquireJson = ApiJson<AcquireBody>;
@@ -240,6 +252,17 @@ declare_fields! {
     /// with the same API key, out of the queue: the older request is answered 409 `newer-waiter`. No control
     /// characters. A request that does not wait takes nobody out.
     const SUPERSEDES: "supersedes" => Form::prose(SupersedeKey::MAX_CHARS);
+    /// Reserves the lock until a time. Not together with `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `limit` or the
+    /// mode `shared`.
+    const RESERVE: "reserve" => Form::object(body_schema::<ReserveBody>);
+    /// Until when a person holds the lock, and why.
+    const ABOUT_RESERVE: "ReserveBody" => Form::TEXT.example(
+        r#"{"until": "2026-12-04T18:00:00Z", "reason": "load test"}"#
+    );
+    /// When the lease ends, as RFC 3339 with an offset: in the future, and at most `limits.max_reserve_ms` ahead.
+    const UNTIL: "until" => Form::text(1, usize::MAX, "").required();
+    /// Why the lock is reserved, for people to read. No control characters.
+    const RESERVE_REASON: "reason" => Form::prose(Reason::MAX_CHARS).required();
     /// Owner text, for people to read: shown to callers that find the lock held, never trusted. No control
     /// characters.
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
@@ -281,6 +304,10 @@ impl AcquireBody {
         limits: &LimitsConfig,
         caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
+        if self.reserve.is_some() {
+            let reason = "is not for a stream: acquire the lock without one";
+            return Err(Problem::invalid_field(RESERVE.name, reason));
+        }
         if self.hold_limit.is_none() {
             let default = DEFAULT_HOLD_LIMIT
                 .min(limits.max_hold_limit_ms.duration())
@@ -292,6 +319,42 @@ impl AcquireBody {
         self.into_request(name, idempotency_key, caller)
     }
 
+    /// Makes the request that of a reservation, if the body has one: the permission and the end are checked, and the
+    /// request waits no longer than until that end.
+    fn reserve(
+        &mut self,
+        name: &LockName,
+        caller: &Access,
+        gateway: &AppState,
+    ) -> Result<(), Problem> {
+        let Some((until_ms, reason)) = self.reserve.take().and_then(|it| it.0) else {
+            return Ok(());
+        };
+        if !caller.permits(Permission::Reserve, Some(name)) {
+            return Err(Problem::forbidden(Permission::Reserve, Some(name)));
+        }
+        let reservation = Reservation {
+            until_ms,
+            reason,
+            by: caller.name().cloned(),
+        };
+        let most = gateway.config.limits.max_reserve_ms;
+        let refuse = |reason: String| Err(Problem::invalid_field("reserve.until", reason));
+        let Ok(left) = reservation.until().duration_since(gateway.clock.wall()) else {
+            return refuse("is in the past".to_owned());
+        };
+        if left > most.duration() {
+            let most = most.0;
+            return refuse(format!(
+                "is too far ahead; allowed are {most} ms (limits.max_reserve_ms)"
+            ));
+        }
+        self.metadata = self.metadata.of_reservation(&reservation);
+        self.ttl = Ttl::MAX;
+        self.wait = self.wait.map(|wait| wait.min(left));
+        Ok(())
+    }
+
     pub(super) fn into_request(
         self,
         name: LockName,
@@ -299,9 +362,11 @@ impl AcquireBody {
         caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
         // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
-        // the API key when the body was read.
-        let field = self.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
-        Problem::check_ttl(field, self.ttl, caller)?;
+        // the API key when the body was read. A reservation has none.
+        if self.metadata.reservation().is_none() {
+            let field = self.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
+            Problem::check_ttl(field, self.ttl, caller)?;
+        }
         Ok(AcquireRequest {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
@@ -325,9 +390,40 @@ impl RequestBody for AcquireBody {
     const ABOUT: Field = ACQUIRE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
+        let reserves = fields.has(&RESERVE);
+        let beside = [&TTL, &MAX_HOLD, &MIN_HOLD, &LIMIT].map(|field| (field, fields.has(field)));
         let body = Self::of_any(fields);
         let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
-        Self { supersedes, ..body }
+        let reserve = fields.object(&RESERVE, |fields| Some(ReserveBody::read(fields)));
+        let is_shared = body.sharing.is_some() && !beside[3].1;
+        for (field, is_there) in beside.into_iter().chain([(&MODE, is_shared)]) {
+            if reserves && is_there {
+                fields.refuse(field, "does not go with reserve: leave one of the two out");
+            }
+        }
+        Self {
+            supersedes,
+            reserve,
+            ..body
+        }
+    }
+}
+
+// === impl ReserveBody ===
+
+impl RequestBody for ReserveBody {
+    const ABOUT: Field = ABOUT_RESERVE;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
+        let until = fields.text(&UNTIL).unwrap_or_default();
+        let until = until.parse::<jiff::Timestamp>().ok();
+        let until = until.and_then(|it| u64::try_from(it.as_millisecond()).ok());
+        let expected =
+            "is missing or no time such as 2026-12-04T18:00:00Z or 2026-12-04T18:00:00+01:00";
+        let until = fields.check(&UNTIL, until.ok_or(expected));
+        let reason = fields.text(&RESERVE_REASON).unwrap_or_default();
+        let reason = fields.check(&RESERVE_REASON, Reason::not_blank(&reason));
+        Self(until.zip(reason))
     }
 }
 
@@ -365,6 +461,7 @@ impl AcquireBody {
             min_hold,
             sharing,
             supersedes: None,
+            reserve: None,
             owner,
             metadata: metadata.unwrap_or_default(),
         }

@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::{
     audit::{Audit, BreakAttempt},
-    auth::scope,
+    auth::{Permission, scope},
     engine::{BreakError, ReleaseRecord},
     http::{
         extract::{
@@ -65,6 +65,9 @@ struct BreakRecord {
 /// `grace_ms` ends the lease now. A holder that renews more seldom than `grace_ms` may not hear of the
 /// request in time. A foreign client cannot be asked: the answer is 400.
 ///
+/// A reservation is ended by the API key that made it without the permission `break`, and without `grace_ms`; at a
+/// gateway without keys by everybody. That is recorded as a release.
+///
 /// Once begun, the break is carried out even if the caller hangs up. If the store does not answer, the break
 /// is not tried again later. Works while the gateway drains.
 #[utoipa::path(
@@ -89,8 +92,13 @@ pub(in crate::http) async fn break_lock(
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
-    ApiJson(body): ApiJson<BreakBody>,
+    ApiJson(mut body): ApiJson<BreakBody>,
 ) -> Result<(StatusCode, JsonResponse<HeldLockBody>), Problem> {
+    if !caller.permits(Permission::Break, Some(&name)) {
+        let seen = gateway.engine.inspect(&name).await?;
+        body.aim_at_own(seen.holder.as_ref(), caller.name())
+            .ok_or_else(|| Problem::forbidden(Permission::Break, Some(&name)))?;
+    }
     let target = body.target;
     let reason = body.reason.expect("a body without a reason is refused");
     let record = BreakRecord {
@@ -139,6 +147,8 @@ pub(in crate::http) async fn break_lock(
 
 /// Outcome word in the audit log: the lease was broken.
 const BROKEN: &str = "broken";
+/// Outcome word in the audit log: the API key that made the reservation has ended it.
+const RELEASED: &str = "released";
 /// Outcome word in the audit log: the holder was asked to release the lease.
 const REQUESTED: &str = "requested";
 
@@ -157,7 +167,12 @@ impl BreakRecord {
     /// success.
     async fn write(&self, outcome: &Result<Holder, BreakError>, done: &str) {
         let (holder, outcome) = match outcome {
-            Ok(holder) => (Some(holder), done),
+            Ok(holder) => match holder.leases() {
+                [lease] if done == BROKEN && lease.is_reserved_by(self.key.as_ref()) => {
+                    (Some(holder), RELEASED)
+                }
+                _ => (Some(holder), done),
+            },
             Err(error) => (None, Problem::from(error.clone()).code.as_str()),
         };
         // The audit log gets one entry for each lease that was broken or asked to end. If there is no such
@@ -223,6 +238,19 @@ declare_fields! {
 }
 
 // === impl BreakBody ===
+
+impl BreakBody {
+    /// Aims the break at the reservation of this API key. `None` if the key has not reserved the lock, or if the request
+    /// means anything else.
+    fn aim_at_own(&mut self, holder: Option<&Holder>, key: Option<&Arc<str>>) -> Option<()> {
+        let mut leases = holder?.leases().iter();
+        let own = leases.find(|lease| lease.is_reserved_by(key))?;
+        let own = BreakTarget::Lease(own.fence);
+        let is_meant = self.grace.is_none() && self.target.is_none_or(|target| target == own);
+        self.target = Some(own);
+        is_meant.then_some(())
+    }
+}
 
 impl RequestBody for BreakBody {
     const ABOUT: Field = BREAK;

@@ -26,7 +26,10 @@ use crate::{
         extract::{Field, Form, declare_fields},
         json_response::{JSON, ObjectWriter, json_by},
     },
-    lock::{ForeignMark, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest, Token},
+    lock::{
+        ForeignMark, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest, Reservation,
+        Token,
+    },
     store::contract::{Holder, SHOWN_HOLDERS},
 };
 
@@ -89,6 +92,9 @@ pub(in crate::http) struct LeaseView {
     /// A lease of each lock, in the order of the names.
     #[schema(min_items = 2, max_items = 16)]
     leases: Vec<GroupPartBody>,
+    /// The reservation that the lease is. Only if it is one, and the API key may see it.
+    #[schema(value_type = ReservationBody, required = false)]
+    reservation: Option<Reservation>,
     /// The release request for the lease. Only if there is one, and the API key may see it.
     #[schema(value_type = ReleaseRequestBody, required = false)]
     release_requested: Option<Box<ReleaseRequest>>,
@@ -144,6 +150,21 @@ pub(in crate::http) struct ReleaseRequestBody {
     reason: String,
     /// Time left to release the lock, rounded down.
     within_ms: u64,
+}
+
+/// A person holds the lock until a time: nothing prolongs the lease.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Reservation)]
+pub(in crate::http) struct ReservationBody {
+    /// When the lease ends, by the clock of the store.
+    #[schema(value_type = String, format = DateTime)]
+    until: Timestamp,
+    /// Why the lock is reserved.
+    reason: String,
+    /// The name of the API key that reserved the lock, and that may end the reservation; null if the gateway has no
+    /// keys.
+    #[schema(required = true)]
+    reserved_by: Option<String>,
 }
 
 /// Metadata as a JSON object, empty if the lease has no metadata.
@@ -236,6 +257,7 @@ impl LeaseView {
             renew_after_ms: Some(millis(held.renew_after())),
             hold_expires_in_ms: held.hold_expires_in.map(millis),
             owner: held.owner,
+            reservation: held.metadata.reservation(),
             metadata: MetadataBody(held.metadata),
             release_requested: held.release_requested,
             ..Self::default()
@@ -336,6 +358,15 @@ impl LeaseView {
         object.field_if(told(VIEWER | REFUSED), "foreign", self.foreign);
         object.field_if(told(VIEWER), "foreign_mark", mark);
         object.field_if(told(VIEWER), "group", &self.group);
+        let reservation = self
+            .reservation
+            .as_ref()
+            .map(ReservationBody::from_reservation);
+        object.field_if(
+            reservation.is_some() && told(ONE),
+            "reservation",
+            reservation,
+        );
         let request = self
             .release_requested
             .as_deref()
@@ -439,7 +470,8 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
         let told = serde_json::to_value(Self(LeaseView::default()));
         let told = told.expect("a lease has text keys");
         let is_told = |name: &String| {
-            told.get(name).is_some() || AUDIENCE != GROUP && name == "release_requested"
+            told.get(name).is_some()
+                || AUDIENCE != GROUP && matches!(&**name, "release_requested" | "reservation")
         };
         let mut schema = LeaseView::schema();
         let RefOr::T(Schema::Object(object)) = &mut schema else {
@@ -510,6 +542,18 @@ impl ReleaseRequestBody {
     /// The release request for a lease, if there is one.
     pub(in crate::http) fn of_lease(lease: &HeldLease) -> Option<Self> {
         lease.release_requested.as_deref().map(Self::from_request)
+    }
+}
+
+// === impl ReservationBody ===
+
+impl ReservationBody {
+    fn from_reservation(reservation: &Reservation) -> Self {
+        Self {
+            until: displayed(Some(reservation.until())),
+            reason: reservation.reason.as_str().to_owned(),
+            reserved_by: reservation.by.as_deref().map(str::to_owned),
+        }
     }
 }
 

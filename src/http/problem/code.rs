@@ -122,14 +122,16 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "An earlier request with this `Idempotency-Key` had another \
-         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `supersedes`, `owner` or `metadata`, or other locks.",
+         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `supersedes`, `reserve`, `owner` or `metadata`, or \
+         other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
         "A quorum of Redis servers cannot share a lock, because a majority cannot count its holders, cannot let \
-         a lock rest after a release, and has no common queue from which a newer waiter takes an older one. \
-         Nothing happened.",
-        "Ask for the lock without `mode`, `limit`, `min_hold_ms` and `supersedes`, or use a gateway on another store.";
+         a lock rest after a release, has no common queue from which a newer waiter takes an older one, and has \
+         no common clock by which a reservation ends. Nothing happened.",
+        "Ask for the lock without `mode`, `limit`, `min_hold_ms`, `supersedes` and `reserve`, or use a gateway on \
+         another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \
@@ -147,6 +149,10 @@ problem_codes! {
         "A later request with the same `supersedes` waits for the lock now. This request was not granted the \
          lock.",
         "Do not repeat the request: the newer request waits in its place.";
+    ReservationOver = "reservation-over", CONFLICT,
+        "The reservation is over before it began",
+        "The time in `reserve.until` came before the lock was granted. Nothing was reserved.",
+        "Ask for a later time, if the lock is still needed.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",

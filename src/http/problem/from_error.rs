@@ -12,7 +12,7 @@ use crate::{
         AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
         StoreFeature,
     },
-    http::extract::Field,
+    http::{extract::Field, locks::timestamp},
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
@@ -68,7 +68,13 @@ impl From<AcquireError> for Problem {
                 "A quorum of Redis servers has no common queue, so no waiter takes another one out of it \
                  (`supersedes`). Nothing happened.",
             ),
+            AcquireError::Unsupported(StoreFeature::Reserve) => Self::new(
+                Code::UnsupportedByStore,
+                "A quorum of Redis servers has no common clock by which a reservation ends (`reserve`). Nothing \
+                 happened.",
+            ),
             AcquireError::NewerWaiter => Self::general(Code::NewerWaiter),
+            AcquireError::ReservationOver => Self::general(Code::ReservationOver),
             // A wait ends like this only if the caller's API key was revoked; the answer is that for an
             // unknown key.
             AcquireError::Revoked => Refusal::Unknown.into(),
@@ -176,12 +182,29 @@ fn why_held(
             }
         }
     };
+    let why = match holder {
+        Some(Holder::Lease(lease)) => reserved(lease).map_or(why, Cow::from),
+        _ => why,
+    };
     let end = if waited.is_zero() {
         "."
     } else {
         ", and the wait is over."
     };
     why + end
+}
+
+/// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.
+fn reserved(lease: &HeldLease) -> Option<String> {
+    let reservation = lease.metadata.reservation()?;
+    let (reason, by) = (&reservation.reason, &reservation.by);
+    let by = by
+        .as_ref()
+        .map_or_else(String::new, |by| format!(" by {by}"));
+    let until = timestamp(Some(reservation.until()));
+    Some(format!(
+        "The lock is reserved{by} until {until}, because {reason}"
+    ))
 }
 
 impl From<Loss> for Problem {

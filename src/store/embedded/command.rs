@@ -162,7 +162,8 @@ impl Outcome for Acquisition {
             | Self::Superseded
             | Self::IdempotencyMismatch
             | Self::IdempotencyExpired
-            | Self::NewerWaiter => {}
+            | Self::NewerWaiter
+            | Self::ReservationOver => {}
         }
         Ok(())
     }

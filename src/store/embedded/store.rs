@@ -417,10 +417,11 @@ impl EmbeddedStore {
         let contents = if same_boot {
             contents
         } else {
-            rebased(contents, now)
+            rebased(contents, now, clock.wall())
         };
         let parking = Parking::default();
-        let state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
+        let mut state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
+        state.clock = Some(Arc::clone(&clock));
         let meta = Meta {
             fence: state.fence(),
             boot: boot.clone(),
@@ -494,13 +495,13 @@ impl EmbeddedStore {
 }
 
 /// Converts all times of the log to the clock of a new boot of the machine.
-fn rebased(contents: Contents, now: Moment) -> Contents {
+fn rebased(contents: Contents, now: Moment, wall: SystemTime) -> Contents {
     let last_known = contents.meta.written_at;
     let leases = contents.leases.into_iter();
     let tombstones = contents.tombstones.into_iter();
     Contents {
         leases: leases
-            .map(|(name, lease)| (name, lease.rebased(last_known, now)))
+            .map(|(name, lease)| (name, lease.rebased(last_known, now, wall)))
             .collect(),
         tombstones: tombstones
             .map(|(tombstone, until)| (tombstone, until.rebased(last_known, now)))
@@ -510,8 +511,7 @@ fn rebased(contents: Contents, now: Moment) -> Contents {
 }
 
 /// The number at which fencing tokens begin, taken from the wall clock. Without this, a store restored from a backup
-/// would grant fencing tokens again that were granted after the backup was made. Nothing else depends on the wall
-/// clock.
+/// would grant fencing tokens again that were granted after the backup was made.
 fn floor(wall: SystemTime) -> u64 {
     let micros = wall
         .duration_since(SystemTime::UNIX_EPOCH)

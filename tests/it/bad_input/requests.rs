@@ -55,6 +55,14 @@ const NO_FIELDS: &str = r#"
     {"owner":[]} {"owner":{"$gt":""}} {"owner":1} {"owner":""} {"owner":"\u0000"}
     {"owner":"\ud800"} {"owner":"\udc00\ud800"}
     {"supersedes":""} {"supersedes":1} {"supersedes":true} {"supersedes":[]} {"supersedes":["a"]} {"supersedes":{}}
+    {"reserve":1} {"reserve":"Fri"} {"reserve":[]} {"reserve":true} {"reserve":{}} {"reserve":{"until":"2026-12-01T00:00:00Z"}}
+    {"reserve":{"reason":"x"}} {"reserve":{"until":1,"reason":"x"}} {"reserve":{"until":"","reason":"x"}}
+    {"reserve":{"until":"soon","reason":"x"}} {"reserve":{"until":"18:00","reason":"x"}}
+    {"reserve":{"until":"2020-01-01T00:00:00Z","reason":"x"}} {"reserve":{"until":"9999-12-31T23:59:59Z","reason":"x"}}
+    {"reserve":{"until":"2026-12-01T00:00:00","reason":"x"}} {"reserve":{"until":"-009999-01-01T00:00:00Z","reason":"x"}}
+    {"reserve":{"until":"2026-12-01T00:00:00Z","reason":""}} {"reserve":{"until":"2026-12-01T00:00:00Z","reason":1}}
+    {"reserve":{"until":"2026-12-01T00:00:00Z","reason":"a\u001b"}} {"reserve":{"until":"2026-12-01T00:00:00Z","reason":"\ud800"}}
+    {"reserve":{"until":"2026-12-01T00:00:00Z","reason":"x","by":"x"}} {"reserved":{}} {"reservation":{}} {"reserved_by":"x"}
     {"supersedes":"\u0000"} {"supersedes":"a\u001b"} {"supersedes":"\ud800"} {"superseded":"a"} {"latest":true}
 "#;
 /// Wrong fields with blanks in a text.

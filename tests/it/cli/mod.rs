@@ -9,6 +9,7 @@ mod leases;
 mod metrics;
 mod operators;
 mod prelude;
+mod reservations;
 mod rests;
 mod run;
 mod serve;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use latchgate::{
     client::{
         AcquireMode, AcquireRequest, ApiKey, Client, ClientError, ClientOptions, Lease,
-        LeaseRenewer, LeaseState, LockState,
+        LeaseRenewer, LeaseState, LockState, Reserve,
     },
     lock::{
         BreakTarget, GroupNames, IdempotencyKey, Limit, LockName, Metadata, Mode, Owner, Reason,
@@ -72,6 +72,10 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
             limit: Limit::new(3).ok(),
         },
         supersedes: Some(SupersedeKey::new("deploy").unwrap()),
+        reserve: Some(Reserve {
+            until: "2026-12-04T18:00:00Z".to_owned(),
+            reason: Reason::new("x").unwrap(),
+        }),
         owner: Some(Owner::new("me").unwrap()),
         metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),
         idempotency_key: Some(IdempotencyKey::new(key).unwrap()),
@@ -84,7 +88,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","owner":"me","supersedes":"deploy","ttl_ms":40000}"#
+        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","owner":"me","reserve":{"reason":"x","until":"2026-12-04T18:00:00Z"},"supersedes":"deploy","ttl_ms":40000}"#
     );
 }
 

@@ -242,13 +242,14 @@ conformance! {
     }
 }
 
-/// The cases for shared locks, for rests and for `supersedes`. The quorum store does not support them.
+/// The cases for shared locks, for rests, for reservations and for `supersedes`. The quorum store does not support them.
 mod sharing {
     use std::future::ready;
 
     use super::super::{
         fixture::{embedded::Embedded, redis::Redis},
         groups,
+        leases::reservations,
         sharing::{
             breaks, checks, ends, grants, keys, leases, queue, rests, sequences, shown, slots,
         },
@@ -263,6 +264,13 @@ mod sharing {
             cluster = Redis::clustered();
         }
         cases: {
+            reservations:
+                last_until_their_time_and_no_renewal_changes_it,
+                end_at_their_time,
+                end_at_their_time_however_long_they_were_queued,
+                are_granted_to_nobody_after_their_time,
+                are_repeated_under_an_idempotency_key,
+                end_earlier_by_a_break_or_a_release_request_only,;
             newest:
                 takes_the_older_out_and_stands_at_the_end,
                 leaves_other_keys_callers_locks_and_the_holder_alone,

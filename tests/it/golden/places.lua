@@ -78,6 +78,7 @@ held = not (string.byte(held, 66) == 107) and settle_lease(held, us, share, not 
 and math.max((tonumber(before) or 0) + 1, tonumber(us), string.sub(floor, 1, 16) + 1)
 -- gateways
 return is_queued(body) and string.sub(body, 42, 57) > us
+and (reserved_until(string.sub(body, 66, 74), body) or math.huge) > us / 1000
 and is_alive(string.sub(body, 2, 17), granted)
 -- give_back
 local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17, 32), ''
@@ -92,7 +93,7 @@ if (string.byte(lease, 67) < 97) then
 local used = name .. 'key:' .. string.sub(lease, 208, 271)
 return 'given_back ' .. id .. ' ' .. field(news) .. field(string.sub(lease, 71, 86))
 -- grant_ttl
-local limit = tonumber(string.sub(held, 127, 135)) or 0
+local hold_limit, now = string.sub(held, 127, 135), math.floor(us / 1000)
 if left ~= -1 and ends < string.sub(held, 103, 118) then
 return string.sub(held, 1, 102) .. ends .. string.sub(held, 119)
 if (string.byte(held, 66) == 104) then
@@ -110,6 +111,7 @@ return not (string.byte(body, 19) == 49) or select(2, key_of(body)) == 'q' .. id
 local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
 local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
 local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
+local reserved = reserved_until(string.sub(body, 66, 74), body)
 lasts = math.max(1, math.floor((string.sub(body, 42, 57) - us) / 1000))
 local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18, 21) .. fence .. us
 .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)

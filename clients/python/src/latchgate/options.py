@@ -26,6 +26,8 @@ class RequestOptions(TypedDict, total=False):
     limit: Optional[int]
     #: Takes an older waiter of the same lock and API key, with the same text here, out of the queue.
     supersedes: Optional[str]
+    #: Reserves the lock until a time: ``{"until": "2026-12-04T18:00:00Z", "reason": "load test"}``.
+    reserve: Optional[Mapping[str, str]]
     #: The owner text, for people to read; by default that of the client.
     owner: Optional[str]
     metadata: Optional[Mapping[str, str]]

@@ -46,6 +46,8 @@ class Holder:
     foreign_mark: Optional[str] = None
     #: The release request, if a caller has asked the holder to release the lock.
     release_requested: Optional[ReleaseRequest] = None
+    #: The reservation that the lease is, if it is one.
+    reservation: Optional[Reservation] = None
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Holder:
@@ -59,7 +61,23 @@ class Holder:
             foreign=bool(value.get("foreign")),
             foreign_mark=value.get("foreign_mark"),
             release_requested=ReleaseRequest.of(value.get("release_requested")),
+            reservation=Reservation.of(value.get("reservation")),
         )
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A reservation: a person holds the lock until a time, and no renewal changes that."""
+
+    #: When the lease ends, as an RFC 3339 time.
+    until: str
+    reason: str
+    #: The name of the API key that reserved the lock, if the gateway has keys.
+    reserved_by: Optional[str]
+
+    @classmethod
+    def of(cls, value: Optional[Mapping[str, Any]]) -> Optional[Reservation]:
+        return value and cls(value["until"], value["reason"], value.get("reserved_by"))
 
 
 @dataclass(frozen=True)

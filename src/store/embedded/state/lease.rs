@@ -1,6 +1,9 @@
 //! Leases in the memory of the embedded store, and the clock by which they expire.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::Instant;
 
@@ -184,8 +187,9 @@ impl Lease {
 
     /// The same lease on the clock of a new boot. It is unknown how long the machine was down, so a living
     /// lease gets its full TTL again, as far as its hold limit allowed at the last known moment. A lease that
-    /// no caller knows of is not in use, and gets no more time than it had left. The same holds for a rest.
-    pub(crate) fn rebased(self, last_known: Moment, now: Moment) -> Self {
+    /// no caller knows of is not in use, and gets no more time than it had left. The same holds for a rest. A
+    /// reservation ends at its time: `wall` is the wall time of `now`.
+    pub(crate) fn rebased(self, last_known: Moment, now: Moment, wall: SystemTime) -> Self {
         let is_in_use = self.lives(last_known) && !self.is_undelivered() && self.rests != Rest::Now;
         let mut lease = Self {
             granted_at: self.granted_at.rebased(last_known, now),
@@ -199,7 +203,10 @@ impl Lease {
         if let Some(request) = &mut lease.request {
             request.until = request.until.rebased(last_known, now);
         }
-        if is_in_use {
+        if let (true, Some(reservation)) = (is_in_use, lease.metadata.reservation()) {
+            lease = lease.reserved_until(now.of_wall(wall, reservation.until()));
+            lease.expires_at = lease.end_from(lease.ttl, now);
+        } else if is_in_use {
             lease.expires_at = lease.end_from(lease.ttl, now).max(lease.expires_at);
         }
         lease
@@ -244,6 +251,13 @@ impl Lease {
     pub(crate) fn is_under(&self, hash: &IdempotencyHash) -> bool {
         let key = self.key.as_deref();
         key.is_some_and(|key| key.idempotency.hash == *hash)
+    }
+
+    /// The same lease, which lasts until this moment: it is a reservation.
+    pub(crate) fn reserved_until(mut self, end: Moment) -> Self {
+        self.hold_ends_at = Some(end);
+        self.expires_at = end;
+        self
     }
 
     /// Whether the lease has not ended yet.
@@ -297,7 +311,10 @@ impl Lease {
     /// The end of the lease if its TTL begins now; the hold limit and the release request of the lease may make it
     /// earlier.
     fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
-        let end = Self::end(ttl, self.hold_ends_at, now);
+        let reserved = self
+            .hold_ends_at
+            .filter(|_| self.metadata.reservation().is_some());
+        let end = reserved.unwrap_or_else(|| Self::end(ttl, self.hold_ends_at, now));
         let request = self.request.as_ref();
         request.map_or(end, |request| {
             end.min(request.until.after(ReleaseRequest::BACKSTOP))
@@ -373,6 +390,14 @@ impl Moment {
     /// The moment that is `duration` later.
     pub(crate) fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))
+    }
+
+    /// The moment of a wall time, if the wall time of this moment is `wall`.
+    pub(crate) fn of_wall(self, wall: SystemTime, time: SystemTime) -> Self {
+        match time.duration_since(wall) {
+            Ok(left) => self.after(left),
+            Err(past) => Self(self.0.saturating_sub(micros(past.duration()))),
+        }
     }
 
     /// The time since `earlier`; zero if `earlier` is in the future.

@@ -3,16 +3,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map, hash_map::Entry},
     ops::Bound,
+    sync::Arc,
 };
 
 use tokio::time::Instant;
 
 use crate::{
+    clock::{Clock, SystemClock},
     lock::{FencingToken, LockName, TokenHash},
     store::{
         StoreError,
         contract::{
-            FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, SharedHolders, TOMBSTONE,
+            Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, SharedHolders,
+            TOMBSTONE,
         },
         embedded::records::{self, RowKey, Rows, Tombstone},
         parking::{News, Parking, Position},
@@ -62,6 +65,8 @@ pub(crate) struct State {
     /// Locks whose next waiter could not be granted the lock on a full disk; the waiter is granted it when the
     /// disk has room.
     held_back: HashSet<LockName>,
+    /// The clock whose wall time ends reservations; `None` for that of the system.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
 /// The value of every row that changed since the last commit, from before its first change.
@@ -123,6 +128,13 @@ impl State {
         let none = state.commit();
         debug_assert!(none.is_empty(), "nobody is queued yet");
         state
+    }
+
+    /// When the reservation that an attempt asks for ends, if it asks for one.
+    pub(super) fn reservation_end(&self, attempt: &Attempt, now: Moment) -> Option<Moment> {
+        let until = attempt.metadata.reservation()?.until();
+        let clock = self.clock.as_deref().unwrap_or(&SystemClock);
+        Some(now.of_wall(clock.wall(), until))
     }
 
     /// The highest fencing token that the store ever granted.

@@ -83,6 +83,9 @@ impl State {
                 None => self.refuse_held(attempt, now),
             });
         }
+        if (self.reservation_end(attempt, now)).is_some_and(|end| end <= now) {
+            return Ok(Acquisition::ReservationOver);
+        }
         let lease = self.grant(attempt, now)?;
         let held = lease.held(now);
         self.put(name, lease);
@@ -95,7 +98,12 @@ impl State {
         let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
             Held::mode_beside(self.held.get(&attempt.name), sharing)
         });
-        Ok(Lease::grant(attempt, mode, fence, now))
+        let lease = Lease::grant(attempt, mode, fence, now);
+        let end = self.reservation_end(attempt, now);
+        Ok(match end {
+            Some(end) => lease.reserved_until(end),
+            None => lease,
+        })
     }
 
     /// Answers an attempt whose idempotency key has a living lease. The attempt becomes the keeper of the
@@ -476,7 +484,8 @@ impl State {
             let Some((order, first)) = self.queues.get(name).and_then(Queue::head) else {
                 return;
             };
-            let is_over = first.until <= now;
+            let end = self.reservation_end(&first.attempt, now);
+            let is_over = first.until.min(end.unwrap_or(Moment::MAX)) <= now;
             if !is_over && held.is_some_and(|held| !held.admits(first.attempt.sharing)) {
                 return;
             }

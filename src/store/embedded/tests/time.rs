@@ -11,6 +11,7 @@ use std::{
 use super::rig::{Rig, attempt, cooling, key, keyed, limited, ttl, until};
 use crate::{
     clock::{Clock, ManualClock},
+    lock::{Reason, Reservation},
     store::{
         Store,
         contract::{Acquisition, Release, Renewal},
@@ -89,6 +90,39 @@ async fn a_reboot_gives_no_more_than_the_hold_limit_left() {
     };
     assert_eq!(held.expires_in, 25 * SECOND);
     assert_eq!(held.held_for, 25 * SECOND);
+}
+
+#[tokio::test]
+async fn a_reservation_ends_at_its_wall_time_even_after_a_reboot() {
+    let mut rig = Rig::start();
+    let until = rig.clock.wall() + 90 * SECOND;
+    let until_ms = until.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let reservation = Reservation {
+        until_ms: until_ms.as_millis().try_into().unwrap(),
+        reason: Reason::new("load test").unwrap(),
+        by: None,
+    };
+    let mut first = attempt("lock", 30_000);
+    first.metadata = first.metadata.of_reservation(&reservation);
+    rig.granted(&first).await;
+    assert_eq!(rig.left("lock").await, 90 * SECOND);
+    rig.clock.advance(20 * SECOND);
+    rig.restart().await;
+    assert_eq!(rig.left("lock").await, 70 * SECOND);
+    rig.close().await;
+    rig.clock.reboot();
+    // The machine was down for half a minute.
+    rig.clock.step_wall(until - 40 * SECOND);
+    rig.open().unwrap();
+    assert_eq!(rig.left("lock").await, 40 * SECOND);
+    let renewal = rig.store().renew(&first.name, &first.token, None).await;
+    assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
+    assert_eq!(rig.left("lock").await, 40 * SECOND);
+    rig.close().await;
+    rig.clock.reboot();
+    rig.clock.step_wall(until);
+    rig.open().unwrap();
+    assert!(rig.is_free("lock").await);
 }
 
 #[tokio::test]

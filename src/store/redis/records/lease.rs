@@ -15,7 +15,7 @@ use super::{
         fields::{Layout, number},
     },
     id::token_in,
-    packed::{GRANT, KEYED},
+    packed::{GRANT, KEYED, RESERVED},
     ticket::MARKS,
 };
 
@@ -81,9 +81,13 @@ impl<'a> Record<'a> {
             // lasts its TTL, so the shorter time is shown.
             expires_in = expires_in.min(ttl.duration());
         }
-        let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
         let mut details = self.details()?.split('\n');
-        let (owner, metadata) = (details.next()?, details.next()?);
+        let (owner, metadata) = (details.next()?, metadata_from_json(details.next()?)?);
+        let hold_ends = match hold {
+            0 => None,
+            RESERVED => Some(metadata.reservation()?.until_ms),
+            limit => Some(since + limit),
+        };
         let (mut slot, mut request) = (None, None);
         for line in details {
             match line.strip_prefix('!') {
@@ -113,12 +117,12 @@ impl<'a> Record<'a> {
             ttl,
             expires_in,
             held_for: Duration::from_millis(now.saturating_sub(since)),
-            hold_expires_in: limit,
+            hold_expires_in: hold_ends.map(|ends| Duration::from_millis(ends.saturating_sub(now))),
             owner: match owner {
                 "" => None,
                 owner => Some(Owner::new(owner).ok()?),
             },
-            metadata: metadata_from_json(metadata)?,
+            metadata,
             release_requested: request,
             as_of,
         })
@@ -207,6 +211,38 @@ mod tests {
         assert_eq!(lease.metadata.stored().collect::<Vec<_>>(), [("a", "b")]);
         let request = lease.release_requested.unwrap();
         assert_eq!(request.within, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_reservation_lasts_until_the_time_in_its_metadata() {
+        let token = "5".repeat(64);
+        let written = |entry: &str| {
+            let (since, ends) = (NOW - 1_000_000, NOW + 5_000_000);
+            let keeper = " ".repeat(64);
+            format!(
+                "2{token}hx000{:016}{since}{ends}0003000099999999900000000{keeper}ci\n{entry}",
+                7
+            )
+        };
+        let text = written(r#"{"":"@1795000006000\tops\tload test","a":"b"}"#);
+        let lease = Record::read(&text)
+            .unwrap()
+            .lease(NOW, Instant::now())
+            .unwrap();
+        assert_eq!(lease.expires_in, Duration::from_secs(5));
+        assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(6)));
+        assert_eq!(lease.metadata.stored().count(), 2);
+        let reservation = lease.metadata.reservation().unwrap();
+        assert_eq!(
+            (reservation.until_ms, reservation.reason.as_str()),
+            (1_795_000_006_000, "load test")
+        );
+        // Without its time, a reservation is no lease.
+        let text = written(r#"{"a":"b"}"#);
+        assert_eq!(
+            Record::read(&text).unwrap().lease(NOW, Instant::now()),
+            None
+        );
     }
 
     #[test]

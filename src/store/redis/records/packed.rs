@@ -19,7 +19,7 @@ pub(in crate::store::redis) const PACKED: Layout = Layout {
 /// The fields of the terms of a lease, which are followed by the owner, a line feed, and the metadata as JSON. The last
 /// three fields exist only if the attempt has an idempotency key.
 pub(super) const GRANT: &[Field] = &[
-    // `ttl` and `hold_limit` of the lease in ms. A hold limit of 0 means no limit.
+    // `ttl` and `hold_limit` of the lease in ms. A hold limit of 0 means no limit, and `RESERVED` a reservation.
     ("ttl", 8),
     ("hold_limit", 9),
     // How long the lock rests after the grant, in ms, if the lease is released earlier; 0 for no rest.
@@ -32,6 +32,9 @@ pub(super) const GRANT: &[Field] = &[
     ("salt", 32),
 ];
 
+/// The hold limit of a reservation, longer than any other. The reservation ends at the time in its metadata.
+pub(super) const RESERVED: u64 = 999_999_999;
+
 /// Length of the fields of an idempotency key in the terms of a lease.
 pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
 
@@ -42,7 +45,10 @@ const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
 
 /// Packs the terms of the lease that an attempt asks for into a text.
 pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
-    let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
+    let hold = match attempt.metadata.reservation() {
+        Some(_) => RESERVED,
+        None => attempt.hold_limit.map_or(0, HoldLimit::as_millis),
+    };
     let mut text = String::with_capacity(512);
     append_number::<8>(&mut text, attempt.ttl.as_millis());
     append_number::<9>(&mut text, hold);
@@ -67,7 +73,8 @@ pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
 pub(super) mod tests {
     use crate::{
         lock::{
-            CallerId, Fingerprint, HoldLimit, IdempotencyKey, LockName, Metadata, Salt, Token, Ttl,
+            CallerId, Fingerprint, HoldLimit, IdempotencyKey, LockName, Metadata, Reason,
+            Reservation, Salt, Token, Ttl,
         },
         store::contract::Idempotency,
     };
@@ -111,6 +118,21 @@ pub(super) mod tests {
                 format!("00030000000600000{digits}{blanks}ci\n{{\"a\":\"\\\"b\\\\\"}}")
             );
         }
+        let until_ms = 1_796_400_000_000;
+        let (reason, by) = (Reason::new("load test").unwrap(), Some("ops".into()));
+        let reserved = attempt(false);
+        let packed = pack(&Attempt {
+            metadata: reserved.metadata.of_reservation(&Reservation {
+                until_ms,
+                reason,
+                by,
+            }),
+            hold_limit: None,
+            ..reserved
+        });
+        let metadata = r#"{"":"@1796400000000\tops\tload test","a":"\"b\\"}"#;
+        let expected = format!("0003000099999999900000000{blanks}ci\n{metadata}");
+        assert_eq!(packed, expected);
         let attempt = attempt(true);
         let packed = pack(&attempt);
         let key = attempt.idempotency.unwrap();

@@ -10,7 +10,8 @@
 --   request for a lease is due), and the keys of a shared lock (`parts/shared.lua`).
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
---   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
+--   2  how long the lease lasts, in ms: the least of its TTL and its hold limit; of a reservation its end, as a
+--      time in ms
 --   3  the terms of the lease: TTL, hold limit, .. as `records/packed.rs` packs them
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
@@ -21,7 +22,7 @@
 --   9  the liveness key of this gateway, if the script must extend it
 --  10  the hash of the key of `supersedes`, or nothing
 -- Reply
---   granted ARGV 1: news, fence, slot if it has one
+--   granted ARGV 1: news, fence, slot if it has one; of a reservation how long it lasts, in ms
 --   again ARGV 1: news, lease, time           this attempt already holds the lock
 --   replayed ARGV 1: news, lease, time, waited
 --                                             the lease that lives under the idempotency key
@@ -33,6 +34,7 @@
 --   superseded ARGV 1: news                   a newer request with the same key has the position or keeps the lease;
 --                                             or the attempt has left, and its position is kept
 --   newer ARGV 1: news                        a newer waiter took this attempt, or one with its key, out of the queue
+--   over ARGV 1: news                         the end of the reservation has come
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
 --   clock ARGV 1: news, seconds               no fence can be made from the time
 --   counter ARGV 1: news                      the fence counter is no number
@@ -57,11 +59,24 @@ local counter, floor = KEYS[2], ARGV[4]
 -- import clock
 -- import fence
 
+-- The longest TTL, in ms. A number that is larger is the end of a reservation.
+local LONGEST_TTL = 86400000
+
 local take_shared
 
 -- Grants the lock to the attempt. Before the call, the script has checked that no waiter is before the attempt, and
 -- that the lock is free or may be shared with its holders.
 local function take(us)
+  local lasts, told = ARGV[2], ''
+  if tonumber(lasts) > LONGEST_TTL then
+    lasts = lasts - math.floor(us / 1000)
+    if lasts <= 0 then
+      redis.call('DEL', name .. 'absent')
+      return 'over ' .. id .. ' 0:'
+    end
+    told = string.format('%.0f', lasts)
+    told = #told .. ':' .. told
+  end
   local fence, why = draw(us)
   if type(why) == 'table' then
     return why
@@ -73,22 +88,22 @@ local function take(us)
   if place ~= '' then
     marks = place_span(place, 'mode', 'late')
   end
-  local ends = string.format('%016.0f', us + ARGV[2] * 1000)
+  local ends = string.format('%016.0f', us + lasts * 1000)
   local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
   -- The shared lease is written first, because a command may be refused, and without a grant the key must not count as
   -- used. SET cannot be refused: `draw` has just used it.
   local taken = take_shared and take_shared(lease, us)
   if used then
-    redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + TOMBSTONE)
+    redis.call('SET', used, 'l' .. id, 'PX', lasts + TOMBSTONE)
   end
   if place_late_is(marks, '1') then
-    redis.call('SET', of, 'g', 'PX', ARGV[2] + TOMBSTONE)
+    redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
   end
   if taken then
     return taken
   end
-  redis.call('SET', lock, lease, 'PX', ARGV[2])
-  return 'granted ' .. id .. ' 0:16:' .. fence
+  redis.call('SET', lock, lease, 'PX', lasts)
+  return 'granted ' .. id .. ' 0:16:' .. fence .. told
 end
 
 -- Most attempts find no key, and a key that does not exist cannot have another type.

@@ -62,7 +62,11 @@ impl LockScripts<'_> {
         let (id, rest) = (id(&attempt.token), pack(attempt));
         let ttl = attempt.ttl.as_millis();
         let limit = attempt.hold_limit;
-        let lasts = limit.map_or(ttl, |limit| ttl.min(limit.as_millis()));
+        let reservation = attempt.metadata.reservation();
+        let lasts = match (reservation, limit) {
+            (Some(reservation), _) => reservation.until_ms,
+            (None, limit) => limit.map_or(ttl, |limit| ttl.min(limit.as_millis())),
+        };
         let key = attempt.idempotency.as_ref();
         let key = key.map_or_else(String::new, |key| hex(key.hash.as_bytes()));
         // An attempt that does not wait is neither parked nor queued, and skips both lookups.
@@ -145,6 +149,7 @@ impl LockScripts<'_> {
             "mismatch" => Ok(Acquisition::IdempotencyMismatch),
             "expired" => Ok(Acquisition::IdempotencyExpired),
             "newer" => Ok(Acquisition::NewerWaiter),
+            "over" => Ok(Acquisition::ReservationOver),
             "withdrawn" => Err(Unavailability::Withdrawn.into()),
             _ => Err(reply.refusal(keys)),
         }
@@ -290,11 +295,15 @@ impl LockScripts<'_> {
     }
 }
 
-/// Makes the lease of a new grant from its fence and slot in the reply, and the attempt.
+/// Makes the lease of a new grant from its fence, its slot and its end in the reply, and the attempt.
 fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let fence = reply.count()?;
     let ttl = attempt.ttl.duration();
     let limit = attempt.hold_limit.map(HoldLimit::duration);
+    let reserved = match attempt.metadata.reservation() {
+        Some(_) => Some(Duration::from_millis(reply.count()?)),
+        None => None,
+    };
     let mode = match attempt.sharing {
         None => Mode::Exclusive,
         Some(sharing) if sharing.has_slot => Mode::Shared {
@@ -307,9 +316,9 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
         mode,
         is_resting: false,
         ttl: attempt.ttl,
-        expires_in: limit.map_or(ttl, |limit| ttl.min(limit)),
+        expires_in: reserved.unwrap_or_else(|| limit.map_or(ttl, |limit| ttl.min(limit))),
         held_for: Duration::ZERO,
-        hold_expires_in: limit,
+        hold_expires_in: reserved.or(limit),
         owner: attempt.owner.clone(),
         metadata: attempt.metadata.clone(),
         release_requested: None,

@@ -150,7 +150,7 @@ async fn the_scheme_may_be_written_in_any_case_and_only_one_header_counts() {
 
 #[tokio::test]
 async fn every_call_asks_for_its_permission_on_the_name_of_the_lock() {
-    let permissions = ["acquire", "view", "break", "check", "metrics"];
+    let permissions = ["acquire", "view", "break", "reserve", "check", "metrics"];
     for permission in permissions {
         let key = Key::new();
         let lines = match permission {
@@ -347,7 +347,7 @@ const REASON: &str = r#"{"reason":"hangs"}"#;
 #[tokio::test]
 async fn who_may_not_break_or_list_is_refused_before_the_store_is_asked() {
     let key = Key::new();
-    let lines = "acquire = ['*']\nview = ['team:']\nbreak = ['team:']";
+    let lines = "acquire = ['x:']\nview = ['team:']\nbreak = ['team:']";
     let service = Service::with_keys(&key.entry("ci", lines));
     let headers = [key.auth(), JSON[0]];
     let nobody = service.ask("POST /locks/team:a/break", JSON, REASON).await;

@@ -10,6 +10,7 @@ mod hold;
 mod lease;
 mod look;
 mod requests;
+mod reservations;
 mod rests;
 mod shared;
 mod waiting;

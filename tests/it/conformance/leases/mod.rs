@@ -11,3 +11,4 @@ pub(super) mod keepers;
 pub(super) mod release;
 pub(super) mod renew;
 pub(super) mod requests;
+pub(super) mod reservations;

@@ -97,6 +97,8 @@ class Latchgate:
             :attr:`Lease.slot`.
         :param supersedes: takes an older waiter of the same lock and API key, with the same text here, out of the
             queue. The older acquire raises :class:`LatchgateError` with the code ``newer-waiter``. For one lock only.
+        :param reserve: ``{"until": .., "reason": ..}`` reserves the lock until this time, in RFC 3339 with an offset. For
+            one lock only, without ``ttl``, ``max_hold``, ``min_hold``, ``limit`` and the mode ``shared``.
         :param owner: the owner text, for people to read; by default that of the client.
         :param metadata: texts by name to attach to the lease.
         :param max_hold: the longest time for which renewals may keep the lease.

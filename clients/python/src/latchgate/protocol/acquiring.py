@@ -74,6 +74,7 @@ class AcquireRequest:
             "mode": options.get("mode"),
             "limit": options.get("limit"),
             "supersedes": options.get("supersedes"),
+            "reserve": options.get("reserve"),
             "owner": settings.owner if owner is None else owner,
             "metadata": options.get("metadata"),
             "max_hold_ms": finite_ms(options.get("max_hold"), "max_hold"),

@@ -26,8 +26,10 @@ local function is_alive(gateway, granted)
   return known[gateway]
 end
 
--- Whether a ticket has a live waiter: the ticket is queued, its wait is not over, and its gateway is alive.
+-- Whether a ticket has a live waiter: the ticket is queued, its wait is not over, its gateway is alive, and the time
+-- until which it would reserve the lock has not come.
 local function lives(body, us, granted)
   return is_queued(body) and ticket_ends(body) > us
+    and (reserved_until(ticket_hold_limit(body), body) or math.huge) > us / 1000
     and is_alive(ticket_gateway(body), granted)
 end

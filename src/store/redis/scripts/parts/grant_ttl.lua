@@ -1,11 +1,16 @@
 -- Computes and sets how long a grant lasts. The script that imports this part names the key `lock` and `name`.
 
 -- How long a lease may last from now, in ms: its TTL, but not beyond its hold limit or beyond the end that a release
--- request sets.
+-- request sets. A reservation lasts until its time.
 local function time_left(held, since, us, ttl)
-  local limit = tonumber(lease_hold_limit(held)) or 0
-  local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)
-  local left, asked = limit > 0 and math.min(ttl, until_limit) or ttl, asked_for(held)
+  local hold_limit, now = lease_hold_limit(held), math.floor(us / 1000)
+  local limit, reserved = tonumber(hold_limit) or 0, reserved_until(hold_limit, held)
+  local left, asked = ttl, asked_for(held)
+  if reserved then
+    left = reserved - now
+  elseif limit > 0 then
+    left = math.min(ttl, math.floor(since / 1000) + limit - now)
+  end
   return asked and math.min(left, math.floor((asked + BACKSTOP - us) / 1000)) or left
 end
 

@@ -57,7 +57,10 @@ local function pass(id, body, fence, us, share)
   local gateway, of = ticket_gateway(body), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
   local ttl, limit = tonumber(ticket_ttl(body)), tonumber(ticket_hold_limit(body))
-  if mine then
+  local reserved = reserved_until(ticket_hold_limit(body), body)
+  if mine and reserved then
+    lasts = math.max(1, reserved - math.floor(us / 1000))
+  elseif mine then
     lasts = limit > 0 and math.min(ttl, limit) or ttl
   elseif kept then
     lasts = math.max(1, math.floor((ticket_ends(body) - us) / 1000))

@@ -32,6 +32,15 @@ local function asked_for(held)
   return lease_mode_below(held, 'a') and tonumber(string.match(held, '\n!(%d+)')) or nil
 end
 
+-- The hold limit of a reservation, which has no other: it ends at a time that follows the owner, in its metadata.
+local RESERVED = '999999999'
+
+-- Until when the lock is reserved, in ms since 1970, by a lease or a ticket with this hold limit; nothing if it is no
+-- reservation. The owner has no line feed, so no caller can write such a time.
+local function reserved_until(hold_limit, text)
+  return hold_limit == RESERVED and tonumber(string.match(text, '\n{"":"@(%d+)')) or nil
+end
+
 -- The keeper of a lease: until a keeper adopts the lease, the attempt that was granted it.
 local function kept_by(held)
   local keeper = lease_keeper(held)
