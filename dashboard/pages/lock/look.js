@@ -80,7 +80,7 @@ export function useLook(name, sees) {
  */
 function shaped(body, sentAt, before) {
   const holders = body.holders.map((holder) => {
-    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
+    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, reservation: holder.reservation ?? null, ended: null, ...times(holder, sentAt) };
     return { ...holder, shown };
   });
   const slot = ({ slot }) => slot ?? Infinity;
