@@ -41,7 +41,8 @@ class Faked(BrowserCase):
     def faked(self, holders=(), by="alice", without=(), answers=(), ends=None, **options):
         context = self.context(timezone_id="Europe/Berlin", **options)
         self.holders = list(holders)
-        self.acquires, self.keys, self.breaks = [], [], []
+        self.acquires, self.keys, self.breaks, self.unanswered = [], [], [], []
+        self.addCleanup(lambda: [route.abort() for route in self.unanswered])
         answers = list(answers)
         permissions = {name: [] if name in without else ["*"] for name in ("acquire", "view", "break", "check", "reserve")}
         session = {
@@ -66,7 +67,8 @@ class Faked(BrowserCase):
                 lease = {**reserved(by), "name": "staging", "token": "x" * 43, "waited_ms": 0}
                 return route.fulfill(status=201, json=lease)
             if answer is None:
-                return None
+                # The page ends this request itself.
+                return self.unanswered.append(route)
             if answer == "lost":
                 return route.abort()
             return route.fulfill(status=answer["status"], json=answer)
@@ -284,6 +286,13 @@ class Reserving(Faked):
             expect(page.locator(".title .state")).to_have_text("free")
             expect(page.get_by_role("button", name="Reserve…")).to_have_count(0)
             expect(page.locator(".curl")).not_to_contain_text("reserve it")
+
+    def test_is_not_offered_on_a_quorum(self):
+        context = self.faked()
+        context.route("**/readyz", lambda route: route.fulfill(json={"status": "ready", "checks": [{"name": "votes", "status": "ok"}]}))
+        page = self.open("/locks/staging", context=context)
+        expect(page.locator(".title .state")).to_have_text("free")
+        expect(page.get_by_role("button", name="Reserve…")).to_have_count(0)
 
     def test_a_lock_that_may_not_be_seen_can_be_reserved(self):
         page = self.open("/locks/staging", context=self.faked(without=["view"], answers=[201]))
