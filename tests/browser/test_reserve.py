@@ -324,19 +324,23 @@ class Ending(Faked):
         expect(dialog).to_have_count(0)
         self.assertEqual(self.breaks, [{"reason": "done early", "fencing_token": 7}])
 
-    def test_somebody_else_breaks_it_if_permitted_and_asks_no_client_first(self):
+    def test_somebody_else_breaks_it_if_permitted_at_once_or_later(self):
         page = self.open("/locks/staging", context=self.faked([reserved("bob")]))
         expect(page.get_by_role("button", name="End reservation…")).to_have_count(0)
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog", name="Break the lock")
         expect(dialog).to_contain_text("Reserved by bob until Fri 4 Dec, 18:00 because demo")
-        expect(dialog.get_by_label("Request a release")).to_have_count(0)
+        expect(dialog.get_by_label("Request a release")).to_have_value("0")
         dialog.get_by_label("Reason").fill("the migration has to run")
         dialog.get_by_role("button", name="Continue").click()
         expect(dialog.get_by_role("alert")).to_contain_text("Take the lock away from bob? No client renews a reservation")
-        dialog.get_by_role("button", name="Break it now").click()
+        dialog.get_by_role("button", name="Back").click()
+        dialog.get_by_label("Request a release").select_option("60000")
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("in 1m 00s take the lock away from bob? No client renews a reservation")
+        dialog.get_by_role("button", name="Request release").click()
         expect(dialog).to_have_count(0)
-        self.assertEqual(self.breaks, [{"reason": "the migration has to run", "fencing_token": 7}])
+        self.assertEqual(self.breaks, [{"reason": "the migration has to run", "fencing_token": 7, "grace_ms": 60_000}])
 
     def test_somebody_else_without_the_permission_to_break_ends_nothing(self):
         page = self.open("/locks/staging", context=self.faked([reserved("bob")], without=["break"]))

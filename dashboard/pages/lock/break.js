@@ -26,7 +26,7 @@ const FOREIGN =
 const UNMARKED = "The gateway cannot identify this holder: the break ends the hold of any client that holds the lock when the request arrives.";
 const TOLD =
   "A break does not stop the holder. The holder learns of the break with its next renewal and works on until then: only a resource that checks the fencing token is safe.";
-const RESERVED = "No client renews a reservation, so a break notifies nobody: tell the person who reserved the lock.";
+const RESERVED = "No client renews a reservation, so the gateway notifies nobody: tell the person who reserved the lock.";
 const ASKED =
   "The holder gets the request with its next renewal. Leases that are not released in time are broken. A holder that renews more seldom may not get the request.";
 const ALL = "The break ends every lease of the lock, also leases that are granted before the request arrives.";
@@ -39,7 +39,8 @@ const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null
 export function Break({ name, lock, target, close, done }) {
   const meant = useSignal(target);
   const reason = useSignal("");
-  const grace = useSignal(GRACE);
+  // A request is told with a renewal, and no client renews a reservation.
+  const grace = useSignal(target?.reservation ? 0 : GRACE);
   const sure = useSignal(false);
   const { busy, trouble, send } = useSending(breakLock(name), { close, done });
   const field = useRef(null);
@@ -52,10 +53,9 @@ export function Break({ name, lock, target, close, done }) {
   const isMeant = (one) => (all ? one.fencing_token !== null && one.fencing_token <= latest.current : markOf(one) === markOf(holder));
   // Of many some are not shown: those may well hold it still.
   const isThere = lock.holder_count > lock.holders.length || lock.holders.some(isMeant);
-  // A client that uses no gateway cannot be asked, and no client renews a reservation.
-  const isUnasked = Boolean(holder?.foreign || holder?.reservation);
-  const within = isUnasked ? 0 : grace.value;
-  const untold = holder?.reservation ? RESERVED : holder?.foreign ? UNTOLD : TOLD;
+  // A client that uses no gateway cannot be asked.
+  const within = holder?.foreign ? 0 : grace.value;
+  const untold = holder?.reservation ? RESERVED : holder?.foreign ? UNTOLD : within > 0 ? ASKED : TOLD;
   const changed = lock.state === "free" || !isThere;
   // What lies there is nothing that a client writes into a lock.
   const unmarked = !all && markOf(holder) === null;
@@ -97,7 +97,7 @@ export function Break({ name, lock, target, close, done }) {
       ${!changed && all && html`<p class="remark">${ALL}</p>`}
       ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
-      ${!changed && !sure.value && !isUnasked && html`<${Grace} grace=${grace} />`}
+      ${!changed && !sure.value && !holder?.foreign && html`<${Grace} grace=${grace} />`}
       ${!changed &&
       sure.value &&
       html`<div class="sure" role="alert">
@@ -105,7 +105,7 @@ export function Break({ name, lock, target, close, done }) {
         <div>
           <p>
             <strong>${within > 0 ? `Request a release, and in ${duration(within)} take the lock` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${ownerOf(holder)} none="its holder" />`}?</strong>
-            ${" "}${within > 0 ? ASKED : untold}
+            ${" "}${untold}
           </p>
           <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
         </div>

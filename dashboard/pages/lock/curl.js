@@ -12,7 +12,7 @@ export function Curl({ name, lock }) {
   const { fencing_token: fence, foreign_mark: mark } = lock.holder ?? {};
   const one = { ...(fence && { fencing_token: fence }), ...(mark && { foreign_mark: mark }) };
   const reservation = lock.holder?.reservation;
-  // A client that uses no gateway cannot be asked, and no client renews a reservation.
+  // A client that uses no gateway cannot be asked. A request is told with a renewal, and no client renews a reservation.
   const first = fence && !reservation && { grace_ms: GRACE };
   const body = JSON.stringify({ reason: "why", ...(lock.holder_count > 1 ? { all: true } : one), ...first });
   const isMine = reservation && isOwn(reservation);
