@@ -4,6 +4,7 @@
 import { signal } from "../view.js";
 import { ask, Problem } from "./api.js";
 import { here, now, times } from "./clock.js";
+import { lengthOf } from "./reservation.js";
 import { asRest, restsOf } from "./rests.js";
 import { visiblePrefixes } from "./session.js";
 import { asOne, sharerOf, sharersOf } from "./sharers.js";
@@ -153,7 +154,7 @@ export function take({ name, holders, holder_count: count, waiter_count: waiters
     metadata: holder.metadata,
     group: holder.group,
     reservation: holder.reservation ?? null,
-    ttl: holder.ttl_ms,
+    ttl: lengthOf(holder),
     foreign: holder.foreign,
     waiters,
     ended: null,

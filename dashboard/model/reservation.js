@@ -12,6 +12,11 @@ const GRACE = 10_000;
 /** Pause after an answer that came before the wait was over, as from a gateway that shuts down. */
 const PAUSE = 1_000;
 
+/** How long the lease of a holder lasts from its grant or its last renewal. The TTL of a reservation says nothing of its end. */
+export function lengthOf({ reservation, acquired_at: from, ttl_ms: ttl }) {
+  return reservation ? Date.parse(reservation.until) - Date.parse(from) : ttl;
+}
+
 /** A key of one attempt. The gateway gives all requests with the same key one position in the queue, and one lease. */
 export const freshKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 

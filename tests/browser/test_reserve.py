@@ -23,7 +23,7 @@ LEFT = ((2 * 24 + 3) * 60 + 20) * 60_000
 def reserved(by="alice", reason="demo", **more):
     reservation = {"until": END, "reason": reason, "reserved_by": by}
     return {
-        "owner": None, "metadata": {}, "fencing_token": 7, "mode": "exclusive", "slot": None, "ttl_ms": 2 * LEFT,
+        "owner": None, "metadata": {}, "fencing_token": 7, "mode": "exclusive", "slot": None, "ttl_ms": 86_400_000,
         "expires_in_ms": LEFT, "expires_at": END, "acquired_at": "2099-12-01T12:00:00.000Z", "hold_expires_in_ms": None,
         "foreign": False, "foreign_mark": None, "group": None, "reservation": reservation, **more,
     }
@@ -107,8 +107,9 @@ class Shown(Faked):
         panel = page.get_by_role("region", name="Holder")
         expect(panel).to_contain_text(f"Reserved by alice {SENTENCE}")
         expect(page.locator(".title .state")).to_have_text("reserved")
-        # A reservation is not renewed: it has no TTL that says anything.
+        # A reservation is not renewed: its TTL says nothing. Two thirds of it are left.
         expect(panel).not_to_contain_text("TTL")
+        expect(panel.locator(".bar i")).to_have_attribute("style", re.compile(r"scaleX\(0\.66"))
         for width in (360, 390, 768, 1024, 1440):
             page.set_viewport_size({"width": width, "height": 844})
             self.assert_fits(page)
@@ -133,6 +134,7 @@ class Shown(Faked):
         expect(row.locator(".state")).to_have_text("reserved")
         expect(row.locator(".of-owner")).to_have_text(re.compile(r"Reserved by\s*alice until Fri 4 Dec, 18:00 because demo demo"))
         expect(row.locator(".of-left")).to_contain_text("2d 03h")
+        expect(row.locator(".bar i")).to_have_attribute("style", re.compile(r"scaleX\(0\.66"))
         expect(row.locator(".reservation")).to_have_attribute("title", re.compile("Reserved by alice until Fri 4 Dec, 18:00 because demo"))
         for width in (360, 390, 768, 1024, 1440):
             page.set_viewport_size({"width": width, "height": 844})
