@@ -8,11 +8,12 @@ use http::HeaderValue;
 
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
+    clock::rfc3339,
     engine::{
         AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
         StoreFeature,
     },
-    http::{extract::Field, locks::timestamp},
+    http::extract::Field,
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
@@ -201,7 +202,7 @@ fn reserved(lease: &HeldLease) -> Option<String> {
     let by = by
         .as_ref()
         .map_or_else(String::new, |by| format!(" by {by}"));
-    let until = timestamp(Some(reservation.until()));
+    let until = rfc3339(Some(reservation.until()));
     Some(format!(
         "The lock is reserved{by} until {until}, because {reason}"
     ))
