@@ -10,6 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use humantime::Rfc3339Timestamp;
+
 /// The identity of one boot of the machine; times since boot are comparable only within one boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootId(String);
@@ -29,6 +31,20 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// The clocks of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
+
+/// Formats a time as RFC 3339 in UTC. A time outside the years that can be written is shown as the beginning of 1970:
+/// the text is for display only, and no reason to fail.
+pub fn rfc3339(time: Option<SystemTime>) -> Rfc3339Timestamp {
+    /// The end of the year 9999, in seconds.
+    const END: Duration = Duration::from_secs(253_402_300_799);
+    let time = time
+        .filter(|time| {
+            time.duration_since(SystemTime::UNIX_EPOCH)
+                .is_ok_and(|since| since <= END)
+        })
+        .unwrap_or(SystemTime::UNIX_EPOCH);
+    humantime::format_rfc3339_millis(time)
+}
 
 // === impl BootId ===
 

@@ -26,6 +26,7 @@ use latchgate::{
             FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting,
         },
+        history::EndedLease,
         parking::Parking,
     },
 };
@@ -114,8 +115,8 @@ impl Store for NullStore {
         _releaser: Releaser,
         _name: &LockName,
         _token: &TokenHash,
-    ) -> Result<Release, StoreError> {
-        Ok(Release::Released)
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+        Ok((Release::Released, None))
     }
 
     async fn give_back_unanswered(

@@ -105,6 +105,13 @@ export class Latchgate {
   /** Who held a lock, from when to when, and how that ended; newest first. */
   history(name: string): Promise<History>;
 
+  /**
+   * For a resource that gets a fencing token with a write: resolves if a lease with this fencing token holds the lock, and with `forMs`
+   * if the lease lasts for so many milliseconds. Carry the write out only then. Rejects with the code `stale-fencing-token` if no such
+   * lease holds the lock, and `ends-too-soon` if the lease ends too soon. Any other error does not say whether the lease lives.
+   */
+  check(name: string, fence: number, options?: { forMs?: number }): Promise<void>;
+
   /** A page of the locks that are held. A page may be empty although there are more: go on while there is a `nextCursor`. */
   list(filter?: ListFilter): Promise<Page>;
 

@@ -3,6 +3,7 @@
 const COUNT = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const APPOINTMENT = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const EXACT = new Intl.DateTimeFormat("en-GB", {
   year: "numeric",
   month: "short",
@@ -52,6 +53,11 @@ export function fine(ms) {
 export function clock(date, day = new Date()) {
   const isSame = day.toDateString() === date.toDateString();
   return isSame ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
+}
+
+/** A time some days ahead, in the viewer's zone: `Fri 4 Dec, 18:00`. */
+export function appointment(date) {
+  return Number.isNaN(date.getTime()) ? NOTHING : APPOINTMENT.format(date);
 }
 
 /** A time to the millisecond, in the viewer's zone and in UTC. */

@@ -4,6 +4,7 @@
 import { signal } from "../view.js";
 import { ask, Problem } from "./api.js";
 import { here, now, times } from "./clock.js";
+import { lengthOf } from "./reservation.js";
 import { asRest, restsOf } from "./rests.js";
 import { visiblePrefixes } from "./session.js";
 import { asOne, sharerOf, sharersOf } from "./sharers.js";
@@ -27,7 +28,7 @@ const FEW = 2_000;
 const PAUSE = { least: 1_000, most: 15_000 };
 
 /**
- * By name: `{name, fence, owner, metadata, group, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
+ * By name: `{name, fence, owner, metadata, group, reservation, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
  * tell no metadata and no group: both are null until the lock is listed. A lock that is shared has what `asOne` says, too:
  * `shared`, `leases` and `count`, which may be more than are known. One that nobody holds and that rests has `rests`.
  */
@@ -152,7 +153,8 @@ export function take({ name, holders, holder_count: count, waiter_count: waiters
     owner: holder.owner,
     metadata: holder.metadata,
     group: holder.group,
-    ttl: holder.ttl_ms,
+    reservation: holder.reservation ?? null,
+    ttl: lengthOf(holder),
     foreign: holder.foreign,
     waiters,
     ended: null,
@@ -222,6 +224,7 @@ function acquired(event, known) {
     owner,
     metadata: null,
     group: null,
+    reservation: event.reservation ?? null,
     ttl: left,
     foreign: false,
     waiters,

@@ -80,10 +80,17 @@ export function lookAgain() {
   if (session.peek().state === "in") begin(OVER);
 }
 
-/** Whether the key may do this (`acquire`, `view`, `break`) with this lock. */
+/** Whether the key may do this (`acquire`, `view`, `break`, `reserve`) with this lock. */
 export function may(permission, name) {
   const { state, permissions } = session.value;
-  return state === "in" && permissions[permission].some((prefix) => covers(prefix, name));
+  // A gateway of an earlier version, behind the same address, does not list the permissions of this one.
+  return state === "in" && (permissions[permission] ?? []).some((prefix) => covers(prefix, name));
+}
+
+/** Whether the user may end a reservation without the permission `break`: it is the user's own, or there are no keys. */
+export function isOwn({ reserved_by: by }) {
+  const { state, authentication, name } = session.value;
+  return state === "in" && (!authentication || by === name);
 }
 
 /** Whether the key may see any lock at all. */

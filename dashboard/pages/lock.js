@@ -3,7 +3,7 @@
 import { html, useSignal } from "../view.js";
 import { isName, RULE } from "../model/name.js";
 import { href, route } from "../model/route.js";
-import { may } from "../model/session.js";
+import { isOwn, may } from "../model/session.js";
 import { isStale } from "../model/store.js";
 import { Copy } from "../parts/copy.js";
 import { Icon } from "../parts/icon.js";
@@ -17,6 +17,7 @@ import { History } from "./lock/history.js";
 import { Holder } from "./lock/holder.js";
 import { useLook } from "./lock/look.js";
 import { Queue } from "./lock/queue.js";
+import { mayReserve, Reserve } from "./lock/reserve.js";
 import { Timeline } from "./lock/timeline.js";
 import { Try } from "./lock/try.js";
 
@@ -41,12 +42,15 @@ function Page({ name }) {
   const acquires = may("acquire", name);
   // What is to be broken: one holder, or all who share the lock.
   const breaking = useSignal(null);
-  // The rest to end, for the dialog: `{kind, fence}`.
+  // The rest or the reservation to end, for the dialog: `{kind, fence}`.
   const ending = useSignal(null);
+  const reserving = useSignal(false);
   const held = lock?.state === "held";
   const isShared = lock?.holder_count > 1;
   const isResting = lock?.state === "resting";
   const breaks = may("break", name);
+  const reserves = mayReserve(name);
+  const isMine = held && lock.holder.reservation && isOwn(lock.holder.reservation);
   const take = breaks && ((holder) => (breaking.value = { holder }));
   const wake = breaks && ((fence) => (ending.value = { kind: "rest", fence }));
   return html`<div class="page lock-page">
@@ -55,10 +59,15 @@ function Page({ name }) {
       <h1 tabindex="-1" class="mono"><${Foreign} value=${name} whole /></h1>
       <${Copy} text=${name} what="the name" />
       ${lock && (held || isResting ? html`<${LockState} lock=${lock.shown} />` : html`<${StateMark} state="free" />`)}
-      <span class="space"></span>
-      ${held &&
-      breaks &&
-      html`<button type="button" class="danger" onClick=${() => (breaking.value = { holder: isShared ? null : lock.holder })}><${Icon} name="broken" />${isShared ? "Break all…" : "Break…"}</button>`}
+      <div class="actions">
+        ${reserves && html`<button type="button" onClick=${() => (reserving.value = true)}><${Icon} name="reserved" />Reserve…</button>`}
+        ${isMine &&
+        html`<button type="button" onClick=${() => (ending.value = { kind: "reservation", fence: lock.holder.fencing_token })}><${Icon} name="released" />End reservation…</button>`}
+        ${held &&
+        breaks &&
+        !isMine &&
+        html`<button type="button" class="danger" onClick=${() => (breaking.value = { holder: isShared ? null : lock.holder })}><${Icon} name="broken" />${isShared ? "Break all…" : "Break…"}</button>`}
+      </div>
     </div>
     ${!lock && !sees && acquires && html`<${Unseen} name=${name} />`}
     ${state === "failed" && !lock && (sees || !acquires) && html`<${Failed} problem=${problem} again=${again} />`}
@@ -78,7 +87,8 @@ function Page({ name }) {
         </div>
       </div>`}
     ${breaking.value && lock && breaks && html`<${Break} ...${{ name, lock }} target=${breaking.value.holder} close=${() => (breaking.value = null)} done=${again} />`}
-    ${ending.value && lock && breaks && html`<${End} ...${{ name, lock, ...ending.value }} close=${() => (ending.value = null)} done=${again} />`}
+    ${ending.value && lock && (breaks || ending.value.kind === "reservation") && html`<${End} ...${{ name, lock, ...ending.value }} close=${() => (ending.value = null)} done=${again} />`}
+    ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock }} close=${() => (reserving.value = false)} done=${again} />`}
   </div>`;
 }
 

@@ -15,6 +15,7 @@ import { Holders } from "../parts/holders.js";
 import { Icon } from "../parts/icon.js";
 import { LockState } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
+import { ReservedCell } from "../parts/reserved.js";
 import { tell } from "../parts/said.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
@@ -123,7 +124,7 @@ function List({ prefix, search, order, sortBy }) {
       sort=${order}
       onSort=${sortBy}
       open=${(lock) => go(lockHref(lock.name))}
-      rowClass=${(lock) => (lock.ended ? "ended" : "")}
+      rowClass=${(lock) => `${lock.ended ? "ended" : ""} ${lock.reservation ? "reserved" : ""}`}
     />
     ${more && html`<p class="more-than"><${Beyond} ...${{ prefix, search }} /></p>`}`;
 }
@@ -184,7 +185,7 @@ function Owner({ lock }) {
   const part = lower(searched());
   const elsewhere = part && !fits({ ...lock, metadata: null }, part) && matched(lock.metadata, part);
   const [key, value] = elsewhere || [];
-  return html`<${Holders} lock=${lock} />${elsewhere &&
+  return html`<${lock.reservation ? ReservedCell : Holders} lock=${lock} />${elsewhere &&
   html`${" "}<span class="match"><${Foreign} value=${key} />: <${Foreign} value=${value} /></span>`}`;
 }
 

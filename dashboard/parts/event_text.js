@@ -3,6 +3,7 @@
 import { html } from "../view.js";
 import { fine } from "../model/format.js";
 import { Icon } from "./icon.js";
+import { Reserved } from "./reserved.js";
 import { Foreign } from "./text.js";
 
 /** What has happened, as a drawing and a word. */
@@ -18,6 +19,7 @@ export function Details({ event }) {
   const { kind, position, waited_ms: waited, expires_in_ms: left, reason, by } = event;
   const mode = modeOf(event);
   if (kind === "queued") return `position ${position}${mode}`;
+  if (kind === "acquired" && event.reservation) return html`<${Reserved} reservation=${event.reservation} />`;
   if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
   if (kind === "stale-write-refused") {

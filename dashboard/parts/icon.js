@@ -16,6 +16,7 @@ const LINES = {
   broken: "M5.5 2h5L14 5.5v5L10.5 14h-5L2 10.5v-5zM6 6l4 4M10 6l-4 4",
   "stale-write-refused": "M8 2l5 1.8v4c0 3-2 5-5 6.2-3-1.2-5-3.2-5-6.2v-4zM6 6l4 4M10 6l-4 4",
   gap: "M2 8h2M7 8h2M12 8h2",
+  reserved: "M2.5 3.5h11v10h-11zM2.5 7h11M5.5 2v3M10.5 2v3",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.5 10.5L14 14",
   copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
   done: "M3 8.5l3.5 3.5L13 4.5",

@@ -9,6 +9,7 @@ const SHAPES = {
   foreign: html`<path d="M6 .8L11.2 6 6 11.2.8 6z" class="full" />`,
   asked: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 3.6v2.8M6 8.2v.3" />`,
   resting: html`<circle cx="6" cy="6" r="4.5" /><path d="M4.7 4v4M7.3 4v4" />`,
+  reserved: html`<path d="M1.4 2.8h9.2v7.8H1.4zM1.4 5.6h9.2M4 1v3M8 1v3" />`,
   free: html`<circle cx="6" cy="6" r="4.5" />`,
   over: html`<path d="M2.5 2.5l7 7M9.5 2.5l-7 7" />`,
 };
@@ -19,6 +20,7 @@ const SAYS = {
   foreign: "Taken in the store itself by a client that does not use the gateway",
   asked: "The holder was asked to release the lock",
   resting: "Released before its minimum hold was over: no client gets the lock until then",
+  reserved: "Reserved until a time",
   free: "No client holds the lock",
   overdue: "The lease's time is over; its end is not reported yet",
   released: "The holder released the lock",
@@ -34,6 +36,7 @@ export function stateOf(lock) {
   if (left < -500) return "overdue";
   if (lock.foreign) return "foreign";
   if (lock.releaseBy !== null) return "asked";
+  if (lock.reservation) return "reserved";
   return lock.ttl && left < lock.ttl / 4 ? "ending" : "held";
 }
 

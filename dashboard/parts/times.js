@@ -15,7 +15,7 @@ export function TimeLeft({ lock }) {
   const part = Math.min(1, left / Math.max(lock.ttl ?? left, left, 1));
   const level = part < 0.25 ? "bar low" : "bar";
   const end = exact(wall(lock.expiresAt));
-  const title = lock.rests ? `Rests until ${end}` : `Ends ${end} unless it is renewed`;
+  const title = lock.rests ? `Rests until ${end}` : lock.reservation ? `Reserved until ${end}` : `Ends ${end} unless it is renewed`;
   return html`<span class="left" title=${title}>
     <span class=${level} aria-hidden="true"><i style=${{ transform: `scaleX(${part.toFixed(4)})` }} /></span>
     <span>${duration(left)}</span>

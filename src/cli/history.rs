@@ -1,13 +1,10 @@
 //! `latchgate history`, which shows who held a lock, from when to when, and how that ended.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 
-use crate::{
-    client::{History, HistoryEntry},
-    lock::LockName,
-};
+use crate::lock::{History, HistoryEntry, LockName};
 
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
@@ -36,70 +33,52 @@ pub(super) struct HistoryArgs {
 pub(super) async fn history(args: &HistoryArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
     let history = client.history(&args.name).await?;
-    let text = if args.json {
-        history.json().to_owned()
-    } else {
-        describe(&args.name, &history)
-    };
-    output::answer(&text)
+    let text = describe(&args.name, &history);
+    output::answer(if args.json { &history.json } else { &text })
 }
 
 fn describe(name: &LockName, history: &History) -> String {
     if !history.enabled {
         return "this gateway records no history (history.entries is 0)\n".to_owned();
     }
-    let mut text = if history.entries.is_empty() {
-        format!("no lease of {name} is recorded\n")
-    } else {
-        let head = ["FROM", "UNTIL", "ENDED", "FENCING TOKEN", "OWNER"];
-        let mut rows = vec![head.map(str::to_owned)];
-        rows.extend(history.entries.iter().map(row));
-        aligned(&rows)
+    let head = ["FROM", "UNTIL", "ENDED", "FENCING TOKEN", "OWNER"].map(str::to_owned);
+    let rows: Vec<_> = [head]
+        .into_iter()
+        .chain(history.entries.iter().map(row))
+        .collect();
+    let text = match rows.len() {
+        1 => format!("no lease of {name} is recorded\n"),
+        _ => aligned(&rows),
     };
-    if let Some(shorter) = &history.shorter_leases {
-        let (count, since) = (shorter.count, visible(&shorter.since));
-        writeln!(text, "and {count} shorter leases since {since}").expect("into a String");
-    }
-    if history.dropped > 0 {
-        let dropped = history.dropped;
-        writeln!(
-            text,
-            "{dropped} records are missing: the store did not take them in time"
-        )
-        .expect("into a String");
-    }
-    text
+    let shorter = history.shorter_leases.iter().map(|it| {
+        let (count, since) = (it.count, visible(&it.since));
+        format!("and {count} shorter leases since {since}\n")
+    });
+    let (dropped, why) = (history.dropped, "the store did not take them in time");
+    let missing = (dropped > 0).then(|| format!("{dropped} records are missing: {why}\n"));
+    [text].into_iter().chain(shorter).chain(missing).collect()
 }
 
 fn row(entry: &HistoryEntry) -> [String; 5] {
     let (until, how) = match (&entry.ended, &entry.ended_at_latest) {
-        (Some(how), _) => (or_dash(entry.ended_at.as_deref()), how.as_str()),
+        (Some(how), _) => (or_dash(entry.ended_at.as_ref()), how.as_str()),
         (None, Some(at)) => (format!("at the latest {at}"), "end not seen"),
         (None, None) if entry.acquired_at.is_some() => ("-".to_owned(), "held"),
         (None, None) => ("-".to_owned(), "not recorded"),
     };
-    let mut end = caused(how, entry.ended_by.as_ref(), entry.reason.as_ref());
-    for note in &entry.notes {
-        end += &caused(
-            &format!("; {}", note.kind),
-            note.by.as_ref(),
-            note.reason.as_ref(),
-        );
-    }
+    let how = caused(how, entry.ended_by.as_ref(), entry.reason.as_ref());
+    let notes = entry.notes.iter().map(|note| {
+        let kind = format!("; {}", note.kind);
+        caused(&kind, note.by.as_ref(), note.reason.as_ref())
+    });
     let by = entry.acquired_by.iter().map(|by| format!(" (by {by})"));
-    let waited = entry
-        .waited_ms
-        .filter(|ms| *ms > 0)
-        .map(Duration::from_millis);
-    let waited = waited.map(|waited| format!(", waited {}", duration(waited)));
-    let owner = or_dash(entry.owner.as_deref());
-    let row = [
-        or_dash(entry.acquired_at.as_deref()),
-        until,
-        end,
-        entry.fencing_token.to_string(),
-        by.chain(waited).fold(owner, |text, fact| text + &fact),
-    ];
+    let waited = entry.waited_ms.filter(|ms| *ms > 0);
+    let waited = waited.map(|ms| format!(", waited {}", duration(Duration::from_millis(ms))));
+    let owner = [or_dash(entry.owner.as_ref())];
+    let owner = owner.into_iter().chain(by).chain(waited).collect();
+    let end = [how].into_iter().chain(notes).collect();
+    let from = or_dash(entry.acquired_at.as_ref());
+    let row = [from, until, end, entry.fencing_token.to_string(), owner];
     row.map(|cell| visible(&cell).into_owned())
 }
 
@@ -107,32 +86,70 @@ fn row(entry: &HistoryEntry) -> [String; 5] {
 fn caused(what: &str, by: Option<&String>, reason: Option<&String>) -> String {
     let by = by.into_iter().map(|by| format!(" by {by}"));
     let reason = reason.into_iter().map(|reason| format!(": {reason}"));
-    by.chain(reason)
-        .fold(what.to_owned(), |text, fact| text + &fact)
+    [what.to_owned()]
+        .into_iter()
+        .chain(by)
+        .chain(reason)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::{HistoryNote, ShorterLeases};
 
-    fn described(json: &str) -> String {
-        let history = serde_json::from_str(json).unwrap();
-        describe(&LockName::new("deploy").unwrap(), &history)
+    fn described(history: &History) -> String {
+        describe(&LockName::new("deploy").unwrap(), history)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "most fields may be unknown")]
+    fn text(text: &str) -> Option<String> {
+        Some(text.to_owned())
     }
 
     #[test]
     fn says_who_held_a_lock_how_that_ended_and_what_is_missing() {
-        let text = described(
-            r#"{"enabled": true, "dropped": 2, "shorter_leases": {"count": 1240, "since": "2026-11-28T03:02:00Z"},
-                "entries": [
-                {"fencing_token": 9, "mode": "exclusive", "owner": "ci-9", "acquired_at": "2026-11-28T03:15:00Z"},
-                {"fencing_token": 7, "mode": "shared", "slot": 2, "owner": "ci\u202e7", "acquired_by": "ci",
-                 "acquired_at": "2026-11-28T03:02:11Z", "waited_ms": 1200, "ended_at": "2026-11-28T03:14:59Z",
-                 "ended": "broken", "ended_by": "ops", "reason": "stuck", "notes": [
-                     {"kind": "release-requested", "at": "2026-11-28T03:14:00Z", "by": "ops", "reason": "please"}]},
-                {"fencing_token": 5, "acquired_at": "2026-11-28T03:01:00Z", "ended_at_latest": "2026-11-28T03:02:11Z"}
-            ]}"#,
-        );
+        let held = HistoryEntry {
+            fencing_token: 9,
+            owner: text("ci-9"),
+            acquired_at: text("2026-11-28T03:15:00Z"),
+            ..HistoryEntry::default()
+        };
+        let note = HistoryNote {
+            kind: "release-requested".to_owned(),
+            at: "2026-11-28T03:14:00Z".to_owned(),
+            by: text("ops"),
+            reason: text("please"),
+        };
+        let broken = HistoryEntry {
+            fencing_token: 7,
+            owner: text("ci\u{202e}7"),
+            acquired_by: text("ci"),
+            acquired_at: text("2026-11-28T03:02:11Z"),
+            waited_ms: Some(1_200),
+            ended_at: text("2026-11-28T03:14:59Z"),
+            ended: text("broken"),
+            ended_by: text("ops"),
+            reason: text("stuck"),
+            notes: vec![note],
+            ..HistoryEntry::default()
+        };
+        let unseen = HistoryEntry {
+            fencing_token: 5,
+            acquired_at: text("2026-11-28T03:01:00Z"),
+            ended_at_latest: text("2026-11-28T03:02:11Z"),
+            ..HistoryEntry::default()
+        };
+        let text = described(&History {
+            entries: vec![held, broken, unseen],
+            shorter_leases: Some(ShorterLeases {
+                count: 1_240,
+                since: "2026-11-28T03:02:00Z".to_owned(),
+            }),
+            dropped: 2,
+            enabled: true,
+            ..History::default()
+        });
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[1].contains("-  ") && lines[1].contains("held  "),
@@ -157,9 +174,13 @@ mod tests {
 
     #[test]
     fn says_why_there_is_nothing() {
-        let none = r#"{"enabled": true, "entries": []}"#;
-        assert_eq!(described(none), "no lease of deploy is recorded\n");
-        let off = described(r#"{"enabled": false, "entries": []}"#);
+        let nothing = |enabled| History {
+            enabled,
+            ..History::default()
+        };
+        let text = described(&nothing(true));
+        assert_eq!(text, "no lease of deploy is recorded\n");
+        let off = described(&nothing(false));
         assert!(off.contains("history.entries"), "{off}");
     }
 }

@@ -11,7 +11,7 @@ use super::Millis;
 pub struct HistoryConfig {
     /// How many past leases of a lock are shown, the newest ones. 0 for no history: nothing is
     /// recorded. Give all gateways on one store the same value.
-    #[schemars(range(min = 0, max = HistoryConfig::MOST_ENTRIES))]
+    #[schemars(range(min = 0, max = 500))]
     pub entries: usize,
     /// How long a lease is shown after its end. Redis frees the memory within a week after that.
     #[schemars(range(min = 60_000, max = 7_776_000_000_u64))]
@@ -25,10 +25,6 @@ pub struct HistoryConfig {
 }
 
 // === impl HistoryConfig ===
-
-impl HistoryConfig {
-    const MOST_ENTRIES: usize = 500;
-}
 
 impl Default for HistoryConfig {
     fn default() -> Self {

@@ -24,7 +24,13 @@ use crate::{
     telemetry::metrics::LeaseOutcome,
 };
 
-use super::{Actor, Engine, detach_on_drop::DetachOnDrop, events::EventKind, start::EngineShared};
+use super::{
+    Actor, Engine,
+    detach_on_drop::DetachOnDrop,
+    events::EventKind,
+    history::{BROKEN, RELEASED, RecordedLease},
+    start::EngineShared,
+};
 
 /// The kind of the note in the history of a lock that a rest was ended by a break.
 const REST_ENDED: &str = "rest-ended";
@@ -188,7 +194,7 @@ impl EngineShared {
                     let (done, held_for) = (LeaseOutcome::Done, Some(lease.held_for));
                     self.metrics.released(done, held_for);
                     self.events.unreserved(name, lease);
-                    self.history.broken(name, lease, by, reason, true);
+                    self.history.note(name, lease, RELEASED, by, Some(reason));
                     return Ok(holder);
                 }
                 self.metrics.lock_broken(holder.count());
@@ -198,12 +204,12 @@ impl EngineShared {
                 for lease in holder.leases() {
                     self.events.broken(name, Some(lease), reason, key);
                     // A rest has the fence of a lease that its holder has released.
-                    if lease.is_resting {
-                        self.history
-                            .note(name, lease.fence, REST_ENDED, by, Some(reason));
+                    let (lease, kind) = if lease.is_resting {
+                        (RecordedLease::from(lease.fence), REST_ENDED)
                     } else {
-                        self.history.broken(name, lease, by, reason, false);
-                    }
+                        (RecordedLease::from(lease), BROKEN)
+                    };
+                    self.history.note(name, lease, kind, by, Some(reason));
                 }
                 Ok(holder)
             }

@@ -45,7 +45,6 @@ use super::{
     leases::Displaced,
     loss::LossReason,
     managed_lease::ManagedLease,
-    release::split,
     renew::margin,
     start::EngineShared,
 };
@@ -602,9 +601,10 @@ impl HoldTask {
             self.report_lost(managed, unread);
         }
         let store = &self.engine.store;
-        let release = store.release_lease(by, &managed.name, &token);
+        let release = store.release_as(by, &managed.name, &token);
         let release = Box::pin(release).await;
-        let (release, ended) = split(release);
+        let ended = release.as_ref().ok().and_then(|it| it.1);
+        let release = release.map(|it| it.0);
         let released = lease_outcome(&release);
         let EngineShared {
             leases, history, ..
@@ -612,15 +612,15 @@ impl HoldTask {
         let since = match release {
             Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
-                let mut removed = leases.remove(&managed.name, &token);
+                let removed = leases.remove(&managed.name, &token);
                 self.engine.events.released(&managed.name, &token);
                 let reason = unread.map(LossReason::as_str);
-                history.released(&managed.name, removed.as_mut(), ended, None, reason);
+                history.released(&managed.name, (removed.as_ref(), ended), None, reason);
                 removed.map(|lease| lease.since)
             }
             Ok(Release::Lost(loss)) => {
                 let known = leases.lose(&managed.name, &token);
-                let since = known.as_ref().map(|lease| lease.since);
+                let since = known.as_ref().and_then(|lease| lease.since);
                 history.lost(&managed.name, known, loss);
                 since
             }

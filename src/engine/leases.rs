@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -17,11 +17,11 @@ use tokio::{
 
 use crate::{
     auth::LeaseSlot,
-    lock::{FencingToken, HeldLease, LockName, Metadata, Mode, Owner, TokenHash},
-    store::{AnyStore, Store, contract::Holder},
+    lock::{FencingToken, HeldLease, HistoryEntry, LockName, Metadata, Mode, Owner, TokenHash},
+    store::contract::FenceQuery,
 };
 
-use super::history::{Actor, LeaseFacts};
+use super::history::{Actor, RecordedLease, entry};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
@@ -42,8 +42,9 @@ pub(super) struct LeaseRegistry {
     /// While this flag is set, a lease whose TTL has run out stays listed until the store has said what became of the
     /// lease.
     keeps_run_out: AtomicBool,
-    /// Whether the history records leases: then a recorded lease stays listed until its end was seen.
-    is_recorded: AtomicBool,
+    /// How long a lease must last to be recorded by the history, if it is on: then a recorded lease stays listed until
+    /// the store has said what became of it.
+    recorded_after: OnceLock<Duration>,
 }
 
 /// Tells leases apart: a part of the hash of the token, from which no token can be found. Tags are random, so no two
@@ -76,12 +77,11 @@ pub(super) struct RegisteredLease {
     /// Whether another gateway reports the end of the lease: that gateway has renewed the lease after this gateway,
     /// as far as is known.
     ends_elsewhere: bool,
-    end_check: EndCheck,
+    /// Whether the store need not be asked what became of the lease: the end was reported, or no task reports it.
+    is_end_known: bool,
     /// What the history will show of the beginning of the lease; `None` once that is recorded, or if another gateway
     /// records it.
     opening: Option<Opening>,
-    /// Whether the history has still to see how the lease ends.
-    is_end_due: bool,
     /// The lease's slot among the leases of its API key, if the key has a limit.
     slot: Option<LeaseSlot>,
     /// Sends news to the stream of this gateway that keeps the lease; `None` without such a stream, or after the news
@@ -97,51 +97,13 @@ pub(super) struct Opening {
     pub(super) metadata: Metadata,
 }
 
-/// The data of a lease that the history records. The lease may be over for this gateway.
-#[derive(Debug)]
-pub(super) struct RecordedLease {
-    pub(super) fence: FencingToken,
-    /// When the lease was granted.
-    pub(super) since: Instant,
-    /// When the lease would have expired, as far as this gateway knew.
-    pub(super) until: Instant,
-    /// What the lease was; `None` if that is recorded, or if another gateway records it.
-    pub(super) facts: Option<Box<LeaseFacts>>,
-}
-
-/// Whether the store was asked what became of a lease that has run out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EndCheck {
-    /// The store has not been asked yet.
-    Due,
-    /// The store is being asked.
-    Asked,
-    /// The store need not be asked again: the end was reported, or this gateway does not report it.
-    Done,
-}
-
 /// A lease whose TTL has run out, for asking the store what became of it. The lease itself stays in the registry.
 #[derive(Debug)]
 pub(super) struct RunOutLease {
     pub(super) tag: LeaseTag,
-    pub(super) name: LockName,
-    pub(super) fence: FencingToken,
+    pub(super) query: FenceQuery,
     /// When the lease has run out.
-    pub(super) until: Instant,
-}
-
-/// The store's answer about a lease that has run out.
-#[derive(Debug)]
-pub(super) enum LeaseCheck {
-    /// The lease lives, for this long.
-    Living(Duration),
-    /// The lease does not hold the lock.
-    Gone,
-    /// The lease is not among the holders that the store shows, because other leases end sooner. If the lease lives,
-    /// it was renewed at another gateway, and the event of that renewal is on its way.
-    NotShown,
-    /// The store did not answer, so the state of the lease is unknown.
-    Unknown,
+    until: Instant,
 }
 
 /// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
@@ -203,32 +165,20 @@ const SWEEP_FROM: usize = 64;
 impl LeaseRegistry {
     /// Lists a lease that was granted here, or renewed by a stream of this gateway. The lease counts here.
     pub(super) fn insert_counted(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
-        self.insert_as(true, token, name, held, None);
-    }
-
-    /// Lists a lease that is answered to its caller. The lease counts here if `counts`, and the history will show
-    /// `opening`.
-    pub(super) fn insert_answered(
-        &self,
-        counts: bool,
-        (token, name): (TokenHash, &LockName),
-        held: &HeldLease,
-        opening: Opening,
-    ) {
-        self.insert_as(counts, token, name, held, Some(opening));
+        self.insert_as(true, (token, name), held, None);
     }
 
     /// Lists a lease that was renewed or answered again here. The lease may count at another gateway, and does not
     /// begin to count here.
     pub(super) fn insert(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
-        self.insert_as(false, token, name, held, None);
+        self.insert_as(false, (token, name), held, None);
     }
 
-    fn insert_as(
+    /// Lists a lease. It counts here if `counts`; `opening` is what the history will show of a lease that is answered.
+    pub(super) fn insert_as(
         &self,
         counts: bool,
-        token: TokenHash,
-        name: &LockName,
+        (token, name): (TokenHash, &LockName),
         held: &HeldLease,
         opening: Option<Opening>,
     ) {
@@ -246,9 +196,8 @@ impl LeaseRegistry {
             seen: now,
             answered: None,
             ends_elsewhere: false,
-            end_check: EndCheck::Due,
+            is_end_known: false,
             opening,
-            is_end_due: true,
             slot: None,
             stream: None,
         };
@@ -355,12 +304,11 @@ impl LeaseRegistry {
         let mut shard = self.shard(&key);
         let lease = shard.leases.get_mut(&key)?;
         let lost = lease.recorded();
-        if self.keeps_run_out.load(Ordering::Relaxed) && lease.end_check != EndCheck::Done {
+        if self.keeps_run_out.load(Ordering::Relaxed) && !lease.is_end_known {
             // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
             (lease.until, lease.needed_until) = (lease.until.min(now), now);
             (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
-            lease.is_end_due = false;
         } else {
             shard.leases.remove(&key);
         }
@@ -396,101 +344,90 @@ impl LeaseRegistry {
     /// Sets whether a lease that has run out stays listed until the store has said what became of it.
     pub(super) fn keep_run_out(&self, keeps: bool) {
         self.keeps_run_out.store(keeps, Ordering::Relaxed);
-        // No question to the store is under way now. A lease whose answer was lost is asked about again.
-        for shard in self.shards.iter().filter(|_| keeps) {
-            let is_asked = |lease: &&mut RegisteredLease| lease.end_check == EndCheck::Asked;
-            for lease in shard.lock().leases.values_mut().filter(is_asked) {
-                lease.end_check = EndCheck::Due;
-            }
-        }
     }
 
-    /// Returns the leases that had run out at `before`, each once, whose end no other gateway reports and that
-    /// were granted or renewed here after `seen_since`.
-    pub(super) fn check_run_out(
+    /// Says that the history records the leases that last this long.
+    pub(super) fn record(&self, after: Duration) {
+        self.recorded_after.get_or_init(|| after);
+    }
+
+    /// Whether the history records leases.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded_after.get().is_some()
+    }
+
+    /// Returns the leases that have lasted long enough for the history, each once, and the leases that had run out at
+    /// `before` and about which the store must be asked: recorded leases, and leases whose end no other gateway reports
+    /// and that were granted or renewed here after `seen_since`.
+    pub(super) fn look(
         &self,
         before: Instant,
         seen_since: Option<Instant>,
-    ) -> Vec<RunOutLease> {
-        let mut run_out = Vec::new();
-        for shard in &self.shards {
-            for ((tag, name), lease) in &mut shard.lock().leases {
-                if lease.until > before || lease.end_check != EndCheck::Due {
-                    continue;
-                }
-                lease.end_check = EndCheck::Done;
-                if lease.reports_end(seen_since) {
-                    lease.end_check = EndCheck::Asked;
-                    run_out.push(RunOutLease::new(*tag, name, lease));
-                }
-            }
-        }
-        run_out
-    }
-
-    /// Keeps watching a lease that, as the store says, lives until `until`, unless the lease was renewed here
-    /// meanwhile. The gateway stays for its holder no longer than before.
-    pub(super) fn extend_run_out(&self, run_out: &RunOutLease, until: Instant) {
-        self.with_lease(&run_out.name, run_out.tag, |lease| {
-            if lease.end_check == EndCheck::Asked {
-                (lease.until, lease.end_check) = (until, EndCheck::Due);
-            }
-        });
-    }
-
-    /// Ends the questions about a lease that has run out. Returns its owner and mode if this gateway reports its end:
-    /// the lease was not renewed here or removed since the store was asked, and this gateway has heard of all ends at
-    /// other gateways.
-    pub(super) fn end_run_out(
-        &self,
-        run_out: &RunOutLease,
-        seen_since: Option<Instant>,
-    ) -> Option<(Option<Owner>, Mode)> {
-        let ended = self.with_lease(&run_out.name, run_out.tag, |lease| {
-            if lease.end_check != EndCheck::Asked {
-                return None;
-            }
-            lease.end_check = EndCheck::Done;
-            let reports = lease.reports_end(seen_since);
-            reports.then(|| (lease.owner.clone(), lease.mode))
-        });
-        ended.flatten()
-    }
-
-    /// Says that the history records leases from now on.
-    pub(super) fn record(&self) {
-        self.is_recorded.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes the leases about which the history has something to record, each once: leases that have lasted `after`,
-    /// and recorded leases that had run out at `before`.
-    pub(super) fn take_recordable(
-        &self,
-        after: Duration,
-        before: Instant,
     ) -> (Vec<(LockName, RecordedLease)>, Vec<RunOutLease>) {
-        let now = Instant::now();
+        let (now, after) = (Instant::now(), self.recorded_after.get());
         let (mut opened, mut run_out) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             for ((tag, name), lease) in &mut shard.lock().leases {
-                if lease.opening.is_some() && lease.since + after <= now.min(lease.until) {
+                let is_old = |after| lease.since + after <= now.min(lease.until);
+                if lease.opening.is_some() && after.copied().is_some_and(is_old) {
                     opened.push((name.clone(), lease.recorded()));
-                } else if lease.opening.is_none() && lease.is_end_due && lease.until <= before {
-                    lease.is_end_due = false;
-                    run_out.push(RunOutLease::new(*tag, name, lease));
+                    lease.opening = None;
+                }
+                if lease.until > before || lease.is_end_known {
+                    continue;
+                }
+                let is_recorded = after.is_some() && lease.opening.is_none();
+                if is_recorded || lease.reports_end(seen_since) {
+                    let (name, fence) = (name.clone(), lease.fence);
+                    run_out.push(RunOutLease {
+                        tag: *tag,
+                        query: FenceQuery { name, fence },
+                        until: lease.until,
+                    });
+                } else {
+                    lease.is_end_known = true;
                 }
             }
         }
         (opened, run_out)
     }
 
-    /// Lets the history look at a lease again: when it has run out, if the store says that it lives until `until`; else
-    /// at its next look.
-    pub(super) fn await_end(&self, run_out: &RunOutLease, until: Option<Instant>) {
-        self.with_lease(&run_out.name, run_out.tag, |lease| {
-            lease.until = until.map_or(lease.until, |until| lease.until.max(until));
-            lease.is_end_due = true;
+    /// Keeps watching a lease that, as the store says, lives until `until`. The gateway stays for its holder no longer
+    /// than before.
+    pub(super) fn extend_run_out(&self, run_out: &RunOutLease, until: Instant) {
+        self.with_run_out(run_out, |lease| lease.until = until);
+    }
+
+    /// Ends the questions about a lease that has run out. Returns what the history records of it, if it was recorded,
+    /// and its owner and mode if this gateway reports its end: it has heard of all ends at other gateways.
+    pub(super) fn end_run_out(
+        &self,
+        run_out: &RunOutLease,
+        seen_since: Option<Instant>,
+    ) -> (Option<RecordedLease>, Option<(Option<Owner>, Mode)>) {
+        let ended = self.with_run_out(run_out, |lease| {
+            lease.is_end_known = true;
+            let (is_recorded, reports) = (lease.opening.is_none(), lease.reports_end(seen_since));
+            (
+                is_recorded.then(|| lease.recorded()),
+                reports.then(|| (lease.owner.clone(), lease.mode)),
+            )
         });
+        ended.unwrap_or_default()
+    }
+
+    /// Calls `then` with a lease that has run out, unless it was renewed here or removed since the store was asked, or
+    /// its end was reported.
+    fn with_run_out<T>(
+        &self,
+        run_out: &RunOutLease,
+        then: impl FnOnce(&mut RegisteredLease) -> T,
+    ) -> Option<T> {
+        let then = |lease: &mut RegisteredLease| {
+            let is_over = lease.until == run_out.until && !lease.is_end_known;
+            is_over.then(|| then(lease))
+        };
+        self.with_lease(&run_out.query.name, run_out.tag, then)?
     }
 
     /// Whether the lease lives, as far as this gateway knows.
@@ -582,11 +519,10 @@ impl LeaseRegistry {
     fn sweep(&self, shard: &mut Shard, now: Instant) {
         if shard.leases.len() > shard.sweep_at.max(SWEEP_FROM) {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
-            let is_recorded = self.is_recorded.load(Ordering::Relaxed);
+            let is_recorded = self.is_recorded();
             let stays = |lease: &RegisteredLease| {
-                lease.until > now
-                    || keeps && lease.end_check != EndCheck::Done
-                    || is_recorded && lease.opening.is_none() && lease.is_end_due
+                let is_watched = keeps || is_recorded && lease.opening.is_none();
+                lease.until > now || is_watched && !lease.is_end_known
             };
             shard.leases.retain(|_, lease| stays(lease));
             // The next sweep comes when the number of leases has doubled, so that sweeping costs a fixed share of
@@ -605,59 +541,29 @@ impl RegisteredLease {
         !self.ends_elsewhere && seen_since.is_some_and(|since| self.seen >= since)
     }
 
-    /// The data of the lease for the history, which takes over what was not recorded yet.
-    pub(super) fn recorded(&mut self) -> RecordedLease {
-        let facts = self.opening.take().map(|opening| {
-            let facts = LeaseFacts::new(self.mode, self.owner.as_ref(), &opening.metadata);
-            Box::new(LeaseFacts {
-                waited: u64::try_from(opening.waited.as_millis()).ok(),
-                acquired_by: opening.by.map(|by| by.to_string()),
-                ..facts
-            })
-        });
-        RecordedLease {
-            fence: self.fence,
-            since: self.since,
-            until: self.until,
-            facts,
+    /// What the history records of the lease; what it was, only if that is not recorded yet.
+    pub(super) fn recorded(&self) -> RecordedLease {
+        let mut lease = RecordedLease::from(self.fence);
+        (lease.since, lease.until) = (Some(self.since), self.until);
+        if let Some(opening) = &self.opening {
+            lease.entry = HistoryEntry {
+                waited_ms: u64::try_from(opening.waited.as_millis()).ok(),
+                acquired_by: opening.by.as_ref().map(Actor::to_string),
+                ..entry(
+                    self.fence,
+                    self.mode,
+                    self.owner.as_ref(),
+                    &opening.metadata,
+                )
+            };
         }
+        lease
     }
 
     /// Tells the stream that kept the lease, if there is one, that the lease was released with its token.
     pub(super) fn released(self) {
         if let Some(stream) = self.stream {
             let _ = stream.send(Displaced::Released);
-        }
-    }
-}
-
-// === impl RunOutLease ===
-
-impl RunOutLease {
-    fn new(tag: LeaseTag, name: &LockName, lease: &RegisteredLease) -> Self {
-        Self {
-            tag,
-            name: name.clone(),
-            fence: lease.fence,
-            until: lease.until,
-        }
-    }
-
-    /// Asks the store what became of the lease.
-    pub(super) async fn check(&self, store: &AnyStore) -> LeaseCheck {
-        let Ok(inspection) = store.inspect(&self.name).await else {
-            return LeaseCheck::Unknown;
-        };
-        let Some(holder) = inspection.holder else {
-            return LeaseCheck::Gone;
-        };
-        let (mut leases, count) = (holder.leases().iter(), holder.count());
-        let shown = leases.len() as u64;
-        // A rest has the fence of the lease that has ended.
-        match leases.find(|it| it.fence == self.fence && !it.is_resting) {
-            Some(lease) => LeaseCheck::Living(lease.expires_in),
-            None if matches!(holder, Holder::Shared(_)) && count > shown => LeaseCheck::NotShown,
-            None => LeaseCheck::Gone,
         }
     }
 }

@@ -52,7 +52,7 @@ pub use backup::BackupParts;
 pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;
 pub use group::{GrantedGroup, GroupAcquireError, GroupRequest};
-pub use history::{Actor, Fact, HistoryEntry, LeaseFacts, LockHistory};
+pub use history::Actor;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};
 pub use loss::LossReason;
 pub use release::ReleaseError;

@@ -114,7 +114,7 @@ impl AcquireAttempt {
         let opening = self.opening(&held);
         self.engine
             .leases
-            .insert_answered(true, lease, &held, opening);
+            .insert_as(true, lease, &held, Some(opening));
         self.charge(&token.1);
         let delivery = self.delivery_of_ours();
         let granted = self.answer(token, held, delivery);
@@ -181,7 +181,8 @@ impl AcquireAttempt {
         // was answered the group, and only the keeper of the lease can complete it.
         let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
-        leases.insert_answered(is_new, (hash, name), &held, self.opening(&held));
+        let opening = Some(self.opening(&held));
+        leases.insert_as(is_new, (hash, name), &held, opening);
         self.charge(&hash);
         let (by, kind) = if is_unfinished {
             (

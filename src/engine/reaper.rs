@@ -43,7 +43,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(super) struct Reaper {
     queue: mpsc::Sender<AbandonedLease>,
     leases: Arc<LeaseRegistry>,
-    history: Recorder,
+    history: Arc<Recorder>,
 }
 
 /// A grant whose caller is gone, or an attempt that may have been granted.
@@ -76,6 +76,7 @@ pub(super) enum AbandonedBy {
     Keeper(Releaser, Option<LossReason>),
     /// A holder that has hung up after the store did not answer its release.
     Holder {
+        releaser: Releaser,
         /// When the release came. A lease that was answered again after that is not released.
         since: Instant,
         /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
@@ -94,7 +95,7 @@ pub(super) struct ReaperContext {
     pub(super) store: AnyStore,
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
-    pub(super) history: Recorder,
+    pub(super) history: Arc<Recorder>,
     pub(super) metrics: Metrics,
 }
 
@@ -152,11 +153,11 @@ impl Reaper {
     }
 
     fn lose(&self, name: &LockName, abandoned: &AbandonedLease) {
-        if let Some(lost) = self.leases.lose(name, &abandoned.token) {
-            let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
-            // The lease of a keeper may have been adopted, and a caller with an idempotency key may ask again.
-            let is_over = !is_keeper && !abandoned.may_come_back;
-            self.history.abandoned(name, lost, is_over);
+        let lost = self.leases.lose(name, &abandoned.token);
+        // The lease of a keeper may have been adopted, and a caller with an idempotency key may ask again.
+        let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
+        if let (Some(lost), false) = (lost, is_keeper || abandoned.may_come_back) {
+            self.history.abandoned(name, lost);
         }
     }
 }
@@ -324,12 +325,12 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             })
         }
         AbandonedBy::Keeper(keeper, lost) => {
-            let released = store.release_lease(*keeper, name, token).await;
+            let released = store.release_as(*keeper, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released a lease whose hold stream has ended");
                 if outcome == Release::Released {
                     let reason = lost.map_or(ABANDONED, LossReason::as_str);
-                    history.released(name, None, ended, None, Some(reason));
+                    history.released(name, (None, ended), None, Some(reason));
                     gave_back(*lost);
                 }
                 outcome == Release::Adopted
@@ -338,16 +339,16 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         AbandonedBy::Holder { since, .. } if leases.was_answered_since(name, token, *since) => {
             Ok(true)
         }
-        AbandonedBy::Holder { .. } => {
-            let released = store.release_lease(Releaser::Bearer, name, token).await;
+        AbandonedBy::Holder { releaser, .. } => {
+            let released = store.release_as(*releaser, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
                     // The lease is removed here before the event is published: the publisher removes the lease too,
                     // and would not tell its stream of the release.
-                    let mut lease = leases.remove(name, token);
-                    history.released(name, lease.as_mut(), ended, None, None);
+                    let lease = leases.remove(name, token);
+                    history.released(name, (lease.as_ref(), ended), None, None);
                     if let Some(lease) = lease {
                         lease.released();
                     }
@@ -432,7 +433,11 @@ mod tests {
         let mut task = ReaperTask::new(context, Duration::ZERO);
         let lease = |by| AbandonedLease::new(name(), Token::random().hash(), by);
         let (since, until) = (Instant::now(), Instant::now());
-        let release = AbandonedBy::Holder { since, until };
+        let release = AbandonedBy::Holder {
+            releaser: Releaser::Bearer,
+            since,
+            until,
+        };
         for _ in 0..BACKLOG / 2 {
             task.accept(lease(AbandonedBy::Attempt), 0);
         }

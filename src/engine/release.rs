@@ -9,7 +9,6 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Loss, Release, Releaser},
-        history::EndedLease,
     },
     telemetry::metrics::SeenBy,
 };
@@ -59,24 +58,33 @@ impl Engine {
         token: TokenHash,
         by: Option<Actor>,
     ) -> Result<(), ReleaseError> {
+        self.release_as(Releaser::Bearer, name, token, by).await
+    }
+
+    /// As [`Engine::release`], with what the caller says of its use of the lease: it is no keeper.
+    pub async fn release_as(
+        &self,
+        releaser: Releaser,
+        name: LockName,
+        token: TokenHash,
+        by: Option<Actor>,
+    ) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
-            let release = engine
-                .store
-                .release_lease(Releaser::Bearer, &name, &token)
-                .await;
-            let (release, ended) = split(release);
-            let (mut lease, lost) = match &release {
+            let release = engine.store.release_as(releaser, &name, &token).await;
+            let ended = release.as_ref().ok().and_then(|it| it.1);
+            let release = release.map(|it| it.0);
+            let (lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
                 Ok(_) => (leases.remove(&name, &token), None),
                 Err(_) => (None, None),
             };
             // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown token
             // may be a guess.
-            let lost_since = lost.as_ref().map(|lost| lost.since);
+            let lost_since = lost.as_ref().and_then(|lost| lost.since);
             if let (Some(_), Ok(Release::Lost(loss @ (Loss::HeldByAnother | Loss::Free)))) =
                 (&lost, &release)
             {
@@ -88,7 +96,7 @@ impl Engine {
             engine.metrics.released(lease_outcome(&release), held);
             if let Ok(Release::Released) = release {
                 engine.events.released(&name, &token);
-                history.released(&name, lease.as_mut(), ended, by.as_ref(), None);
+                history.released(&name, (lease.as_ref(), ended), by.as_ref(), None);
                 if let Some(lease) = lease {
                     lease.released();
                 }
@@ -112,22 +120,22 @@ impl Engine {
     ///
     /// The retries end when the store answers, when no lease can last any longer, or when the lease is answered again
     /// here under its idempotency key.
-    pub fn release_later(&self, name: LockName, token: TokenHash, since: Instant) {
+    pub fn release_later(
+        &self,
+        releaser: Releaser,
+        name: LockName,
+        token: TokenHash,
+        since: Instant,
+    ) {
         if self.0.leases.was_answered_since(&name, &token, since) {
             return;
         }
         let until = Instant::now() + self.0.longest_ttl;
-        let by = AbandonedBy::Holder { since, until };
+        let by = AbandonedBy::Holder {
+            releaser,
+            since,
+            until,
+        };
         self.0.reaper.submit(AbandonedLease::new(name, token, by));
-    }
-}
-
-/// Splits the answer of the store to a release from the lease that has ended.
-pub(super) fn split(
-    release: Result<(Release, Option<EndedLease>), StoreError>,
-) -> (Result<Release, StoreError>, Option<EndedLease>) {
-    match release {
-        Ok((release, ended)) => (Ok(release), ended),
-        Err(error) => (Err(error), None),
     }
 }

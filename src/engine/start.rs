@@ -10,7 +10,7 @@ use crate::{
     clock::SystemClock,
     config::{HistoryConfig, LimitsConfig},
     lifecycle::Lifecycle,
-    lock::{IdempotencyHash, LockName, TokenHash},
+    lock::{History, IdempotencyHash, LockName, TokenHash},
     store::{
         AnyStore, Store, StoreError,
         contract::{BrokenLease, Check, Inspection, ListQuery, Page},
@@ -22,7 +22,7 @@ use crate::{
 use super::{
     check_memory::CheckMemory,
     events::Bus,
-    history::{LockHistory, Recorder},
+    history::Recorder,
     leases::LeaseRegistry,
     reaper::{Reaper, ReaperContext},
 };
@@ -38,7 +38,7 @@ pub(super) struct EngineShared {
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
-    pub(super) history: Recorder,
+    pub(super) history: Arc<Recorder>,
     pub(super) checks: CheckMemory,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
@@ -63,21 +63,23 @@ impl Engine {
         let store = store.into();
         let reconnect_grace = limits.reconnect_grace_ms.duration();
         let leases = Arc::new(LeaseRegistry::default());
+        // The times of events and of the history are only displayed, so the system clock suffices.
+        let clock = Arc::new(SystemClock);
+        let history = Recorder::start(
+            store.clone(),
+            &leases,
+            &lifecycle,
+            history,
+            clock.clone(),
+            metrics.clone(),
+        );
         let events = Bus::start(
             store.clone(),
             Arc::clone(&leases),
+            Arc::clone(&history),
             &lifecycle,
-            // An event's time is only displayed, so the system clock suffices.
-            Arc::new(SystemClock),
+            clock,
             limits.max_event_streams,
-        );
-        let history = Recorder::start(
-            store.clone(),
-            Arc::clone(&leases),
-            &lifecycle,
-            history,
-            Arc::new(SystemClock),
-            metrics.clone(),
         );
         let context = ReaperContext {
             store: store.clone(),
@@ -129,7 +131,7 @@ impl Engine {
     }
 
     /// Reads who held a lock before, and how that ended; with the leases that hold the lock now.
-    pub async fn history(&self, name: &LockName) -> Result<LockHistory, StoreError> {
+    pub async fn history(&self, name: &LockName) -> Result<History, StoreError> {
         self.0.history.read(name).await
     }
 

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, LimitSlot, Permission, scope},
+    clock::rfc3339,
     engine::events::{Event, EventKind as Kind, ListenError, Listener, ListenerItem},
     lock::{FencingToken, LockName, Mode, NamePrefix, Owner},
 };
@@ -23,7 +24,7 @@ use super::{
     event_stream::{EventAnswer, EventSource, EventStream, NextEvent, encode},
     extract::{ApiQuery, Caller, Fields, LastEventId, Query, prefix},
     json_response::{ObjectWriter, json as to_json, json_by},
-    locks::{millis, timestamp},
+    locks::millis,
     problem::{Extra, Problem, ProblemCode as Code},
     state::AppState,
 };
@@ -331,7 +332,7 @@ fn data_of(event: &Event) -> Bytes {
         data.field_if(event.position.is_some(), "position", event.position);
         data.field_if(event.reason.is_some(), "reason", event.reason.as_deref());
         data.field_if(is_of_operator, "by", event.by.as_deref());
-        data.field_if(true, "at", timestamp(Some(event.at)));
+        data.field_if(true, "at", rfc3339(Some(event.at)).to_string());
         data.end();
     })
 }

@@ -19,6 +19,7 @@ use utoipa::{
 
 use crate::{
     auth::{Access, Permission, Permissions, Refusal},
+    clock::rfc3339,
     lock::Ttl,
 };
 
@@ -29,7 +30,7 @@ use super::{
         RequestBody, SessionHolder, declare_fields,
     },
     json_response::JsonResponse,
-    locks::{millis, timestamp},
+    locks::millis,
     problem::Problem,
     state::AppState,
 };
@@ -225,7 +226,7 @@ impl SessionBody {
             permissions: PermissionsBody(key.permissions.clone()),
             max_ttl_ms: access.max_ttl().map(Ttl::as_millis),
             expires_in_ms: left.map(millis),
-            expires_at: ends_at.map(|end| timestamp(Some(end))),
+            expires_at: ends_at.map(|end| rfc3339(Some(end)).to_string()),
         }
     }
 }

@@ -292,8 +292,7 @@ store_methods! {
         confirm(name: &LockName, token: &TokenHash) -> Confirmation, "confirm";
         leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
         renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
-        release_as(releaser: Releaser, name: &LockName, token: &TokenHash) -> Release, "release";
-        release_lease(
+        release_as(
             releaser: Releaser, name: &LockName, token: &TokenHash
         ) -> (Release, Option<EndedLease>), "release";
         give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";

@@ -89,7 +89,7 @@ use super::{
 ///     over, its token is dead like that of any released lease, and a *rest* takes the place of the lease: the lock,
 ///     or the slot, counts as held by a lease with the same fencing token until the time is over. Only a break or a
 ///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
-///     undelivered ([`Releaser::Undelivered`]), or whose holder was asked to release it. The idempotency key of the
+///     undelivered or unused ([`Releaser::may_rest`]), or whose holder was asked to release it. The idempotency key of the
 ///     lease is refused for [`TOMBSTONE`] after the end of the rest.
 /// 16. **A reservation ends at its time.** The lease of an attempt whose metadata has a reservation
 ///     ([`Metadata::reservation`]) lasts until that time of the store's clock, whatever its TTL, however long the attempt
@@ -156,27 +156,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
     /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again. The lock may rest afterwards (clause 15). A store has this
-    /// method or [`Store::release_lease`].
+    /// [`Release::Released`] again. The lock may rest afterwards (clause 15). Also answers which lease has ended, for the
+    /// history of the lock: `None` if the store does not know, or if this command has ended none.
     fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
-    ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        async move { Ok(self.release_lease(releaser, name, token).await?.0) }
-    }
-
-    /// As [`Store::release_as`], and answers which lease has ended, for the history of the lock: `None` if the store
-    /// does not know, or if this command has ended none.
-    fn release_lease(
-        &self,
-        releaser: Releaser,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send {
-        async move { Ok((self.release_as(releaser, name, token).await?, None)) }
-    }
+    ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send;
 
     /// Renews a lease by its token alone.
     fn renew(
@@ -194,7 +181,7 @@ pub trait Store: Send + Sync + 'static {
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        self.release_as(Releaser::Bearer, name, token)
+        async move { Ok(self.release_as(Releaser::Bearer, name, token).await?.0) }
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
@@ -455,7 +442,8 @@ pub enum Holder {
 /// The leases that share a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedHolders {
-    /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first. After a break, all leases that
+    /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first, and holders before rests if rests
+    /// would hide a holder. After a break, all leases that
     /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
     /// How many leases share the lock, shown or not.
@@ -486,6 +474,8 @@ pub enum Releaser {
     Keeper(KeeperId),
     /// As `Keeper`, for a lease that was delivered to no caller: the lock does not rest.
     Undelivered(KeeperId),
+    /// As `Bearer`, for a lease that its caller has not used, because it withdrew the acquire: the lock does not rest.
+    Unused,
 }
 
 /// The TTL that a renewal gives a lease.
@@ -642,9 +632,14 @@ impl Releaser {
     /// The keeper that releases the lease, if a keeper does.
     pub fn keeper(self) -> Option<KeeperId> {
         match self {
-            Self::Bearer => None,
+            Self::Bearer | Self::Unused => None,
             Self::Keeper(keeper) | Self::Undelivered(keeper) => Some(keeper),
         }
+    }
+
+    /// Whether the lock rests if the minimum hold of the lease is not over.
+    pub fn may_rest(self) -> bool {
+        matches!(self, Self::Bearer | Self::Keeper(_))
     }
 }
 

@@ -35,7 +35,7 @@ pub struct HistoryRecord {
 }
 
 /// What a history counts instead of showing it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistoryCounts {
     /// How many leases were too short for records of their own.
     pub shorter: u64,
@@ -65,9 +65,6 @@ pub struct StoredHistory {
     pub counts: HistoryCounts,
 }
 
-/// The digits of the fencing token at the beginning of a record.
-const FENCE_DIGITS: usize = 16;
-
 // === impl HistoryBounds ===
 
 impl HistoryBounds {
@@ -85,27 +82,15 @@ impl HistoryBounds {
 
 impl HistoryRecord {
     /// Makes the record of a fact about the lease with this fencing token.
-    pub fn new(fence: FencingToken, fact: &str, is_vital: bool) -> Self {
-        let text = format!("{:0FENCE_DIGITS$} {fact}", fence.get());
+    pub fn new(fence: u64, fact: &str, is_vital: bool) -> Self {
+        let text = format!("{fence:016} {fact}");
         Self { text, is_vital }
-    }
-
-    /// Reads the fencing token and the fact of a record; `None` if the text is no record.
-    pub fn read(text: &str) -> Option<(FencingToken, &str)> {
-        let (fence, fact) = text.split_at_checked(FENCE_DIGITS)?;
-        let fence = FencingToken::new(fence.parse().ok()?).ok()?;
-        Some((fence, fact.strip_prefix(' ')?))
     }
 }
 
 // === impl HistoryCounts ===
 
 impl HistoryCounts {
-    /// Whether nothing was counted.
-    pub fn is_zero(self) -> bool {
-        self.shorter == 0 && self.dropped == 0
-    }
-
     /// Adds what was counted elsewhere or later.
     pub fn add(&mut self, other: Self) {
         if self.shorter == 0 || (other.shorter > 0 && other.since < self.since) {
@@ -115,22 +100,23 @@ impl HistoryCounts {
         self.dropped += other.dropped;
     }
 
-    /// The text under which a store keeps the counts beside the records. Sorts after all records.
-    pub fn text(self) -> String {
-        format!("~{} {} {}", self.shorter, self.since, self.dropped)
+    /// The text under which a store keeps the counts beside the records, if anything was counted. Sorts after all records.
+    pub fn text(self) -> Option<String> {
+        let is_counted = self.shorter + self.dropped > 0;
+        is_counted.then(|| format!("~{} {} {}", self.shorter, self.since, self.dropped))
     }
 }
 
 // === impl HistoryBatch ===
 
 impl HistoryBatch {
-    /// The part of the batch that is written although the store is nearly full. The other records count as dropped.
-    #[must_use]
-    pub fn vital(mut self) -> Self {
-        let all = self.records.len();
-        self.records.retain(|record| record.is_vital);
-        self.counts.dropped += (all - self.records.len()) as u64;
-        self
+    /// The records and counts to write. If the store is nearly full, the records that are not vital count as dropped.
+    pub fn records(&self, is_full: bool) -> (Vec<&str>, HistoryCounts) {
+        let records = self.records.iter().filter(|it| it.is_vital || !is_full);
+        let records: Vec<_> = records.map(|record| record.text.as_str()).collect();
+        let mut counts = self.counts;
+        counts.dropped += (self.records.len() - records.len()) as u64;
+        (records, counts)
     }
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from browser import BrowserCase
+from test_reserve import Faked, reserved
 
 AXE = Path(os.environ.get("AXE", "axe.min.js"))
 SERIOUS = ("serious", "critical")
@@ -102,4 +103,29 @@ class Axe(BrowserCase):
             page.goto(f"{self.gateway.url}/dashboard/nowhere")
             expect(page.get_by_text("There is no such page")).to_be_visible()
             self.assert_accessible(page, f"no such page, {look}")
+            context.close()
+
+
+class Reserved(Faked):
+    assert_accessible = Axe.assert_accessible
+
+    def test_a_reservation_and_its_dialogs(self):
+        for theme, size in LOOKS:
+            context = self.faked([reserved()], color_scheme=theme, viewport=size, reduced_motion="reduce")
+            look = f"{theme} {size['width']}"
+            page = self.open("/locks", context=context)
+            expect(page.locator(".row.reserved")).to_have_count(1)
+            self.assert_accessible(page, f"locks, {look}")
+            page.goto(f"{self.gateway.url}/dashboard/locks/staging")
+            for button, dialog in (("End reservation…", "End the reservation"), ("Reserve…", "Reserve the lock")):
+                page.get_by_role("button", name=button).click()
+                expect(page.get_by_role("dialog", name=dialog)).to_be_visible()
+                if button == "Reserve…":
+                    # The reason is missing.
+                    page.keyboard.press("Enter")
+                    expect(page.get_by_role("alert")).to_be_visible()
+                self.assert_accessible(page, f"{dialog}, {look}")
+                page.keyboard.press("Escape")
+                expect(page.get_by_role("dialog")).to_have_count(0)
+            self.assert_accessible(page, f"one lock, {look}")
             context.close()

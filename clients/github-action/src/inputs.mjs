@@ -1,10 +1,13 @@
 // The inputs of the action, as the runner passes them on.
 
+import { createHash } from 'node:crypto';
+
 /** Those of action.yml, for an input that is there and empty. */
 export const DEFAULTS = { wait: '10m', ttl: '1m', 'max-hold': '6h', 'on-lost': 'fail' };
 
 const OWNER_LENGTH = 128;
-const SUPERSEDES_LENGTH = 64;
+/** What the gateway takes as `supersedes`: 1 to 64 characters, none a control character or half of a surrogate pair. */
+const SUPERSEDES = /^[^\p{Cc}\p{Cs}]{1,64}$/u;
 
 export const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] ?? '').trim() || DEFAULTS[name];
 
@@ -41,6 +44,12 @@ function lockOf(text) {
   throw new Error(`lock: expected shared or a number behind the =, not '${text}'`);
 }
 
+/**
+ * The `supersedes` text for a job. A text that the gateway refuses is hashed as a whole: a part of the text could be the
+ * same for the jobs of two repositories, and one would take the other out of the queue.
+ */
+const supersedesOf = (job) => (SUPERSEDES.test(job) ? job : createHash('sha256').update(job).digest('hex'));
+
 export const failsIfLost = () => oneOf('on-lost', ['fail', 'warn']) === 'fail';
 
 export function readInputs(env = process.env) {
@@ -68,7 +77,7 @@ export function readInputs(env = process.env) {
       minHold: input('min-hold') && duration('min-hold'),
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
-      supersedes: latest === 'true' ? job.slice(-SUPERSEDES_LENGTH) : undefined,
+      supersedes: latest === 'true' ? supersedesOf(job) : undefined,
       owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),
       metadata: { run, job: `${env.GITHUB_JOB}` },
     },

@@ -93,6 +93,8 @@ class Job:
         self.workspace.mkdir()
         self.temporary.mkdir()
         self.tracking = f"github_{uuid.uuid4()}"
+        # Variables that differ from those below.
+        self.variables = {}
         self.metadata = yaml.safe_load((self.action / "action.yml").read_text())
         self.inputs = {name: str(given.get("default", "")) for name, given in self.metadata["inputs"].items()}
         for name, value in inputs.items():
@@ -108,7 +110,7 @@ class Job:
             "GITHUB_RUN_NUMBER": "12", "GITHUB_RUN_ID": "4711", "GITHUB_JOB": "production",
             "GITHUB_SERVER_URL": "https://github.com", "ACTIONS_RUNTIME_TOKEN": "runtime-token-of-the-job",
             "RUNNER_TEMP": str(self.temporary), "RUNNER_TRACKING_ID": self.tracking,
-            **{f"INPUT_{name.upper()}": value for name, value in self.inputs.items()},
+            **{f"INPUT_{name.upper()}": value for name, value in self.inputs.items()}, **self.variables,
         }
 
     def main(self, **options):

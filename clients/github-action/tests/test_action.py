@@ -195,6 +195,49 @@ class Life(Case):
         self.assertEqual(job.post().code, 1)
 
 
+class Latest(Case):
+    def run_of(self, repository="team/shop", workflow="Deploy"):
+        job = self.job(latest="true", owner="a run")
+        job.variables = {"GITHUB_REPOSITORY": repository, "GITHUB_WORKFLOW": workflow}
+        return job
+
+    def text_of(self, *run):
+        """What the run asks with as `supersedes`."""
+        job = self.run_of(*run)
+        step = job.main().ended()
+        self.assertEqual(step.code, 0, step.raw)
+        self.assertEqual(job.post().code, 0)
+        return self.requests("POST")[-1]["body"]["supersedes"]
+
+    def test_a_newer_run_takes_an_older_one_of_the_same_job_out_of_the_queue(self):
+        self.acquire()
+        long = "Deploy the shop, and everything that belongs to it, to the cluster"
+        older = self.run_of(workflow=long).main()
+        self.waits()
+        other = self.run_of("team/forum", long).main()
+        self.waits(2)
+        newer = self.run_of(workflow=long).main()
+        self.assertEqual(older.ended().code, 1, older.raw)
+        self.assertIn("A later request", older.commands("error")[0])
+        self.waits(2)
+        for step in (other, newer):
+            self.assertIsNone(step.process.poll())
+            step.cancel()
+
+    def test_a_short_name_of_a_job_is_sent_as_it_is(self):
+        self.assertEqual(self.text_of(), "team/shop Deploy production")
+        rockets = "\N{ROCKET}" * 43
+        self.assertEqual(self.text_of("team/shop", rockets), f"team/shop {rockets} production")
+
+    def test_of_a_name_that_the_gateway_refuses_the_whole_is_hashed(self):
+        for workflow in ("a long workflow " * 4, "\N{ROCKET}" * 44, "two\tparts"):
+            with self.subTest(workflow=workflow):
+                one, two = self.text_of("team/shop", workflow), self.text_of("team/forum", workflow)
+                self.assertRegex(one, r"\A[0-9a-f]{64}\Z")
+                self.assertNotEqual(one, two)
+                self.assertEqual(one, self.text_of("team/shop", workflow))
+
+
 class Cancelled(Case):
     def test_a_step_that_is_cancelled_while_it_waits_leaves_no_place(self):
         self.acquire()

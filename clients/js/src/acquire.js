@@ -15,12 +15,14 @@ const SHORTEST_LINK_MS = 500;
  * hangs.
  */
 const FIRST_LINK_MS = 10_000;
-/** The default TTL of a lease. The withdrawal of an acquire is tried for so long at most. */
-const TTL_MS = 30_000;
+/** The withdrawal of an acquire is tried for so long at most. */
+const WITHDRAWAL_MS = 30_000;
 
 /** Segments with `/` between; the last of several is no operation. The messages of the gateway say why. */
 const NAME = /^(?!.{201})(?!.*\/(break|check|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
 const KEY = /^[!-~]{16,128}$/;
+/** The fields of a lock that is given as an object. */
+const FIELD = /^(name|mode|limit)$/;
 
 export function checkName(name) {
   if (typeof name === 'string' && NAME.test(name)) return name;
@@ -46,6 +48,8 @@ export class Acquire {
   /** Whether the idempotency key was made here, for this acquire only. */
   #isOwnKey;
   #key;
+  /** The query of a release while no caller has the lease: without it the lock would rest although nobody used it. */
+  #unused;
   #retry;
   #controller = new AbortController();
   #signal = this.#controller.signal;
@@ -60,7 +64,13 @@ export class Acquire {
   constructor(sendCopy, names, options) {
     this.#sendCopy = sendCopy;
     // A lock is a name, or an object with its name and a mode and a limit of its own.
-    const locks = [names].flat().map((lock) => (lock?.name ? { ...lock } : lock));
+    const locks = [names].flat().map((lock) => {
+      if (!lock?.name) return lock;
+      for (const field of Object.keys(lock)) {
+        if (!FIELD.test(field)) throw new TypeError(`${field}: expected name, mode, limit in the object of each lock`);
+      }
+      return { ...lock };
+    });
     this.#names = locks.map((lock) => checkName(lock?.name ?? lock));
     checkName(this.#names[0]);
     if ((options.mode ?? options.limit) !== undefined && locks.some((lock) => lock.name)) {
@@ -77,19 +87,21 @@ export class Acquire {
     this.#retry = new Retry(now() + (this.#waitMs || RETRY_MS), this.#signal);
     const ttl = toMs(options.ttl, 'ttl');
     const minHold = toMs(options.minHold, 'minHold');
+    // With the caller's key another program may have used the lease.
+    this.#unused = this.#isOwnKey && minHold ? `${locks.length > 1 ? '&' : '?'}unused=true` : '';
+    const terms = locks.length < 2 && locks[0].name ? locks[0] : options;
     this.#body = {
       names: locks.length > 1 ? locks : undefined,
-      // The gateway refuses a TTL that is shorter than the minimum hold.
-      ttl_ms: minHold > (ttl ?? TTL_MS) ? minHold : ttl,
+      // The gateway refuses a TTL that is shorter than the minimum hold, and chooses a missing TTL itself.
+      ttl_ms: minHold > ttl ? minHold : ttl,
       min_hold_ms: minHold,
       max_hold_ms: toMs(options.maxHold, 'maxHold'),
-      mode: options.mode,
-      limit: options.limit,
+      mode: terms.mode,
+      limit: terms.limit,
       supersedes: options.supersedes,
       reserve: options.reserve,
       owner: options.owner,
       metadata: options.metadata,
-      ...(locks.length < 2 && locks[0].name && { ...locks[0], name: undefined }),
     };
   }
 
@@ -185,7 +197,7 @@ export class Acquire {
   /** The lease in an answer; `undefined` if the lease has already ended and the acquire starts again. */
   async #granted(answer) {
     this.#grant = answer.body ?? {};
-    const lease = new Lease(this.#sendCopy, this.#names, answer, this.#options);
+    const lease = new Lease(this.#sendCopy, this.#names, answer, this.#options, this.#unused);
     try {
       // If the answer took long, it is unknown when the lease was granted: a renewal tells how much time is left.
       if (answer.receivedAt - answer.sentAt > lease.ttlMs / 10 || !lease.expiresInMs) await lease.confirm(this.#signal);
@@ -213,7 +225,7 @@ export class Acquire {
    * lease or leaves the queue.
    */
   async #withdraw() {
-    const retry = new Retry(now() + Math.min(this.#body.ttl_ms ?? TTL_MS, TTL_MS), undefined, true);
+    const retry = new Retry(now() + Math.min(this.#body.ttl_ms ?? Infinity, WITHDRAWAL_MS), undefined, true);
     try {
       let token = this.#grant?.token;
       while (!token) {
@@ -222,7 +234,7 @@ export class Acquire {
         if (body?.code !== 'superseded' || !retry.left) break;
         await sleep(backoff(1), undefined, true);
       }
-      if (token) await send(this.#sendCopy, { method: 'DELETE', path: locksPath(this.#names), token }, retry);
+      if (token) await send(this.#sendCopy, { method: 'DELETE', path: locksPath(this.#names) + this.#unused, token }, retry);
     } catch {
       // A failure is ignored: the gateway releases the position soon, and the lease ends with its TTL at the latest.
     }

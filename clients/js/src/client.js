@@ -5,7 +5,7 @@ import { now } from './clock.js';
 import { toMs } from './duration.js';
 import { LatchgateError, refusal } from './errors.js';
 import { held } from './exit.js';
-import { locksPath } from './lease.js';
+import { isCount, locksPath } from './lease.js';
 import { RETRY_MS, Retry, connect, send } from './request.js';
 
 export class Latchgate {
@@ -55,6 +55,14 @@ export class Latchgate {
     return this.#read(locksPath([checkName(name)], '/history'), name);
   }
 
+  async check(name, fence, { forMs = 0 } = {}) {
+    if (!fence || !isCount(fence)) throw new TypeError('fence: expected a fencing token');
+    const path = locksPath([checkName(name)], `/check?for_ms=${toMs(forMs, 'forMs')}`);
+    const answer = await this.#look(path, fence);
+    // Only 204 is the answer of a gateway: a proxy may answer with another success.
+    if (answer.status !== 204) throw refusal(answer, LatchgateError);
+  }
+
   async list(filter = {}) {
     const given = Object.entries(filter).filter(([, value]) => value !== undefined);
     return this.#read(`/locks?${new URLSearchParams(given)}`);
@@ -85,8 +93,12 @@ export class Latchgate {
     await Promise.allSettled(mine.map(([it]) => it.release()));
   }
 
+  #look(path, fence) {
+    return send(this.#sendCopy, { method: 'GET', path, fence }, new Retry(now() + RETRY_MS));
+  }
+
   async #read(path, name) {
-    return done(await send(this.#sendCopy, { method: 'GET', path }, new Retry(now() + RETRY_MS)), name, LatchgateError);
+    return done(await this.#look(path), name, LatchgateError);
   }
 }
 

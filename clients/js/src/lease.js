@@ -19,6 +19,9 @@ const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 export const locksPath = (names, operation = '') =>
   names.length > 1 ? `/locks?names=${names.join(',')}` : `/locks/${names[0].replace(/\//g, '%2F')}${operation}`;
 
+/** Whether a number is a count that JSON carries exactly. */
+export const isCount = (it) => it >= 0 && Number.isSafeInteger(it);
+
 /** What an answer says about each lock of the lease; `undefined` if the answer does not follow the API. */
 function partsOf(names, body) {
   const parts = [body?.leases ?? body?.results ?? body].flat();
@@ -29,7 +32,6 @@ function partsOf(names, body) {
     part.holdExpiresInMs ?? 0,
     part.releaseRequested ? part.releaseRequested.withinMs : 0,
   ]);
-  const isCount = (it) => it >= 0 && Number.isSafeInteger(it);
   return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...numbers].every(isCount) ? parts : undefined;
 }
 
@@ -64,19 +66,22 @@ export class Lease {
   #timer;
   #failed = 0;
   #lastFailure;
+  /** The query of a release while no caller has the lease. */
+  #unused;
   #releaseBy = Infinity;
   /** Whether the lease ends because another caller requested its release. */
   #overdue = false;
   #tellRequest;
 
-  constructor(sendCopy, names, answer, options) {
+  constructor(sendCopy, names, answer, options, unused) {
     const { body } = answer;
     const parts = partsOf(names, body);
-    const isGrant = parts?.every((part) => Number.isSafeInteger(part.fencingToken)) && body.ttlMs > 0 && TOKEN.test(body.token);
+    const isGrant = parts?.every((part) => isCount(part.fencingToken)) && body.ttlMs > 0 && TOKEN.test(body.token);
     if (!isGrant) throw refusal(answer, undefined, names);
     this.#sendCopy = sendCopy;
     this.#token = body.token;
     this.#options = options;
+    this.#unused = unused;
     const of = (field) => Object.fromEntries(parts.map((part) => [part.name, part[field] ?? undefined]));
     this.names = names;
     this.name = names[0];
@@ -158,6 +163,7 @@ export class Lease {
 
   /** Starts to watch the lease, and to renew it unless the caller does not want that. */
   start() {
+    this.#unused = '';
     const { signal } = this;
     // Code that kept the runtime busy may read `aborted` before a timer has run, so the getter checks the clock.
     const { get } = Object.getOwnPropertyDescriptor(AbortSignal.prototype, 'aborted');
@@ -321,7 +327,9 @@ export class Lease {
     if (this.#givesBack) return;
     this.#givesBack = true;
     const retry = new Retry(now() + ms, undefined, true);
-    send(this.#sendCopy, this.#request('DELETE'), retry).catch(() => {});
+    const request = this.#request('DELETE');
+    request.path += this.#unused;
+    send(this.#sendCopy, request, retry).catch(() => {});
   }
 
   async #release() {

@@ -59,11 +59,12 @@ export function connect({ href, origin }, key, fetch) {
    * Sends one copy of a request. Resolves to a final answer, or to `{ failure, inDoubt, isFinal, pauseMs }`; unless
    * `isFinal`, a further copy may succeed. Rejects with the reason of `signal`.
    */
-  return async function sendCopy({ method, path, token, idempotencyKey, body, keepalive }, timeoutMs, signal) {
+  return async function sendCopy({ method, path, token, fence, idempotencyKey, body, keepalive }, timeoutMs, signal) {
     signal?.throwIfAborted();
     const headers = {};
     if (key) headers.authorization = `Bearer ${key}`;
     if (token) headers['lock-token'] = token;
+    if (fence) headers['fencing-token'] = `${fence}`;
     if (idempotencyKey) headers['idempotency-key'] = idempotencyKey;
     if (body) headers['content-type'] = 'application/json';
     const text = body && JSON.stringify(body);

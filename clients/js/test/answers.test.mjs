@@ -28,7 +28,7 @@ const late = (ms, answer) => () => new Promise((resolve) => setTimeout(() => res
 function gateway(...answers) {
   const asked = [];
   const fetch = async (url, init) => {
-    asked.push({ at: performance.now(), method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], token: init.headers['lock-token'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
+    asked.push({ at: performance.now(), method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], token: init.headers['lock-token'], fence: init.headers['fencing-token'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
     const answer = answers.shift() ?? (() => new Response(null, { status: 204 }));
     return answer(init);
   };
@@ -167,6 +167,13 @@ test('each lock may have a mode and a limit of its own', async () => {
     await assert.rejects(locks.acquire(['x', pool], options), { name: 'TypeError', message: /in the object of each lock/ });
   }
   await assert.rejects(locks.acquire(['x', { limit: 2 }]), TypeError);
+  for (const [field, value] of [['ttl', '1h'], ['owner', 'me'], ['wait_ms', 5], ['limits', 2], ['mode ', undefined]]) {
+    const wrong = { ...pool, [field]: value };
+    for (const names of [wrong, [wrong], ['x', wrong]]) {
+      await assert.rejects(locks.acquire(names), { name: 'TypeError', message: new RegExp(`^${field}: .* of each lock`) });
+    }
+  }
+  await assert.rejects(locks.acquire(function work() {}), TypeError);
   assert.equal(asked.length, 0);
 });
 
@@ -526,9 +533,71 @@ test('a lock that is held says by whom', async () => {
   }
 });
 
+test('a lease that no caller had is released as unused, if it has a minimum hold', async () => {
+  const minHold = '1m';
+  const cases = [
+    [{ minHold }, '?unused=true'],
+    [{ minHold, wait: '5s' }, '?unused=true'],
+    [{ minHold, names: ['x', 'y'] }, '&unused=true'],
+    [{ minHold: 0 }, ''],
+    [{}, ''],
+    // Another program may have used the lease of a caller's key.
+    [{ minHold, idempotencyKey: 'k'.repeat(30) }, ''],
+  ];
+  for (const [{ names = 'x', ...options }, unused] of cases) {
+    const [grant, path] = names === 'x' ? [lease, '/locks/x'] : [group, '/locks?names=x,y'];
+    // A caller that aborts while the answer with the lease is on its way.
+    const controller = new AbortController();
+    const aborts = () => {
+      controller.abort();
+      return grant();
+    };
+    const aborted = gateway(aborts);
+    await assert.rejects(aborted.locks.acquire(names, { ...options, signal: controller.signal }), { name: 'AbortError' });
+    await afterwards(aborted.asked, 2);
+    assert.deepEqual([aborted.asked[1].method, aborted.asked[1].path], ['DELETE', path + unused], JSON.stringify(options));
+    // A holder has used the lease.
+    const holder = gateway(grant);
+    await (await holder.locks.acquire(names, options)).release();
+    assert.deepEqual([holder.asked[1].method, holder.asked[1].path], ['DELETE', path], JSON.stringify(options));
+  }
+  // A lease whose answer was lost, and which the withdrawal finds.
+  const { locks, asked } = gateway(broken, () => problem(403, 'forbidden'), lease);
+  await assert.rejects(locks.acquire('x', { minHold }), OutcomeUnknown);
+  await afterwards(asked, 4);
+  assert.deepEqual([methods(asked), asked[3].path], ['POST POST POST DELETE', '/locks/x?unused=true']);
+});
+
+test('of a group that is lost before its caller has it the rest is released as unused', async () => {
+  const lost = () => results(null, 'lease-lost');
+  const path = '/locks?names=x,y';
+  for (const [options, unused] of [[{ minHold: '1s' }, '&unused=true'], [{}, '']]) {
+    const short = () => json(201, { leases: [{ name: 'x', fencing_token: 1 }, { name: 'y', fencing_token: 2 }], token: 'secret-of-the-lease-42', ttl_ms: 1_000, expires_in_ms: 1_000, renew_after_ms: 300 });
+    const before = gateway(late(200, short), lost, undefined, group);
+    const it = await before.locks.acquire(['x', 'y'], options);
+    const [, , released] = before.asked;
+    assert.deepEqual([methods(before.asked), released.path], ['POST PUT DELETE POST', path + unused]);
+    await it.release();
+    const after = gateway(group, lost);
+    await assert.rejects((await after.locks.acquire(['x', 'y'], options)).renew(), LeaseLost);
+    await afterwards(after.asked, 3);
+    assert.deepEqual([methods(after.asked), after.asked[2].path], ['POST PUT DELETE', path]);
+  }
+});
+
+test('only a 204 lets a check pass', async () => {
+  const { locks, asked } = gateway(() => json(200, { name: 'x', status: 'ok' }), () => new Response(null, { status: 201 }), broken);
+  await assert.rejects(locks.check('x', 7), { name: 'LatchgateError', status: 200, code: 'unknown-answer' });
+  await locks.check('x', 7, { forMs: 1_500 });
+  assert.deepEqual(asked.map(({ method, path, fence, body }) => [method, path, fence, body]), [
+    ['GET', '/locks/x/check?for_ms=0', '7', undefined],
+    ...Array.from({ length: 3 }, () => ['GET', '/locks/x/check?for_ms=1500', '7', undefined]),
+  ]);
+});
+
 test('a minimum hold raises a shorter TTL, and shows what rests', async () => {
   for (const [options, sent] of [
-    [{ minHold: '1m' }, [60_000, 60_000]],
+    [{ minHold: '1m' }, [undefined, 60_000]],
     [{ minHold: '1m', ttl: '2m' }, [120_000, 60_000]],
     [{ minHold: '1m', ttl: '1s' }, [60_000, 60_000]],
     [{ minHold: '1s' }, [undefined, 1_000]],

@@ -246,7 +246,7 @@ define('C13', 'a waiter that is aborted gives its place up', async (t) => {
 
   await t.fault('hang-reply', 1, { method: 'POST' });
   const late = new AbortController();
-  const granted = t.locks.acquire(t.lock, { wait: '20s', ttl: '1m', signal: late.signal });
+  const granted = t.locks.acquire(t.lock, { wait: '20s', ttl: '1m', minHold: '1m', signal: late.signal });
   granted.catch(() => {});
   await until(20_000, async () => (await t.state()).state === 'held', 'a grant that is not answered');
   late.abort(reason);
@@ -765,6 +765,36 @@ define('C35', 'a busy thread finds its lease over at once', async (t) => {
   equal((await rejected(() => signal.throwIfAborted(), LeaseLost)).why, 'expired', 'why');
   equal((await within(1_000, heard, 'the event')).why, 'expired', 'why of the event');
   await within(20_000, other, 'the grant to the other');
+});
+
+// === what a resource asks ===
+
+define('C36', 'check passes while a lease with the fencing token holds the lock', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '30s', renew: false });
+  const { fencingToken } = lease;
+  equal(await t.locks.check(t.lock, fencingToken), undefined, 'what a check resolves to');
+  await t.locks.check(t.lock, fencingToken, { forMs: 10_000 });
+  const early = await rejected(t.locks.check(t.lock, fencingToken, { forMs: 31_000 }), LatchgateError);
+  equal([early.status, early.code], [403, 'ends-too-soon'], 'of a lease that ends too soon');
+  between(early.problem.expiresInMs, 1, 30_000, 'what is left');
+  const checks = async () => (await t.log('GET', `/locks/${t.lock}/check`)).length;
+  const before = await checks();
+  await t.fault('lose-reply', 1, { method: 'GET' });
+  await t.locks.check(t.lock, fencingToken);
+  equal((await checks()) - before, 2, 'copies of a check whose answer is lost');
+  await rejected(t.locks.check(t.lock, 1), LatchgateError);
+  equal((await checks()) - before, 3, 'checks with a refusal');
+  for (const wrong of ['7', '7\r\nX: y', 7.5, 0, -1, NaN, 2 ** 53, null, undefined]) {
+    await rejected(t.locks.check(t.lock, wrong), TypeError);
+  }
+  for (const forMs of [-1, 'soon', Infinity]) await rejected(t.locks.check(t.lock, fencingToken, { forMs }), TypeError);
+  equal((await checks()) - before, 3, 'checks after the mistakes');
+  await lease.release();
+  const late = await rejected(t.locks.check(t.lock, fencingToken), LatchgateError);
+  equal([late.status, late.code], [403, 'stale-fencing-token'], 'of a lease that is over');
+  const path = `${t.lock}/web`;
+  const other = await t.locks.acquire(path);
+  await t.locks.check(path, other.fencingToken);
 });
 
 /** Runs the cases whose numbers are in `only`, or all, one after the other. */

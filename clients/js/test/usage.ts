@@ -46,6 +46,9 @@ const lock = await locks.inspect('deploy');
 console.log(lock.state, lock.holders[0]?.fencingToken, lock.waiters.length);
 const past = await locks.history('deploy');
 console.log(past.entries.map(({ owner, ended, endedBy }) => [owner, ended, endedBy]), past.shorterLeases?.count);
+await locks.check('deploy', 1);
+const checked: void = await locks.check('deploy', fence, { forMs: 30_000 });
+console.log(checked);
 let cursor: string | undefined;
 do {
   const page = await locks.list({ prefix: 'deploy:', cursor });
@@ -56,6 +59,9 @@ export const answer: number = await locks.manager().request('deploy', { mode: 's
 
 const manager = new LockManager(locks, { owner: 'usage' });
 export const names: string[] = (await manager.query()).held.map(({ name }) => name);
+
+// @ts-expect-error: the TTL is an option of the acquire
+await locks.acquire({ name: 'deploy', ttl: '1m' });
 
 // @ts-expect-error: no such unit
 await locks.acquire('deploy', { ttl: '3w' });

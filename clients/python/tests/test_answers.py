@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
 
-from latchgate import Holder, LatchgateError, LockHeld, OutcomeUnknown, Reservation, Rest
+from latchgate import Holder, LatchgateError, LockHeld, OutcomeUnknown, Reservation, Rest, ShorterLeases
 from latchgate.protocol import lease_state
 from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
 from latchgate.protocol.grant import grant_of, renewed_group
 from latchgate.protocol.lease_state import LeaseState
-from latchgate.protocol.looking import inspect
+from latchgate.protocol.looking import check, history, inspect
 from latchgate.protocol.releasing import give_back
 from latchgate.protocol.renewing import renew
 
@@ -155,6 +155,11 @@ def test_each_lock_may_have_terms_of_its_own() -> None:
         acquiring(names=["a", {"limit": 2}])
     with pytest.raises(ValueError, match="names each lock once"):
         acquiring(names=["b", pool])
+    for field, value in (("ttl", "1h"), ("owner", "me"), ("wait_ms", 5), ("limits", 2), ("mode ", None)):
+        other: Any = {**pool, field: value}
+        for names in (other, [other], ["a", other]):
+            with pytest.raises(ValueError, match=f"a lock has no field '{field}'"):
+                acquiring(names=names)
 
 
 def test_what_nobody_was_granted_is_not_released() -> None:
@@ -165,10 +170,42 @@ def test_what_nobody_was_granted_is_not_released() -> None:
     assert [it.call.method for it in sent] == ["POST"]
 
 
+def released(*exchanges: Any, names: Any = "n", **options: Any) -> str:
+    """The path of the release with which an acquire withdraws a lease."""
+    acquire = acquiring(names=names, **options)
+    _, error = play(acquire.run(), *exchanges)
+    again = [] if acquire.owes_release else [lease(0.0)]
+    end = answer(204) if names == "n" else answer(200, results=[{"name": "a", "code": None}, {"name": "b", "code": None}])
+    sent, _ = play(acquire.withdraw(), *again, end)
+    assert [it.call.method for it in sent] == ["POST"] * len(again) + ["DELETE"]
+    return sent[-1].call.path
+
+
+def test_a_lease_that_no_caller_had_is_released_as_unused_if_it_has_a_minimum_hold() -> None:
+    part = {"fencing_token": 1, "mode": "exclusive", "slot": None}
+    leases = [{"name": "a", **part}, {"name": "b", **part}]
+    # The caller was interrupted when the lease was granted; the answer cannot be used; or the answer was lost.
+    for exchanges in ([lease(0.0)], [lease(0.0, ttl_ms=-1)], [NoAnswer("r"), problem(403, "forbidden")]):
+        assert released(*exchanges, min_hold="1m") == "/locks/n?unused=true"
+        assert released(*exchanges, min_hold="1m", ttl="1h") == "/locks/n?unused=true"
+        assert released(*exchanges, min_hold=0) == "/locks/n"
+        assert released(*exchanges) == "/locks/n"
+    group = lease(0.0, leases=leases)
+    assert released(group, names=["a", "b"], min_hold="1m") == "/locks?names=a,b&unused=true"
+    # Another process may have used the lease of a caller's key.
+    assert released(lease(0.0), min_hold="1m", idempotency_key="of-the-caller-0123456789") == "/locks/n"
+
+
+def test_the_release_of_a_holder_says_nothing_of_its_use() -> None:
+    _, grant = play(acquiring(min_hold="1m").run(), lease(now()))
+    sent, _ = play(give_back(SETTINGS, LeaseState(grant), 10.0), answer(204))
+    assert [it.call.path for it in sent] == ["/locks/n"]
+
+
 @pytest.mark.parametrize(
     "options, sent",
     [
-        ({"min_hold": "1m"}, (60_000, 60_000)),
+        ({"min_hold": "1m"}, (None, 60_000)),
         ({"min_hold": "1m", "ttl": "2m"}, (120_000, 60_000)),
         ({"min_hold": "1m", "ttl": "1s"}, (60_000, 60_000)),
         ({"min_hold": "1s"}, (None, 1_000)),
@@ -194,3 +231,17 @@ def test_a_lock_that_rests_shows_for_how_long() -> None:
     shown = answer(200, name="n", state="resting", holders=[], holder_count=0, resting=[rest], waiters=[], waiter_count=0)
     _, lock = play(inspect(SETTINGS, "n"), shown)
     assert (lock.state, lock.resting) == ("resting", (Rest(7, 1, 9),))
+
+
+def test_a_history_shows_since_when_shorter_leases_are_counted() -> None:
+    since = "2026-11-28T09:00:00.000Z"
+    for counted, shown in (({"count": 3, "since": since}, ShorterLeases(3, since)), (None, None)):
+        answered = answer(200, name="n", entries=[], shorter_leases=counted, dropped=0, enabled=True)
+        _, past = play(history(SETTINGS, "n"), answered)
+        assert past.shorter_leases == shown
+
+
+def test_another_success_than_204_does_not_let_a_check_pass() -> None:
+    for status in (200, 201):
+        _, error = play(check(SETTINGS, "n", 7, None), answer(status, name="n"))
+        assert type(error) is LatchgateError and error.status == status

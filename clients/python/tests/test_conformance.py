@@ -330,6 +330,19 @@ def test_c13_a_cancelled_wait_gives_up_its_place(clients: Clients, rig: Rig, nam
     until(is_free(locks, name), 2)
 
 
+def test_c13_a_lock_that_was_granted_while_the_wait_was_given_up_does_not_rest(
+    clients: Clients, rig: Rig, name: str
+) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    rig.fault("hang-reply", count=1, method="POST")
+    cancel = threading.Event()
+    waiter = clients.background(locks.acquire, name, wait="20s", ttl="1m", min_hold="1m", cancel=cancel)
+    until(lambda: at_b.inspect(name).state == "held")
+    cancel.set()
+    assert type(waiter.exception(10)).__name__ in ("LatchgateError", "Cancelled")
+    until(is_free(at_b, name), 10)
+
+
 def test_c13_an_interrupted_process_gives_up_its_place(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
     locks.acquire(name)
@@ -825,3 +838,43 @@ def test_c35_a_busy_thread_starves_no_renewal(clients: Clients, rig: Rig, name: 
     lease.release()
     assert waiter.result(20).fencing_token > lease.fencing_token
     at_b.close()
+
+
+# === What a resource asks ===
+
+
+def test_c36_the_fencing_token_of_a_living_lease_passes(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="30s")
+    locks.check(name, lease.fencing_token)
+    locks.check(name, lease.fencing_token, lasts="20s")
+    with pytest.raises(LatchgateError) as too_soon:
+        locks.check(name, lease.fencing_token, lasts="31s")
+    assert (too_soon.value.status, too_soon.value.code) == (403, "ends-too-soon")
+    assert too_soon.value.problem["expires_in_ms"] <= 30_000
+    lease.release()
+    with pytest.raises(LatchgateError) as stale:
+        locks.check(name, lease.fencing_token)
+    assert (stale.value.status, stale.value.code) == (403, "stale-fencing-token")
+
+
+def test_c36_a_lost_answer_is_asked_for_again_and_a_refusal_is_not(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name)
+    rig.fault("lose-reply", count=1, path=f"/locks/{name}/check")
+    locks.check(name, lease.fencing_token)
+    assert len(rig.log("GET", "/check")) == 2
+    with pytest.raises(LatchgateError):
+        locks.check(name, 1)
+    assert len(rig.log("GET", "/check")) == 3
+
+
+def test_c36_what_is_no_fencing_token_is_not_sent(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    for wrong in ("7", "7\r\nX: y", None, 7.5, 0, -1, True, 2**53):
+        with pytest.raises(ValueError, match="is no fencing token"):
+            locks.check(name, wrong)
+    for lasts in (-1, "soon", float("inf")):
+        with pytest.raises((ValueError, TypeError)):
+            locks.check(name, 7, lasts=lasts)
+    assert rig.log("GET", "/check") == []

@@ -73,8 +73,9 @@ def test_a_copy_after_the_wait_keeps_the_place_under_the_key_of_a_caller(key: st
     assert [json.loads(it.call.body or b"").get("wait_ms") for it in sent] == [asks_for]
 
 
-def test_of_a_group_that_was_lost_before_it_was_heard_the_rest_is_released() -> None:
-    acquire = acquiring(names=["a", "b"])
+@pytest.mark.parametrize(("options", "unused"), [({}, ""), ({"min_hold": "1s"}, "&unused=true")])
+def test_of_a_group_that_was_lost_before_it_was_heard_the_rest_is_released(options: Any, unused: str) -> None:
+    acquire = acquiring(names=["a", "b"], **options)
     part = {"fencing_token": 1, "mode": "exclusive", "slot": None}
     late = lease(-5.0, leases=[{"name": "a", **part}, {"name": "b", **part}])
     late = type(late)(201, {}, late.body, -5.0, 0.0)
@@ -82,7 +83,7 @@ def test_of_a_group_that_was_lost_before_it_was_heard_the_rest_is_released() -> 
     released = answer(200, results=[{"name": "a", "code": "lease-lost"}, {"name": "b", "code": None}])
     sent, _ = play(acquire.run(), late, answer(200, results=results), released, problem(403, "forbidden"))
     assert [it.call.method for it in sent] == ["POST", "PUT", "DELETE", "POST"]
-    assert sent[2].call.headers["Lock-Token"] == TOKEN
+    assert (sent[2].call.headers["Lock-Token"], sent[2].call.path) == (TOKEN, f"/locks?names=a,b{unused}")
 
 
 # === The end of a client ===

@@ -171,10 +171,11 @@ impl Acquiring {
             && answer.status.is_success()
             && let Ok(lease) = Lease::from_answer(answer, None)
         {
+            let unused = self.request.min_hold.is_some();
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
             // A failed release is ignored: it was repeated until the lease ended with its TTL.
-            let _: Result<_, _> = self.client.release_lease_with(&lease, retry).await;
+            let _: Result<_, _> = self.client.release_lease_with(&lease, unused, retry).await;
         }
     }
 
@@ -569,10 +570,9 @@ impl AcquireRequest {
     /// A wait without an end.
     pub const FOR_EVER: Duration = Duration::MAX;
 
-    /// The TTL to ask for: the gateway refuses a TTL that is shorter than the minimum hold.
+    /// The TTL to ask for: the gateway refuses a TTL that is shorter than the minimum hold, and raises its default.
     fn asked_ttl(&self) -> Option<Duration> {
-        let ttl = self.ttl.unwrap_or(DEFAULT_TTL);
-        self.min_hold.filter(|least| *least > ttl).or(self.ttl)
+        self.ttl.max(self.min_hold.filter(|_| self.ttl.is_some()))
     }
 
     /// The body of one copy of the request, which waits for `wait` at the gateway.

@@ -101,7 +101,7 @@ impl Client {
         token: &Token,
     ) -> Result<PartResults, ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
-        self.release_joined(&names.joined(), token, retry).await
+        self.release_joined(&names.joined(), token, "", retry).await
     }
 
     /// Renews a lease, of one lock or of all locks of a group, with one request. If the lease of one lock of a group is
@@ -129,32 +129,41 @@ impl Client {
     }
 
     /// Releases a lease, of one lock or of all locks of a group, with the limits of `retry` on attempts and time.
+    /// `unused`: no caller has used the lease, so the lock does not rest.
     pub(crate) async fn release_lease_with(
         &self,
         lease: &Lease,
+        unused: bool,
         retry: Retry,
     ) -> Result<(), ClientError> {
+        let query = if unused { "?unused=true" } else { "" };
         if lease.parts.is_empty() {
-            return self.release_with(&lease.name, &lease.token, retry).await;
+            return self
+                .release_with(&lease.name, &lease.token, query, retry)
+                .await;
         }
         let names = joined(lease);
-        let released = self.release_joined(&names, &lease.token, retry).await?;
+        let released = self
+            .release_joined(&names, &lease.token, query, retry)
+            .await?;
         released.check()
     }
 
     /// Releases a lease of one lock or of a group.
     pub async fn release_lease(&self, lease: &Lease) -> Result<(), ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
-        self.release_lease_with(lease, retry).await
+        self.release_lease_with(lease, false, retry).await
     }
 
     async fn release_joined(
         &self,
         names: &str,
         token: &Token,
+        query: &str,
         mut retry: Retry,
     ) -> Result<PartResults, ClientError> {
-        let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
+        let more = query.replace('?', "&");
+        let call = Call::at(Method::DELETE, format!("/locks?names={names}{more}")).token(token);
         let answer = call.send_with(self, &mut retry).await?;
         let in_doubt = answer.in_doubt;
         // For a group, an earlier copy of the release may have ended leases that this copy reports as lost: the gateway
@@ -164,13 +173,19 @@ impl Client {
         let mut released = released?;
         if released.results.iter().any(PartResult::may_be_repeated) {
             retry.answered(false);
-            self.release_rest(&mut released, token, retry).await;
+            self.release_rest(&mut released, token, query, retry).await;
         }
         Ok(released)
     }
 
     /// Sends a separate release for each lease of the group that the store could not release.
-    async fn release_rest(&self, released: &mut PartResults, token: &Token, mut retry: Retry) {
+    async fn release_rest(
+        &self,
+        released: &mut PartResults,
+        token: &Token,
+        query: &str,
+        mut retry: Retry,
+    ) {
         loop {
             let mut failure = None;
             for result in &mut released.results {
@@ -180,7 +195,7 @@ impl Client {
                 let Ok(name) = LockName::new(&result.name) else {
                     continue;
                 };
-                let call = Call::new(Method::DELETE, &name, "").token(token);
+                let call = Call::new(Method::DELETE, &name, query).token(token);
                 match call.send_copy(self, retry.time_out()).await {
                     Ok(answer) => result.answered(&answer),
                     Err(error) => {

@@ -239,17 +239,18 @@ impl Client {
     /// unknown whether the first copy ended the lease.
     pub async fn release(&self, name: &LockName, token: &Token) -> Result<(), ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
-        self.release_with(name, token, retry).await
+        self.release_with(name, token, "", retry).await
     }
 
-    /// Like `release`, with the limits of `retry` on attempts and time.
+    /// Like `release`, with the query of the request, and with the limits of `retry` on attempts and time.
     pub(crate) async fn release_with(
         &self,
         name: &LockName,
         token: &Token,
+        query: &str,
         mut retry: Retry,
     ) -> Result<(), ClientError> {
-        let call = Call::new(Method::DELETE, name, "").token(token);
+        let call = Call::new(Method::DELETE, name, query).token(token);
         let answer = call.send_with(self, &mut retry).await?;
         if answer.status == StatusCode::NO_CONTENT {
             return Ok(());

@@ -209,7 +209,9 @@ impl LeaseRenewer {
         let deadline = end.map_or(deadline, |end| deadline.min(end));
         let mut retry = Retry::until(&self.client, deadline);
         retry.persist_until(deadline);
-        self.client.release_lease_with(&self.lease, retry).await?;
+        self.client
+            .release_lease_with(&self.lease, false, retry)
+            .await?;
         self.released.store(true, Ordering::Release);
         Ok(())
     }

@@ -40,16 +40,15 @@ pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
-pub use history::{History, HistoryEntry, HistoryNote, ShorterLeases};
 pub use holder::{Holder, ReleaseRequest, Reservation, Rest};
 pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
-    GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
-    MetadataError, Mode, NameError, NamePrefix, Owner, Reason, SearchText, SupersedeKey, Text,
-    TextError, Token, TokenError,
+    GroupNamesError, History, HistoryEntry, HistoryNote, IdempotencyKey, IdempotencyKeyError,
+    Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, Owner,
+    Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token, TokenError,
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

@@ -7,6 +7,7 @@
 mod fence;
 mod foreign_mark;
 mod group;
+mod history;
 mod idempotency;
 mod lease;
 mod metadata;
@@ -23,6 +24,7 @@ mod ttl;
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
 pub use group::{Group, GroupNames, GroupNamesError};
+pub use history::{History, HistoryEntry, HistoryNote, ShorterLeases};
 pub use idempotency::{
     BreakTarget, CallerId, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,
     SupersedeHash, SupersedeKey,

@@ -2,16 +2,19 @@
 // whom it hits, wants a reason, and asks twice.
 
 import { html, useEffect, useRef, useSignal } from "../../view.js";
-import { ask, lockPath, Problem } from "../../model/api.js";
 import { duration, plural } from "../../model/format.js";
 import { Dialog } from "../../parts/dialog.js";
+import { ownerOf } from "../../parts/holders.js";
 import { Icon } from "../../parts/icon.js";
+import { Line } from "../../parts/line.js";
 import { Trouble } from "../../parts/notice.js";
-import { say } from "../../parts/said.js";
+import { Reserved } from "../../parts/reserved.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, TimeLeft } from "../../parts/times.js";
+import { breakLock, useSending } from "./sending.js";
 
-const LONGEST_REASON = 200;
+/** How long a reason may be. */
+export const LONGEST_REASON = 200;
 
 /** How much time the holder may be given, in milliseconds; 0 is not to ask it. */
 const GRACES = [10_000, 30_000, 60_000, 300_000, 1_800_000, 0];
@@ -23,6 +26,7 @@ const FOREIGN =
 const UNMARKED = "The gateway cannot identify this holder: the break ends the hold of any client that holds the lock when the request arrives.";
 const TOLD =
   "A break does not stop the holder. The holder learns of the break with its next renewal and works on until then: only a resource that checks the fencing token is safe.";
+const RESERVED = "No client renews a reservation, so the gateway notifies nobody: tell the person who reserved the lock.";
 const ASKED =
   "The holder gets the request with its next renewal. Leases that are not released in time are broken. A holder that renews more seldom may not get the request.";
 const ALL = "The break ends every lease of the lock, also leases that are granted before the request arrives.";
@@ -31,38 +35,14 @@ const UNTOLD = "A break does not stop the holder, and the gateway cannot notify 
 /** By what a holder is told from the next: a lease by its number, a foreign client by what it has written. */
 const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null;
 
-/**
- * Sends a break. `busy`: whether it is under way; `trouble`: the problem of the last one. After a success the dialog is
- * closed, and in every case the lock is read again.
- */
-export function useSending(name, { close, done }) {
-  const busy = useSignal(false);
-  const trouble = useSignal(null);
-  const send = async (body, said) => {
-    busy.value = true;
-    trouble.value = null;
-    try {
-      await ask(lockPath(name, "break"), { method: "POST", body });
-      say(said);
-      close();
-    } catch (problem) {
-      if (!(problem instanceof Problem)) throw problem;
-      trouble.value = problem;
-    } finally {
-      busy.value = false;
-      done();
-    }
-  };
-  return { busy, trouble, send };
-}
-
 /** The dialog. The holder that it was opened for (`target`) is the only one that it breaks; without one it breaks all. */
 export function Break({ name, lock, target, close, done }) {
   const meant = useSignal(target);
   const reason = useSignal("");
-  const grace = useSignal(GRACE);
+  // A request is told with a renewal, and no client renews a reservation.
+  const grace = useSignal(target?.reservation ? 0 : GRACE);
   const sure = useSignal(false);
-  const { busy, trouble, send } = useSending(name, { close, done });
+  const { busy, trouble, send } = useSending(breakLock(name), { close, done });
   const field = useRef(null);
   const safe = useRef(null);
   const holder = meant.value;
@@ -75,6 +55,7 @@ export function Break({ name, lock, target, close, done }) {
   const isThere = lock.holder_count > lock.holders.length || lock.holders.some(isMeant);
   // A client that uses no gateway cannot be asked.
   const within = holder?.foreign ? 0 : grace.value;
+  const untold = holder?.reservation ? RESERVED : holder?.foreign ? UNTOLD : within > 0 ? ASKED : TOLD;
   const changed = lock.state === "free" || !isThere;
   // What lies there is nothing that a client writes into a lock.
   const unmarked = !all && markOf(holder) === null;
@@ -123,8 +104,8 @@ export function Break({ name, lock, target, close, done }) {
         <${Icon} name="warning" />
         <div>
           <p>
-            <strong>${within > 0 ? `Request a release, and in ${duration(within)} take the lock` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${holder.owner} none="its holder" />`}?</strong>
-            ${" "}${holder?.foreign ? UNTOLD : within > 0 ? ASKED : TOLD}
+            <strong>${within > 0 ? `Request a release, and in ${duration(within)} take the lock` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${ownerOf(holder)} none="its holder" />`}?</strong>
+            ${" "}${untold}
           </p>
           <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
         </div>
@@ -149,7 +130,8 @@ export function Break({ name, lock, target, close, done }) {
 const everybody = (lock) => `${plural(lock.holder_count, "holder", "holders")}: all who share it`;
 
 function One({ holder }) {
-  return html`<div class="wide"><dt>Taken from</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "owner not said"} whole /></dd></div>
+  return html`<div class="wide"><dt>Taken from</dt><dd class="who"><${Foreign} value=${ownerOf(holder)} none=${holder.foreign ? "a foreign client" : "owner not said"} whole /></dd></div>
+    ${holder.reservation && html`<div class="wide"><dt>Reservation</dt><dd><${Reserved} reservation=${holder.reservation} /></dd></div>`}
     <div><dt>Held for</dt><dd><${Age} since=${holder.shown.acquiredAt} /></dd></div>
     <div><dt>Time left</dt><dd><${TimeLeft} lock=${holder.shown} /></dd></div>
     ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
@@ -160,18 +142,15 @@ function One({ holder }) {
 
 /** The field for the reason. */
 export function Reason({ reason, field }) {
-  return html`<label for="reason">Reason (recorded in the audit log and the event stream)</label>
-    <input
-      id="reason"
-      ref=${field}
-      type="text"
-      required
-      maxlength=${LONGEST_REASON}
-      autocomplete="off"
-      value=${reason.value}
-      onInput=${(event) => (reason.value = event.target.value)}
-      placeholder="runner 7 is gone, asked in #ops"
-    />`;
+  return html`<${Line}
+    id="reason"
+    label="Reason (recorded in the audit log and the event stream)"
+    required
+    maxlength=${LONGEST_REASON}
+    placeholder="runner 7 is gone, asked in #ops"
+    value=${reason}
+    field=${field}
+  />`;
 }
 
 function Grace({ grace }) {

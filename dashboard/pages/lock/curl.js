@@ -1,27 +1,33 @@
 // The line for a terminal that does the same, ready to copy.
 
 import { html } from "../../view.js";
-import { may } from "../../model/session.js";
+import { isOwn, may } from "../../model/session.js";
 import { curl } from "../../model/terminal.js";
 import { Copy } from "../../parts/copy.js";
 import { GRACE } from "./break.js";
+import { mayReserve, proposed, stamp } from "./reserve.js";
 
 /** A line for each thing that one may do with the lock. */
 export function Curl({ name, lock }) {
   const { fencing_token: fence, foreign_mark: mark } = lock.holder ?? {};
   const one = { ...(fence && { fencing_token: fence }), ...(mark && { foreign_mark: mark }) };
-  // A client that uses no gateway cannot be asked.
-  const first = fence && { grace_ms: GRACE };
+  const reservation = lock.holder?.reservation;
+  // A client that uses no gateway cannot be asked. A request is told with a renewal, and no client renews a reservation.
+  const first = fence && !reservation && { grace_ms: GRACE };
   const body = JSON.stringify({ reason: "why", ...(lock.holder_count > 1 ? { all: true } : one), ...first });
-  const breaks = `${first ? "ask first, then " : ""}break ${lock.holder_count > 1 ? "all" : "it"}`;
+  const isMine = reservation && isOwn(reservation);
+  const breaks = isMine ? "end the reservation" : `${first ? "ask first, then " : ""}break ${lock.holder_count > 1 ? "all" : "it"}`;
+  const reserve = JSON.stringify({ reserve: { until: stamp(proposed()), reason: "why" } });
+  const permits = (permission) => may(permission, name);
   const lines = [
-    ["inspect it", "view", curl([], name)],
-    ["acquire it", "acquire", curl(["-X POST"], name)],
-    ["hold it until Ctrl-C", "acquire", curl(["-N -X POST"], name, "hold")],
-    fence && ["check its fencing token", "check", curl([`-i -H "Fencing-Token: ${fence}"`], name, "check")],
-    lock.holder && [breaks, "break", curl([`--json '${body}'`], name, "break")],
+    ["inspect it", permits("view"), curl([], name)],
+    ["acquire it", permits("acquire"), curl(["-X POST"], name)],
+    ["hold it until Ctrl-C", permits("acquire"), curl(["-N -X POST"], name, "hold")],
+    ["reserve it", mayReserve(name), curl([`--json '${reserve}'`], name)],
+    fence && ["check its fencing token", permits("check"), curl([`-i -H "Fencing-Token: ${fence}"`], name, "check")],
+    lock.holder && [breaks, permits("break") || isMine, curl([`--json '${body}'`], name, "break")],
   ];
-  const shown = lines.filter((line) => line && may(line[1], name));
+  const shown = lines.filter((line) => line && line[1]);
   return html`<section class="panel curl" aria-labelledby="curl">
     <h2 id="curl">From a terminal</h2>
     <ul>

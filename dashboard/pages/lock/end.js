@@ -1,4 +1,5 @@
-// The dialog that ends a rest of the lock. Nobody works under a rest, so the dialog asks only once.
+// The dialog that ends a rest or a reservation of the lock. Nobody works under a rest, and a reservation is ended by the
+// person who made it, so the dialog asks only once.
 
 import { html, useEffect, useRef, useSignal } from "../../view.js";
 import { Dialog } from "../../parts/dialog.js";
@@ -6,7 +7,8 @@ import { Icon } from "../../parts/icon.js";
 import { Trouble } from "../../parts/notice.js";
 import { Foreign } from "../../parts/text.js";
 import { TimeLeft } from "../../parts/times.js";
-import { Next, Reason, useSending } from "./break.js";
+import { Next, Reason } from "./break.js";
+import { breakLock, useSending } from "./sending.js";
 
 /** What can be ended: what the dialog says, and where in the lock it is found by its fencing token, with its time. */
 const KINDS = {
@@ -15,19 +17,31 @@ const KINDS = {
     what: "The lease was released already, so nobody loses it. The lock or the slot is granted again before the minimum hold of the lease is over.",
     said: "The rest is over.",
     over: "The rest is over by now: there is nothing to end.",
+    unknown: "The rest may be over. Asking again is safe: no holder can be hit.",
+    why: "",
     find: (lock, fence) => lock.rests.find((rest) => rest.fence === fence),
     shown: (rest) => ({ ...rest, rests: true, ended: null }),
+  },
+  reservation: {
+    title: "End the reservation",
+    what: "The lease ends at once. The history records its end as a release.",
+    said: "The reservation is over.",
+    over: "The reservation is over by now: there is nothing to end.",
+    unknown: "The reservation may be over. Asking again is safe: no other holder can be hit.",
+    why: "no longer needed",
+    find: (lock, fence) => lock.holders.find((holder) => holder.fencing_token === fence && holder.reservation),
+    shown: (holder) => holder.shown,
   },
 };
 
 /** The dialog: `kind` is one of `KINDS`. */
 export function End({ name, lock, kind, fence, close, done }) {
-  const { title, what, said, over, find, shown } = KINDS[kind];
-  const reason = useSignal("");
-  const { busy, trouble, send } = useSending(name, { close, done });
+  const { title, what, said, over, unknown, why, find, shown } = KINDS[kind];
+  const reason = useSignal(why);
+  const { busy, trouble, send } = useSending(breakLock(name), { close, done });
   const field = useRef(null);
   const found = find(lock, fence);
-  useEffect(() => field.current?.focus(), []);
+  useEffect(() => field.current?.select(), []);
   const submit = async (event) => {
     event.preventDefault();
     if (busy.value) return;
@@ -46,7 +60,7 @@ export function End({ name, lock, kind, fence, close, done }) {
         ? html`<${Reason} ...${{ reason, field }} /><p class="remark">${what}</p>`
         : html`<div class="sure" role="alert"><${Icon} name="done" /><p>${over}</p></div>`}
       <${Trouble} problem=${trouble.value} />
-      ${trouble.value?.isUnknown && html`<p class="remark">The rest may be over. Asking again is safe: no holder can be hit.</p>`}
+      ${trouble.value?.isUnknown && html`<p class="remark">${unknown}</p>`}
       <footer>
         <button type="button" class="quiet" onClick=${close}>${found ? "Cancel" : "Close"}</button>
         ${found && html`<button type="submit" class="danger" disabled=${busy.value}>${busy.value ? "Ending…" : title}</button>`}

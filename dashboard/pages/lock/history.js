@@ -131,6 +131,6 @@ function Lasted({ entry: { acquired_at: from, ended_at: to } }) {
 /** How it ended; a lease of which only something on the way was recorded was too short for more. */
 function End({ entry: { acquired_at: from, ended, ended_at_latest: latest } }) {
   if (ended) return html`<${Kind} kind=${ended} />`;
-  if (latest) return html`<span class="kind unseen"><${Icon} name="gap" /><span>end not seen, at the latest <${Moment} at=${latest} /></span></span>`;
+  if (latest) return html`<span class="kind unseen late"><${Icon} name="gap" /><span>end not seen, at the latest <${Moment} at=${latest} /></span></span>`;
   return from ? html`<${StateMark} state="held" />` : html`<span class="kind unseen"><${Icon} name="gap" />not recorded</span>`;
 }

@@ -7,6 +7,8 @@ import { groupOf, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
 import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
+import { Icon } from "../../parts/icon.js";
+import { Reserved } from "../../parts/reserved.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, Moment, TimeLeft } from "../../parts/times.js";
 import { Value } from "../../parts/value.js";
@@ -38,15 +40,19 @@ export function Holder({ lock, take, wake }) {
     </section>`;
   }
   const metadata = Object.entries(holder.metadata);
+  const { reservation } = holder;
   return html`<section class="panel holder" aria-labelledby="holder">
     <h2 id="holder">Holder</h2>
+    ${reservation && html`<p class="reserved"><${Icon} name="reserved" /><span><${Reserved} reservation=${reservation} expiresAt=${shown.expiresAt} /></span></p>`}
     <dl class="facts">
-      <div class="wide"><dt>Owner</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "not said"} whole /></dd></div>
+      ${(holder.owner !== null || !reservation) &&
+      html`<div class="wide"><dt>Owner</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "not said"} whole /></dd></div>`}
       <div class="wide"><dt>Time left</dt><dd><${TimeLeft} lock=${shown} /></dd></div>
       <div><dt>Held for</dt><dd><${Age} since=${shown.acquiredAt} /></dd></div>
       <div><dt>Held since</dt><dd>${shown.acquiredAt === null ? "–" : html`<${Moment} at=${shown.acquiredAt} />`}</dd></div>
-      <div><dt>TTL</dt><dd>${duration(holder.ttl_ms)}</dd></div>
-      <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>
+      ${!reservation &&
+      html`<div><dt>TTL</dt><dd>${duration(holder.ttl_ms)}</dd></div>
+        <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>`}
       ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
       ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
       ${holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
@@ -90,7 +96,7 @@ function Sharers({ lock, take, wake }) {
             <${Foreign} value=${one.owner} none="not said" whole />
           </div>
           ${take &&
-          html`<button type="button" class="quiet" aria-label=${`Break the lease ${one.fencing_token}`} onClick=${() => take(one)}>Break…</button>`}
+          html`<button type="button" aria-label=${`Break the lease ${one.fencing_token}`} onClick=${() => take(one)}>Break…</button>`}
           <span class="out-of-sight">time left</span>
           <${TimeLeft} lock=${one.shown} />
           <p class="fact">fencing token <span class="mono">${one.fencing_token}</span></p>

@@ -7,6 +7,7 @@ import { connection } from "../../model/connection.js";
 import { watch } from "../../model/feed.js";
 import { seeHolders } from "../../model/leases.js";
 import { take } from "../../model/locks.js";
+import { lengthOf } from "../../model/reservation.js";
 import { asRest, restsOf } from "../../model/rests.js";
 import { firstRelease } from "../../model/sharers.js";
 import { soon } from "../../model/soon.js";
@@ -80,7 +81,7 @@ export function useLook(name, sees) {
  */
 function shaped(body, sentAt, before) {
   const holders = body.holders.map((holder) => {
-    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
+    const shown = { ttl: lengthOf(holder), foreign: holder.foreign, reservation: holder.reservation ?? null, ended: null, ...times(holder, sentAt) };
     return { ...holder, shown };
   });
   const slot = ({ slot }) => slot ?? Infinity;

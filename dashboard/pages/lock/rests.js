@@ -9,7 +9,7 @@ export function Rests({ rests, wake }) {
     ${rests.map(
       (rest) => html`<li key=${rest.fence}>
         <span class="slot">${rest.slot === null ? "the lock" : `slot ${rest.slot}`} rests</span>
-        ${wake && html`<button type="button" class="quiet" aria-label=${`End the rest ${rest.fence}`} onClick=${() => wake(rest.fence)}>End the rest…</button>`}
+        ${wake && html`<button type="button" aria-label=${`End the rest ${rest.fence}`} onClick=${() => wake(rest.fence)}>End the rest…</button>`}
         <span class="out-of-sight">available in</span>
         <${TimeLeft} lock=${{ ...rest, rests: true, ended: null }} />
         <p class="fact">fencing token <span class="mono">${rest.fence}</span></p>

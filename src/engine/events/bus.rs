@@ -18,6 +18,7 @@ use crate::{
     clock::Clock,
     engine::{
         LossReason,
+        history::Recorder,
         leases::{LeaseRegistry, LeaseTag},
         loss::ABANDONED,
     },
@@ -47,10 +48,11 @@ const BACKLOG: usize = 16_384;
 // === impl Bus ===
 
 impl Bus {
-    /// Starts the publisher, which sleeps until there is a listener.
+    /// Starts the publisher, which sleeps until there is a listener, unless there is a history.
     pub(in crate::engine) fn start(
         store: AnyStore,
         leases: Arc<LeaseRegistry>,
+        history: Arc<Recorder>,
         lifecycle: &Lifecycle,
         clock: Arc<dyn Clock>,
         most_listeners: usize,
@@ -71,7 +73,7 @@ impl Bus {
             clock,
             lifecycle: lifecycle.clone(),
         });
-        let publisher = Publisher::new(Arc::clone(&shared), inbox, store, leases);
+        let publisher = Publisher::new(Arc::clone(&shared), inbox, store, leases, history);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { publisher.run(stopped).await });
         Self(shared)

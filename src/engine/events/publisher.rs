@@ -1,35 +1,43 @@
 //! The task that receives the events of operations, and passes them on to listeners.
 
-use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use futures_util::{
     StreamExt,
     future::BoxFuture,
-    stream::{BoxStream, FuturesUnordered},
+    stream::{self, BoxStream},
 };
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::store::{AnyStore, Store, StoreError};
+use crate::store::{
+    AnyStore, Store, StoreError,
+    contract::{FenceCheck, FenceQuery},
+};
 
 use super::{
-    super::leases::{LeaseCheck, LeaseRegistry, RunOutLease},
+    super::{
+        history::{EXPIRED, Recorder},
+        leases::{LeaseRegistry, RunOutLease},
+    },
     event::{Event, EventKind, EventMessage},
     known_leases::KnownLeases,
     relay::{Outbox, SubscriptionEvent, subscribe},
     subscribers::BusShared,
 };
 
-/// The task that receives the events of operations, and passes them on to listeners.
+/// The task that receives the events of operations, and passes them on to listeners. Also asks the store what became of
+/// leases that have run out, for listeners and for the history.
 ///
-/// Without any listener the task sleeps, without a timer.
+/// Without any listener and without a history the task sleeps, without a timer.
 pub(super) struct Publisher {
     shared: Arc<BusShared>,
     inbox: mpsc::Receiver<EventMessage>,
     store: AnyStore,
     leases: Arc<LeaseRegistry>,
+    history: Arc<Recorder>,
     /// Whether the task publishes: there is a listener here or at another gateway.
     active: bool,
     /// Until when another gateway has a listener, as far as this gateway knows.
@@ -39,6 +47,12 @@ pub(super) struct Publisher {
     /// The batch that is being sent. Only one is sent at a time, so that batches arrive in order.
     sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
     asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    /// When the leases of this gateway are next looked through.
+    look_at: Option<Instant>,
+    /// The answers of the store about the leases that have run out.
+    checks: Option<BoxStream<'static, (RunOutLease, Result<FenceCheck, StoreError>)>>,
+    /// How many of the checks have failed.
+    failed: usize,
     state: ActiveState,
 }
 
@@ -54,20 +68,6 @@ struct ActiveState {
     missed_events: bool,
     /// Since when this gateway hears of the ends of leases at all gateways; `None` while it may miss some.
     hears_ends_since: Option<Instant>,
-    /// When the leases of this gateway are next checked for leases that have run out.
-    look_at: Option<Instant>,
-    /// The leases that have run out and that the store must be asked about.
-    run_out: VecDeque<RunOut>,
-    checks: FuturesUnordered<BoxFuture<'static, (RunOut, LeaseCheck)>>,
-}
-
-/// A lease of this gateway that has run out.
-struct RunOut {
-    lease: RunOutLease,
-    /// The store is asked about the lease at this time or later.
-    due: Instant,
-    /// Whether the lock has so many holders that the store's last answer did not show this lease.
-    missed: bool,
 }
 
 /// Whether an event happened at this gateway or at another gateway.
@@ -79,15 +79,13 @@ enum EventOrigin {
 
 /// How many events the publisher processes before it does other work.
 const AT_ONCE: usize = 256;
-/// How often the leases of this gateway are searched for leases whose TTL has run out.
+/// How often the leases of this gateway are looked through, for leases whose TTL has run out and for new ones.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// How long after a lease's end the store is asked about it: later than an event of its release that is on its way.
 const GRACE: Duration = Duration::from_millis(250);
-/// About how many leases the store is asked at once, and how many may wait for that. The ends of more leases are not
-/// reported.
-const CHECKS: (usize, usize) = (16, 131_072);
-/// How soon the store is asked about a lease again, if it did not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+/// About how many leases the store is asked at once. After as many failures, the other questions would most likely fail
+/// too, each after a while, so they are asked again at the next look.
+const CHECKS: usize = 16;
 /// How often other gateways are asked to send their events, and how long each request is valid: two of these messages
 /// may get lost.
 const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
@@ -104,17 +102,22 @@ impl Publisher {
         inbox: mpsc::Receiver<EventMessage>,
         store: AnyStore,
         leases: Arc<LeaseRegistry>,
+        history: Arc<Recorder>,
     ) -> Self {
         Self {
             shared,
             inbox,
             store,
+            look_at: leases.is_recorded().then(Instant::now),
             leases,
+            history,
             active: false,
             interest_until: None,
             request_at: None,
             sending: None,
             asking: None,
+            checks: None,
+            failed: 0,
             state: ActiveState::default(),
         }
     }
@@ -137,9 +140,7 @@ impl Publisher {
                 Some(event) = next_of(&mut self.state.subscription) => self.on_subscription_event(event),
                 lasts = asked => self.interest_until = Some(Instant::now() + lasts),
                 () = self.shared.changed.notified() => {}
-                Some((run_out, found)) = self.state.checks.next(), if !self.state.checks.is_empty() => {
-                    self.on_checked(run_out, &found);
-                }
+                checked = next_of(&mut self.checks) => self.on_checked(checked),
                 sent = finished(&mut self.sending) => {
                     // The batch of events is not sent again, because it may have arrived; the other gateways are told
                     // of a gap.
@@ -158,24 +159,20 @@ impl Publisher {
             if self.active {
                 self.run_due();
             }
+            self.look();
         }
     }
 
     /// When the task must wake up even if no event comes.
     fn next_due(&self) -> Option<Instant> {
+        let look_at = self.look_at.filter(|_| self.checks.is_none());
         if !self.active {
-            return None;
+            return look_at;
         }
         let idle = self.sending.is_none();
-        let checks = self.state.checks.len() < CHECKS.0;
         let times = [
             self.state.outbox.due().filter(|_| idle),
-            self.state.look_at,
-            self.state
-                .run_out
-                .front()
-                .map(|it| it.due)
-                .filter(|_| checks),
+            look_at,
             self.state.known.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
@@ -206,9 +203,9 @@ impl Publisher {
             self.state = ActiveState {
                 subscription: has_others.then(|| subscribe(self.store.clone())),
                 hears_ends_since: (!has_others).then_some(now),
-                look_at: Some(now + LOOK_PERIOD),
                 ..ActiveState::default()
             };
+            self.look_at.get_or_insert(now + LOOK_PERIOD);
             self.leases.keep_run_out(true);
             // The leases of this gateway become known, although some may have ended at another gateway without an
             // event here.
@@ -218,6 +215,7 @@ impl Publisher {
         }
         if !wanted && self.active {
             self.state = ActiveState::default();
+            self.look_at = self.look_at.filter(|_| self.leases.is_recorded());
             self.leases.keep_run_out(false);
             self.shared.overflowed.store(false, Ordering::Relaxed);
         }
@@ -237,7 +235,6 @@ impl Publisher {
             let gap = Event::gap("too-many", self.shared.clock.wall());
             self.handle(gap.into(), EventOrigin::Here);
         }
-        self.check_run_out(now);
         if self.request_at.is_some_and(|at| at <= now) && self.asking.is_none() {
             self.request_at = Some(now + ASK.0);
             let store = self.store.clone();
@@ -254,32 +251,30 @@ impl Publisher {
         }
     }
 
-    /// Asks the store about leases that have run out, about a limited number at once.
-    fn check_run_out(&mut self, now: Instant) {
-        if self.state.look_at.is_some_and(|at| at <= now) {
-            self.state.look_at = Some(now + LOOK_PERIOD);
-            let before = now.checked_sub(GRACE).unwrap_or(now);
-            let run_out = self
-                .leases
-                .check_run_out(before, self.state.hears_ends_since);
-            for lease in run_out {
-                if self.state.run_out.len() < CHECKS.1 {
-                    let (due, missed) = (now, false);
-                    self.state.run_out.push_back(RunOut { lease, due, missed });
-                } else {
-                    self.leases.end_run_out(&lease, None);
-                }
-            }
+    /// Looks through the leases of this gateway, if that is due: records new leases, and asks the store about leases
+    /// that have run out, about a limited number at once.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.checks.is_some() || self.look_at.is_none_or(|at| at > now) {
+            return;
         }
-        while self.state.checks.len() < CHECKS.0
-            && self.state.run_out.front().is_some_and(|it| it.due <= now)
-            && let Some(run_out) = self.state.run_out.pop_front()
-        {
+        (self.look_at, self.failed) = (Some(now + LOOK_PERIOD), 0);
+        let before = now.checked_sub(GRACE).unwrap_or(now);
+        let (opened, run_out) = self.leases.look(before, self.state.hears_ends_since);
+        for (name, lease) in opened {
+            self.history.opened(&name, lease);
+        }
+        if !run_out.is_empty() {
             let store = self.store.clone();
-            self.state.checks.push(Box::pin(async move {
-                let found = run_out.lease.check(&store).await;
-                (run_out, found)
-            }));
+            let check = move |lease: RunOutLease| {
+                let store = store.clone();
+                async move {
+                    let found = store.check_fence(&lease.query).await;
+                    (lease, found)
+                }
+            };
+            let checks = stream::iter(run_out).map(check);
+            self.checks = Some(checks.buffer_unordered(CHECKS).boxed());
         }
     }
 
@@ -361,25 +356,22 @@ impl Publisher {
         }
     }
 
-    fn on_checked(&mut self, mut run_out: RunOut, found: &LeaseCheck) {
-        run_out.due = Instant::now() + AGAIN;
+    fn on_checked(&mut self, checked: Option<(RunOutLease, Result<FenceCheck, StoreError>)>) {
+        let Some((lease, found)) = checked else {
+            self.checks = None;
+            return;
+        };
         match found {
-            LeaseCheck::Living(left) => {
-                let until = Instant::now() + *left;
-                self.leases.extend_run_out(&run_out.lease, until);
+            Ok(FenceCheck::Held { left, as_of }) => {
+                self.leases.extend_run_out(&lease, as_of + left);
             }
-            LeaseCheck::Unknown => self.state.run_out.push_back(run_out),
-            LeaseCheck::NotShown if !run_out.missed => {
-                run_out.missed = true;
-                self.state.run_out.push_back(run_out);
-            }
-            LeaseCheck::NotShown | LeaseCheck::Gone => {
-                let RunOutLease {
-                    tag, name, fence, ..
-                } = &run_out.lease;
-                let ended = self
-                    .leases
-                    .end_run_out(&run_out.lease, self.state.hears_ends_since);
+            Ok(FenceCheck::Stale { .. }) => {
+                let FenceQuery { name, fence } = &lease.query;
+                let hears_since = self.state.hears_ends_since;
+                let (recorded, ended) = self.leases.end_run_out(&lease, hears_since);
+                if let Some(recorded) = recorded {
+                    self.history.note(name, recorded, EXPIRED, None, None);
+                }
                 if let Some((owner, mode)) = ended {
                     let event = Event {
                         fence: Some(*fence),
@@ -387,8 +379,14 @@ impl Publisher {
                         mode: Some(mode),
                         ..Event::for_lock(EventKind::Expired, name, self.shared.clock.wall())
                     };
-                    let lease = Some(*tag);
+                    let lease = Some(lease.tag);
                     self.handle(EventMessage { event, lease }, EventOrigin::Here);
+                }
+            }
+            Err(_) => {
+                self.failed += 1;
+                if self.failed >= CHECKS {
+                    self.checks = None;
                 }
             }
         }

@@ -1,11 +1,13 @@
-//! One fact about one lease, and the text in which stores keep it.
+//! The facts that the history records about leases, and the text in which stores keep them.
+//!
+//! A fact is an entry of the history of which only a few fields are known. The end of a lease is one of its notes.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::SystemTime};
+use std::{fmt, net::IpAddr, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, Metadata, Mode, Owner},
+    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Metadata, Mode, Owner},
     store::history::HistoryRecord,
 };
 
@@ -18,52 +20,26 @@ pub enum Actor {
     Address(IpAddr),
 }
 
-/// One fact about a lease: its beginning, its end, or something else that happened to it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
-    /// What happened: `OPENED`, one of `ENDS`, or another word of the API such as `release-requested`.
-    pub kind: Cow<'static, str>,
-    /// When it happened, by the clock of the gateway that wrote the fact, in milliseconds since 1970.
-    pub at: u64,
-    /// When the lease was granted, in milliseconds since 1970, if that is known.
-    pub since: Option<u64>,
-    /// Who caused it, if that is known: the name of an API key, or an address.
-    pub by: Option<String>,
-    /// The reason that was given.
-    pub reason: Option<String>,
-    /// What the lease was; only where no earlier fact says it.
-    #[serde(flatten)]
-    pub lease: Option<Box<LeaseFacts>>,
+/// A lease that the history records. The lease may be over for this gateway.
+#[derive(Debug)]
+pub(in crate::engine) struct RecordedLease {
+    /// What is known of the lease, without times.
+    pub(in crate::engine) entry: HistoryEntry,
+    /// When the lease was granted, if that is known.
+    pub(in crate::engine) since: Option<Instant>,
+    /// When the lease would have expired, as far as this gateway knew.
+    pub(in crate::engine) until: Instant,
 }
 
-/// What a lease was.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseFacts {
-    /// Whether the lease shared the lock.
-    pub shared: bool,
-    /// The slot of the lease.
-    pub slot: Option<u16>,
-    /// The owner text of the lease.
-    pub owner: Option<String>,
-    /// The metadata of the lease, as far as there was room for it.
-    pub metadata: BTreeMap<String, String>,
-    /// How long the request waited for the lock, in milliseconds.
-    pub waited: Option<u64>,
-    /// Who acquired the lease, if that is known: the name of an API key, or an address.
-    pub acquired_by: Option<String>,
-}
-
-/// The kind of the fact that a lease was granted, and has lasted a while.
-pub(super) const OPENED: &str = "opened";
-/// The kinds of the ends of a lease. If gateways recorded different ends of a lease, the last of them here is right: a
-/// gateway that only sees that a lease is gone does not know of a release at another gateway.
+/// The ends of a lease. If gateways recorded different ends of a lease, the last of them here is right: a gateway that
+/// only sees that a lease is gone does not know of a release at another gateway.
 pub(super) const ENDS: [&str; 4] = [EXPIRED, LOST, RELEASED, BROKEN];
 /// The lease was not renewed in time, or reached its hold limit.
-pub(super) const EXPIRED: &str = "expired";
+pub(in crate::engine) const EXPIRED: &str = "expired";
 /// The lease was gone before its time, and no gateway has ended it.
 pub(super) const LOST: &str = "lost";
-pub(super) const RELEASED: &str = "released";
-pub(super) const BROKEN: &str = "broken";
+pub(in crate::engine) const RELEASED: &str = "released";
+pub(in crate::engine) const BROKEN: &str = "broken";
 
 /// The largest size of a fact, in bytes. Metadata that does not fit is left out.
 const MAX_BYTES: usize = 1_024;
@@ -89,67 +65,81 @@ impl fmt::Display for Actor {
     }
 }
 
-// === impl Fact ===
+// === impl RecordedLease ===
 
-impl Fact {
-    /// The position of the fact among the ends of a lease; `None` if it is no end.
-    pub(super) fn end(&self) -> Option<usize> {
-        ENDS.iter().position(|end| *end == self.kind)
-    }
-
-    /// The record of this fact about a lease. It is vital unless it is about an ordinary beginning or end.
-    pub(super) fn record(mut self, fence: FencingToken) -> HistoryRecord {
-        let is_vital = ![OPENED, EXPIRED, RELEASED].contains(&&*self.kind);
-        loop {
-            let text = serde_json::to_string(&self).expect("a fact has texts and numbers only");
-            let facts = self.lease.as_mut().filter(|_| text.len() > MAX_BYTES);
-            if facts.is_none_or(|facts| facts.metadata.pop_last().is_none()) {
-                return HistoryRecord::new(fence, &text, is_vital);
-            }
-        }
-    }
-
-    /// Reads a record; `None` if no gateway wrote it.
-    pub(super) fn read(text: &str) -> Option<(FencingToken, Self)> {
-        let (fence, fact) = HistoryRecord::read(text)?;
-        Some((fence, serde_json::from_str(fact).ok()?))
-    }
-}
-
-// === impl LeaseFacts ===
-
-impl LeaseFacts {
-    pub(in crate::engine) fn new(mode: Mode, owner: Option<&Owner>, metadata: &Metadata) -> Self {
-        let entries = metadata.iter();
+impl From<FencingToken> for RecordedLease {
+    fn from(fence: FencingToken) -> Self {
+        let entry = HistoryEntry {
+            fencing_token: fence.get(),
+            ..HistoryEntry::default()
+        };
+        let (since, until) = (None, Instant::now());
         Self {
-            shared: mode.is_shared(),
-            slot: mode.slot(),
-            owner: owner.map(|owner| owner.as_str().to_owned()),
-            metadata: entries
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-            ..Self::default()
+            entry,
+            since,
+            until,
         }
     }
 }
 
-/// A wall time in milliseconds since 1970.
-pub(super) fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+impl From<&HeldLease> for RecordedLease {
+    fn from(lease: &HeldLease) -> Self {
+        Self {
+            entry: entry(
+                lease.fence,
+                lease.mode,
+                lease.owner.as_ref(),
+                &lease.metadata,
+            ),
+            since: lease.as_of.checked_sub(lease.held_for),
+            until: lease.as_of + lease.expires_in,
+        }
+    }
+}
+
+/// The entry that says what a lease is.
+pub(in crate::engine) fn entry(
+    fence: FencingToken,
+    mode: Mode,
+    owner: Option<&Owner>,
+    metadata: &Metadata,
+) -> HistoryEntry {
+    let metadata = metadata.iter();
+    HistoryEntry {
+        fencing_token: fence.get(),
+        mode: Some(mode.as_str().to_owned()),
+        slot: mode.slot(),
+        owner: owner.map(|owner| owner.as_str().to_owned()),
+        metadata: metadata
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        ..HistoryEntry::default()
+    }
+}
+
+/// The record of a fact. It is vital unless it is about an ordinary beginning or end.
+pub(super) fn record(mut fact: HistoryEntry) -> HistoryRecord {
+    let is_vital = |note: &HistoryNote| ![EXPIRED, RELEASED].contains(&&*note.kind);
+    let is_vital = fact.notes.iter().any(is_vital);
+    loop {
+        let mut json = serde_json::json!(fact);
+        let fields = json.as_object_mut().expect("a fact has fields");
+        fields.retain(|_, value| !value.is_null());
+        let text = json.to_string();
+        if text.len() <= MAX_BYTES || fact.metadata.pop_last().is_none() {
+            return HistoryRecord::new(fact.fencing_token, &text, is_vital);
+        }
+    }
+}
+
+/// Reads the fact of a record; `None` if no gateway wrote it.
+pub(super) fn read(record: &str) -> Option<HistoryEntry> {
+    serde_json::from_str(record.split_once(' ')?.1).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fact(kind: &'static str, lease: Option<Box<LeaseFacts>>) -> Fact {
-        Fact {
-            kind: kind.into(),
-            lease,
-            ..Fact::default()
-        }
-    }
 
     #[test]
     fn metadata_that_does_not_fit_is_left_out_and_nothing_else() {
@@ -157,34 +147,34 @@ mod tests {
         let metadata = Metadata::new(entries.collect()).unwrap();
         let owner = Owner::new("ci \"7\"").unwrap();
         let mode = Mode::Shared { slot: Some(2) };
-        let lease = LeaseFacts::new(mode, Some(&owner), &metadata);
         let fence = FencingToken::new(42).unwrap();
-        let record = fact(OPENED, Some(Box::new(lease))).record(fence);
-        assert!(record.text.len() < MAX_BYTES + 20 && !record.text.contains('\n'));
-        let (read, fact) = Fact::read(&record.text).unwrap();
-        assert_eq!(
-            Fact::read(&fact.clone().record(fence).text),
-            Some((fence, fact.clone()))
-        );
-        let lease = fact.lease.unwrap();
-        assert_eq!(
-            (read, lease.metadata.len(), lease.slot),
-            (fence, 2, Some(2))
-        );
-        assert_eq!(
-            (lease.owner.as_deref(), lease.shared),
-            (Some("ci \"7\""), true)
-        );
+        let whole = entry(fence, mode, Some(&owner), &metadata);
+        let text = record(whole.clone()).text;
+        assert!(text.len() < MAX_BYTES + 20 && !text.contains('\n'));
+        let fact = read(&text).unwrap();
+        assert_eq!(read(&record(fact.clone()).text), Some(fact.clone()));
+        assert_eq!(fact.metadata.len(), 3);
+        let metadata = whole.metadata.clone();
+        assert_eq!(HistoryEntry { metadata, ..fact }, whole);
     }
 
     #[test]
     fn breaks_losses_and_notes_are_vital() {
-        let is_vital = |kind| fact(kind, None).record(FencingToken::MAX).is_vital;
+        let is_vital = |kind: &str| {
+            let note = HistoryNote {
+                kind: kind.to_owned(),
+                ..HistoryNote::default()
+            };
+            let mut fact = HistoryEntry::default();
+            let is_vital = record(fact.clone()).is_vital;
+            fact.notes.push(note);
+            record(fact).is_vital || is_vital
+        };
         assert!(
             [BROKEN, LOST, "release-requested"]
                 .into_iter()
                 .all(is_vital)
         );
-        assert!(![OPENED, EXPIRED, RELEASED].into_iter().any(is_vital));
+        assert!(![EXPIRED, RELEASED].into_iter().any(is_vital));
     }
 }

@@ -11,7 +11,7 @@ mod fact;
 mod pending;
 mod recorder;
 
-pub use entries::{HistoryEntry, LockHistory};
-pub use fact::{Actor, Fact, LeaseFacts};
+pub use fact::Actor;
 
+pub(super) use fact::{BROKEN, EXPIRED, RELEASED, RecordedLease, entry};
 pub(super) use recorder::Recorder;

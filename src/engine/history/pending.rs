@@ -1,193 +1,177 @@
 //! What waits at a gateway to be written to the history of locks.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
-    time::Duration,
+    collections::{HashMap, hash_map::RandomState},
+    hash::BuildHasher,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::time::Instant;
+use parking_lot::Mutex;
 
 use crate::{
-    lock::LockName,
-    store::history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord},
+    lock::{HistoryEntry, LockName},
+    store::history::HistoryCounts,
 };
 
 /// What waits to be written.
 #[derive(Default)]
 pub(super) struct Pending {
-    locks: HashMap<LockName, PendingLock>,
-    /// How many records wait, of all locks.
-    records: usize,
+    /// In shards, so that two requests that end short leases seldom wait for each other.
+    shards: [Mutex<HashMap<LockName, PendingLock>>; SHARDS],
+    /// Chooses the shard of a lock.
+    hasher: RandomState,
+    /// How many facts wait, of all locks.
+    facts: AtomicUsize,
+    /// The shard whose counts are written next.
+    next: AtomicUsize,
 }
 
 /// What waits to be written for one lock.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct PendingLock {
-    pub(super) records: Vec<HistoryRecord>,
+    pub(super) facts: Vec<HistoryEntry>,
     pub(super) counts: HistoryCounts,
-    /// When the first of the shorter leases was counted.
-    counted_at: Option<Instant>,
 }
 
-/// How many records may wait at a gateway. Further records are dropped and counted.
-const MAX_RECORDS: usize = 10_000;
-/// How many locks may have something that waits. What happens to further locks counts in the metrics only.
-const MAX_LOCKS: usize = 131_072;
-/// How long shorter leases of a lock are counted before the count is written, and for how many locks it is written at
-/// once: few enough that the counts of many locks cost the store less than a hundredth of its time.
-const COUNTED: (Duration, usize) = (Duration::from_mins(1), 100);
+/// How many facts may wait at a gateway. Further facts are dropped and counted.
+const MAX_FACTS: usize = 10_000;
+/// Counts alone are written one shard a second, so about twice a minute for a lock.
+const SHARDS: usize = 32;
+/// How many locks of a shard may have something that waits. What happens to further locks counts in the metrics only.
+const MAX_LOCKS: usize = 4_096;
+/// For how many locks counts alone are written at once: few enough that the counts of many locks cost the store less
+/// than a hundredth of its time.
+const COUNTS_AT_ONCE: usize = 100;
 
 // === impl Pending ===
 
 impl Pending {
-    /// Adds a record; answers whether there was room for it.
-    pub(super) fn put(&mut self, name: &LockName, record: HistoryRecord) -> bool {
-        let has_room = self.records < MAX_RECORDS;
-        match self.lock(name) {
-            Some(lock) if has_room => lock.records.push(record),
-            Some(lock) => lock.counts.dropped += 1,
-            None => return false,
-        }
-        self.records += usize::from(has_room);
-        has_room
+    /// Adds a fact; answers whether there was room for it.
+    pub(super) fn put(&self, name: &LockName, fact: HistoryEntry) -> bool {
+        let has_room = self.facts.load(Ordering::Relaxed) < MAX_FACTS;
+        let put = |lock: &mut PendingLock| {
+            lock.counts.dropped += u64::from(!has_room);
+            lock.facts.extend(has_room.then_some(fact));
+        };
+        let is_put = self.with_lock(name, put) && has_room;
+        self.facts.fetch_add(usize::from(is_put), Ordering::Relaxed);
+        is_put
     }
 
-    /// Counts a lease that was too short to be recorded; answers whether there was room. `now` is the wall time.
-    pub(super) fn count(&mut self, name: &LockName, now: impl FnOnce() -> u64) -> bool {
-        let Some(lock) = self.lock(name) else {
+    /// Adds to the counts of a lock; answers whether there was room for them.
+    pub(super) fn count(&self, name: &LockName, counts: HistoryCounts) -> bool {
+        self.with_lock(name, |lock| lock.counts.add(counts))
+    }
+
+    fn with_lock(&self, name: &LockName, then: impl FnOnce(&mut PendingLock)) -> bool {
+        let mut shard = self.shard(name).lock();
+        let has_room = shard.len() < MAX_LOCKS;
+        if let Some(lock) = shard.get_mut(name) {
+            then(lock);
+        } else if has_room {
+            then(shard.entry(name.clone()).or_default());
+        } else {
             return false;
-        };
-        if lock.counts.shorter == 0 {
-            lock.counts.since = now();
-            lock.counted_at = Some(Instant::now());
         }
-        lock.counts.shorter += 1;
         true
     }
 
-    /// Takes back a batch that could not be written. Answers how many of its records were dropped.
-    pub(super) fn put_back(&mut self, name: &LockName, batch: HistoryBatch) -> u64 {
-        let (mut dropped, all) = (0, batch.records.len());
-        for record in batch.records {
-            dropped += u64::from(!self.put(name, record));
-        }
-        if let Some(lock) = self.lock(name) {
-            lock.counts.add(batch.counts);
-            lock.counted_at.get_or_insert_with(Instant::now);
-            return dropped;
-        }
-        all as u64
+    fn shard(&self, name: &LockName) -> &Mutex<HashMap<LockName, PendingLock>> {
+        let hash = self.hasher.hash_one(name).to_le_bytes()[0];
+        &self.shards[usize::from(hash) % SHARDS]
     }
 
-    fn lock(&mut self, name: &LockName) -> Option<&mut PendingLock> {
-        let has_room = self.locks.len() < MAX_LOCKS;
-        match self.locks.entry(name.clone()) {
-            Entry::Occupied(lock) => Some(lock.into_mut()),
-            Entry::Vacant(lock) => has_room.then(|| lock.insert(PendingLock::default())),
+    /// Takes what must be written now: facts with the counts of their locks, and counts of one shard; with `all`,
+    /// everything.
+    pub(super) fn take(&self, all: bool) -> Vec<(LockName, PendingLock)> {
+        let (mut taken, mut left) = (Vec::new(), COUNTS_AT_ONCE);
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        for (number, shard) in self.shards.iter().enumerate() {
+            let is_due = |_: &LockName, lock: &mut PendingLock| {
+                let is_counted = lock.facts.is_empty() && number == next && left > 0;
+                left -= usize::from(is_counted);
+                all || is_counted || !lock.facts.is_empty()
+            };
+            taken.extend(shard.lock().extract_if(is_due));
         }
-    }
-
-    /// Takes what must be written now: records, and counts that are due; with `all`, everything.
-    pub(super) fn take(
-        &mut self,
-        bounds: HistoryBounds,
-        all: bool,
-    ) -> Vec<(LockName, HistoryBatch)> {
-        self.records = 0;
-        let (mut left, is_old) = (COUNTED.1, |at: Instant| at.elapsed() >= COUNTED.0);
-        let taken = self.locks.extract_if(|_, lock| {
-            if all || !lock.records.is_empty() || lock.counts.dropped > 0 {
-                return true;
-            }
-            let is_due = left > 0 && lock.counted_at.is_some_and(is_old);
-            left -= usize::from(is_due);
-            is_due
-        });
-        let batch = |lock: PendingLock| HistoryBatch {
-            bounds,
-            records: lock.records,
-            counts: lock.counts,
-        };
-        taken.map(|(name, lock)| (name, batch(lock))).collect()
+        let facts = taken.iter().map(|(_, lock)| lock.facts.len()).sum();
+        self.facts.fetch_sub(facts, Ordering::Relaxed);
+        taken
     }
 
     /// A copy of what waits for a lock.
-    pub(super) fn peek(&self, name: &LockName) -> (Vec<HistoryRecord>, HistoryCounts) {
-        let lock = self.locks.get(name);
-        lock.map_or_else(Default::default, |lock| (lock.records.clone(), lock.counts))
+    pub(super) fn peek(&self, name: &LockName) -> PendingLock {
+        let shard = self.shard(name).lock();
+        shard.get(name).cloned().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::lock::FencingToken;
-
     use super::*;
-
-    const BOUNDS: HistoryBounds = HistoryBounds {
-        entries: 50,
-        keep: Duration::from_hours(24),
-    };
 
     fn name(name: &str) -> LockName {
         LockName::new(name).unwrap()
     }
 
-    fn record(fence: u64) -> HistoryRecord {
-        HistoryRecord::new(FencingToken::new(fence).unwrap(), "fact", false)
+    fn fact(fencing_token: u64) -> HistoryEntry {
+        HistoryEntry {
+            fencing_token,
+            ..HistoryEntry::default()
+        }
     }
 
-    #[tokio::test]
-    async fn what_is_too_much_is_dropped_and_counted_for_its_lock() {
-        let (mut pending, busy, other) = (Pending::default(), name("busy"), name("other"));
+    fn shorter(since: u64) -> HistoryCounts {
+        HistoryCounts {
+            shorter: 1,
+            since,
+            dropped: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_dropped_and_counted_for_its_lock() {
+        let (pending, busy, other) = (Pending::default(), name("busy"), name("other"));
         for fence in 1..=10_000 {
-            assert!(pending.put(&busy, record(fence)));
+            assert!(pending.put(&busy, fact(fence)));
         }
-        assert!(!pending.put(&busy, record(10_001)));
-        assert!(!pending.put(&other, record(1)));
-        assert_eq!(pending.peek(&other).1.dropped, 1);
-        let batches: HashMap<_, _> = pending.take(BOUNDS, false).into_iter().collect();
-        let shown = |name| (batches[name].records.len(), batches[name].counts.dropped);
+        assert!(!pending.put(&busy, fact(10_001)));
+        assert!(!pending.put(&other, fact(1)));
+        assert_eq!(pending.peek(&other).counts.dropped, 1);
+        let taken: HashMap<_, _> = pending.take(true).into_iter().collect();
+        let shown = |name| (taken[name].facts.len(), taken[name].counts.dropped);
         assert_eq!((shown(&busy), shown(&other)), ((10_000, 1), (0, 1)));
-        assert_eq!(
-            (pending.records, pending.locks.len()),
-            (0, 0),
-            "nothing is left"
-        );
+        assert!(pending.take(true).is_empty(), "nothing is left");
     }
 
-    #[tokio::test]
-    async fn what_could_not_be_written_is_taken_again() {
-        let (mut pending, name) = (Pending::default(), name("lock"));
-        pending.put(&name, record(1));
-        pending.count(&name, || 7);
-        let (_, batch) = pending.take(BOUNDS, false).pop().unwrap();
-        pending.put(&name, record(2));
-        assert_eq!(pending.put_back(&name, batch), 0);
-        let (_, batch) = pending.take(BOUNDS, false).pop().unwrap();
-        assert_eq!(batch.records.len(), 2);
-        assert_eq!((batch.counts.shorter, batch.counts.since), (1, 7));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn counts_alone_are_written_after_a_minute_and_those_of_few_locks_at_once() {
-        let mut pending = Pending::default();
-        for number in 0..250 {
+    #[test]
+    fn counts_are_written_beside_facts_and_alone_within_a_minute_and_those_of_few_locks_at_once() {
+        let pending = Pending::default();
+        for number in 0..5_000 {
             let name = name(&format!("lock:{number}"));
-            assert!(pending.count(&name, || 1) && pending.count(&name, || 2));
+            assert!(pending.count(&name, shorter(1)) && pending.count(&name, shorter(2)));
         }
-        assert!(pending.take(BOUNDS, false).is_empty());
-        tokio::time::advance(COUNTED.0).await;
-        for most in [100, 100, 50, 0] {
-            let taken = pending.take(BOUNDS, false);
-            assert_eq!(taken.len(), most);
-            let counts = taken.iter().map(|(_, batch)| batch.counts);
-            assert!(
-                counts
-                    .into_iter()
-                    .all(|it| (it.shorter, it.since) == (2, 1))
-            );
+        pending.put(&name("lock:7"), fact(1));
+        let mut taken = pending.take(false);
+        let with_fact = taken.iter().find(|(_, lock)| !lock.facts.is_empty());
+        assert_eq!(with_fact.unwrap().1.counts.shorter, 2);
+        for _ in 1..SHARDS {
+            let next = pending.take(false);
+            assert!(next.len() <= COUNTS_AT_ONCE, "{}", next.len());
+            taken.extend(next);
         }
-        assert!(pending.locks.is_empty());
+        assert!(taken.len() > SHARDS * COUNTS_AT_ONCE / 2);
+        taken.extend(pending.take(true));
+        let mut counts = taken.iter().map(|(_, lock)| lock.counts);
+        assert!(counts.all(|it| (it.shorter, it.since) == (2, 1)));
+        assert_eq!(taken.len(), 5_000);
+    }
+
+    #[test]
+    fn the_locks_whose_counts_wait_are_not_too_many() {
+        let pending = Pending::default();
+        let names = (0..200_000).map(|number| name(&format!("lock:{number}")));
+        let counted = names.filter(|name| pending.count(name, shorter(1)));
+        assert_eq!(counted.count(), SHARDS * MAX_LOCKS);
     }
 }

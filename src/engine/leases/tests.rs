@@ -116,7 +116,7 @@ async fn those_that_share_a_lock_are_counted_among_all() {
         ..lasting(10)
     };
     for (held, is_counted) in [(&lasting(10), true), (&shared, true), (&shared, false)] {
-        leases.insert_as(is_counted, Token::random().hash(), &name(), held, None);
+        leases.insert_as(is_counted, (Token::random().hash(), &name()), held, None);
     }
     let counted = leases.counted();
     assert_eq!((counted.all, counted.shared), (2, 1));
@@ -126,6 +126,20 @@ async fn those_that_share_a_lock_are_counted_among_all() {
 
 fn since_start() -> Instant {
     Instant::now() - Duration::from_hours(1)
+}
+
+/// The leases that had run out at `before`, about which the store must be asked.
+fn run_out(
+    leases: &LeaseRegistry,
+    before: Instant,
+    seen_since: Option<Instant>,
+) -> Vec<RunOutLease> {
+    leases.look(before, seen_since).1
+}
+
+/// Whether this gateway reports the end of a lease about which it asked the store.
+fn ends(leases: &LeaseRegistry, asked: &RunOutLease) -> bool {
+    leases.end_run_out(asked, Some(since_start())).1.is_some()
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,13 +167,27 @@ async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
     assert!(!leases.is_listed(&name(), &lost));
     advance(Duration::from_secs(10)).await;
     leases.lose(&name(), &lost);
-    assert_eq!(leases.check_run_out(lost_at, heard_since).len(), 1);
+    let is_asked = |asked: &[RunOutLease], token| {
+        let tag = LeaseTag::from(token);
+        asked.iter().any(|it| it.tag == tag)
+    };
+    let first = run_out(&leases, lost_at, heard_since);
+    assert!(first.len() == 1 && is_asked(&first, &lost));
+    leases.end_run_out(&first[0], heard_since);
     leases.insert(Token::random().hash(), &name(), &lasting(1));
-    let asked = leases.check_run_out(Instant::now(), heard_since);
-    let is_asked = |token: &TokenHash| asked.iter().any(|it| it.tag == LeaseTag::from(token));
-    assert_eq!([&late, &broken, &again].map(is_asked), [true; 3]);
-    assert_eq!([&early, &renewed, &lost].map(is_asked), [false; 3]);
-    assert_eq!(leases.check_run_out(Instant::now(), heard_since).len(), 0);
+    let asked = run_out(&leases, Instant::now(), heard_since);
+    assert_eq!(
+        [&late, &broken, &again].map(|it| is_asked(&asked, it)),
+        [true; 3]
+    );
+    assert_eq!(
+        [&early, &renewed, &lost].map(|it| is_asked(&asked, it)),
+        [false; 3]
+    );
+    for asked in &asked {
+        leases.end_run_out(asked, heard_since);
+    }
+    assert_eq!(run_out(&leases, Instant::now(), heard_since).len(), 0);
     assert_eq!(leases.counted().all, 0, "nobody keeps the lost one");
 }
 
@@ -170,24 +198,24 @@ async fn a_lease_that_is_asked_about_is_renewed_with_all_that_belongs_to_it() {
     leases.insert_counted(token, &name(), &lasting(1));
     let mut stream = leases.keep(name(), token);
     advance(Duration::from_secs(1)).await;
-    let asked = leases.check_run_out(Instant::now(), Some(since_start()));
+    let asked = run_out(&leases, Instant::now(), Some(since_start()));
     leases.insert(token, &name(), &lasting(1));
     assert_eq!(
         (leases.counted().all, leases.counted().held_by_streams),
         (1, 1)
     );
     // The store gave these answers before the lease was renewed here, so they end nothing.
-    assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
+    assert!(!ends(&leases, &asked[0]));
     leases.extend_run_out(&asked[0], Instant::now() + Duration::from_mins(1));
     advance(Duration::from_secs(1)).await;
-    let asked = leases.check_run_out(Instant::now(), Some(since_start()));
+    let asked = run_out(&leases, Instant::now(), Some(since_start()));
     assert_eq!(asked.len(), 1, "the renewed lease runs out by itself");
     leases.extend_run_out(&asked[0], Instant::now() + Duration::from_secs(1));
     assert!(leases.is_listed(&name(), &token));
     assert_eq!(leases.needed_until(), None, "nobody waits for it");
     leases.remove(&name(), &token).unwrap().released();
     assert_eq!(stream.displaced().await, Displaced::Released);
-    assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
+    assert!(!ends(&leases, &asked[0]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,9 +224,9 @@ async fn a_holder_that_comes_back_late_is_recognized_although_the_end_was_report
     leases.keep_run_out(true);
     leases.insert(token, &name(), &lasting(1));
     advance(Duration::from_secs(1)).await;
-    let asked = leases.check_run_out(Instant::now(), Some(since_start()));
-    let end = || leases.end_run_out(&asked[0], Some(since_start()));
-    assert!(end().is_some() && end().is_none(), "once");
+    let asked = run_out(&leases, Instant::now(), Some(since_start()));
+    let end = || ends(&leases, &asked[0]);
+    assert!(end() && !end(), "once");
     advance(Duration::from_mins(1)).await;
     assert!(leases.lose(&name(), &token).is_some());
     assert!(leases.lose(&name(), &token).is_none());
@@ -219,8 +247,8 @@ async fn does_not_grow_with_what_is_over_or_was_reported() {
             } else {
                 since_start()
             };
-            for asked in leases.check_run_out(before, Some(since_start())) {
-                leases.end_run_out(&asked, Some(since_start()));
+            for asked in run_out(&leases, before, Some(since_start())) {
+                assert!(ends(&leases, &asked));
             }
         }
         let listed = listed(&leases);
@@ -231,33 +259,34 @@ async fn does_not_grow_with_what_is_over_or_was_reported() {
 #[tokio::test(start_paused = true)]
 async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it_is_known() {
     let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-    leases.record();
+    let after = Duration::from_secs(1);
+    leases.record(after);
     let opening = Opening {
         by: Some(Actor::Key("ci".into())),
         waited: Duration::from_secs(2),
         metadata: Metadata::default(),
     };
-    leases.insert_answered(true, (token, &name()), &lasting(10), opening);
-    let after = Duration::from_secs(1);
-    let look = || leases.take_recordable(after, Instant::now());
+    leases.insert_as(true, (token, &name()), &lasting(10), Some(opening));
+    let look = || leases.look(Instant::now(), None);
     assert!(look().0.is_empty(), "the lease is too young");
     advance(after).await;
-    let facts = look().0.pop().and_then(|(_, lease)| lease.facts).unwrap();
-    assert_eq!(facts.acquired_by.as_deref(), Some("ci"));
-    assert_eq!(facts.waited, Some(2_000));
+    let opened = look().0.pop().unwrap().1.entry;
+    assert_eq!(opened.acquired_by.as_deref(), Some("ci"));
+    assert_eq!(opened.waited_ms, Some(2_000));
     assert!(look().0.is_empty(), "once");
 
     advance(Duration::from_secs(10)).await;
     let run_out = look().1.pop().expect("the lease has run out");
-    assert!(look().1.is_empty(), "once");
     // The store did not answer: the lease stays run out, and is asked about again.
-    leases.await_end(&run_out, None);
     assert!(!leases.is_listed(&name(), &token));
-    let run_out = look().1.pop().expect("the question is still open");
+    assert_eq!(look().1.len(), 1, "the question is still open");
     // Another gateway has renewed the lease.
-    leases.await_end(&run_out, Some(Instant::now() + Duration::from_secs(5)));
+    leases.extend_run_out(&run_out, Instant::now() + Duration::from_secs(5));
     assert!(leases.is_listed(&name(), &token));
     assert!(look().1.is_empty());
     advance(Duration::from_secs(5)).await;
-    assert_eq!(look().1.len(), 1);
+    let run_out = look().1.pop().expect("the lease has run out again");
+    let (recorded, reported) = leases.end_run_out(&run_out, None);
+    assert!(recorded.is_some() && reported.is_none());
+    assert!(look().1.is_empty());
 }

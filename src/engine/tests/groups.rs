@@ -13,7 +13,7 @@ use crate::{
     lock::{GroupNames, HeldLease, KeeperId, Limit, LockName, Salt, Sharing, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, GiveBack, Leaving},
+        contract::{Acquisition, GiveBack, Leaving, Releaser},
         parking::News,
     },
 };
@@ -410,7 +410,7 @@ async fn a_release_that_is_tried_again_ends_no_part_of_a_group_that_was_answered
     let token = first.hash;
     first.delivery.delivered();
     for name in GroupNames::parse(NAMES).unwrap().iter() {
-        engine.release_later(name.clone(), token, Instant::now());
+        engine.release_later(Releaser::Bearer, name.clone(), token, Instant::now());
     }
     settle().await;
     sleep(Duration::from_millis(1)).await;

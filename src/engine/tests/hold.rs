@@ -286,7 +286,7 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
         let mut hold = engine.hold(request(None)).await.unwrap();
         let token = next_grant(&mut hold).await.token.hash();
         if is_late {
-            engine.release_later(name(), token, Instant::now());
+            engine.release_later(Releaser::Bearer, name(), token, Instant::now());
         } else {
             engine.release(name(), token, None).await.unwrap();
         }

@@ -37,6 +37,7 @@ use crate::{
             FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery, Loss, Page,
             QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
+        history::EndedLease,
         parking::{News, Parking},
     },
     telemetry::metrics::Metrics,
@@ -94,7 +95,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breaks_asked: Mutex<usize>,
     /// The holder that the command `inspect` shows.
     pub(in crate::engine) holder: Mutex<Option<Holder>>,
-    /// The scripted answers to the command `check_fence`; by default the fencing token is stale.
+    /// The scripted answers to the command `check_fence`; by default as `inspect` says.
     pub(super) checks: Mutex<VecDeque<Result<FenceCheck, StoreError>>>,
     /// How often inspect was called; the next field says how many of the next calls fail.
     pub(in crate::engine) inspected: Mutex<usize>,
@@ -276,19 +277,20 @@ impl Store for ScriptedStore {
         releaser: Releaser,
         _name: &LockName,
         token: &TokenHash,
-    ) -> Result<Release, StoreError> {
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
         self.pass_gate().await;
         if let Some(error) = next(&self.release_errors) {
             return Err(error);
         }
         let (keeper, keeps) = (releaser.keeper(), *self.adopted_by.lock());
         if keeper.is_some() && keeps.is_some() && keeps != keeper {
-            return Ok(Release::Adopted);
+            return Ok((Release::Adopted, None));
         }
         self.released.lock().push(*token);
         self.releasers.lock().push(releaser);
         self.changed.notify_waiters();
-        Ok(next(&self.releases).unwrap_or(Release::Lost(Loss::Free)))
+        let release = next(&self.releases).unwrap_or(Release::Lost(Loss::Free));
+        Ok((release, None))
     }
 
     fn partition(&self, name: &LockName) -> Partition {
@@ -335,8 +337,19 @@ impl Store for ScriptedStore {
         })
     }
 
-    async fn check_fence(&self, _query: &FenceQuery) -> Result<FenceCheck, StoreError> {
-        next(&self.checks).unwrap_or(Ok(FenceCheck::Stale { is_outrun: false }))
+    async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError> {
+        if let Some(answer) = next(&self.checks) {
+            return answer;
+        }
+        let holder = self.inspect(&query.name).await?.holder;
+        let mut leases = holder.iter().flat_map(Holder::leases);
+        let held = leases.find(|lease| lease.fence == query.fence);
+        Ok(
+            held.map_or(FenceCheck::Stale { is_outrun: false }, |lease| {
+                let (left, as_of) = (lease.expires_in, Instant::now());
+                FenceCheck::Held { left, as_of }
+            }),
+        )
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {

@@ -204,7 +204,7 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
         let token = first.lease.token.hash();
         answered_again(&store, &first);
         first.delivery.delivered();
-        engine.release_later(name(), token, Instant::now());
+        engine.release_later(Releaser::Bearer, name(), token, Instant::now());
         settle().await;
         advance(Duration::from_millis(1)).await;
         if is_answered {

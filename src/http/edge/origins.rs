@@ -185,8 +185,8 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Request headers that a page of a listed origin may send: every header that some route takes.
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "Authorization, Content-Type, Lock-Token, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, \
-     X-Request-Id, traceparent",
+    "Authorization, Content-Type, Fencing-Token, Lock-Token, Idempotency-Key, If-None-Match, \
+     Last-Event-ID, Prefer, X-Request-Id, traceparent",
 );
 /// Response headers that a page of a listed origin may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(

@@ -131,6 +131,11 @@ impl<'a> Fields<'a> {
     pub(in crate::http) fn flag(&mut self, field: &'static Field) -> Option<bool> {
         match self.take(field)? {
             JsonValue::Bool(flag) => Some(flag),
+            JsonValue::Text(text) if matches!(self.place, Place::Query(_)) => match &*text {
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => self.refused(field, "is neither true nor false"),
+            },
             other => self.expected(field, &other, "true or false is"),
         }
     }

@@ -181,6 +181,12 @@ fn decode_form(text: &str) -> Option<Cow<'_, str>> {
 /// find out in an outage.
 pub(in crate::http) type NoQuery = ApiQuery<()>;
 
+impl<A: Query, B: Query> Query for (A, B) {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        (A::read(fields), B::read(fields))
+    }
+}
+
 impl Query for () {
     fn read(_: &mut Fields<'_>) {}
 }

@@ -239,7 +239,8 @@ declare_fields! {
     const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
     /// For how long after its grant the lock is granted to no other caller, in milliseconds, even if the lease is
     /// released earlier: then the lock rests for what is left of that time, or of a shared lock the place of the
-    /// lease. Not more than `ttl_ms`. 0, or left out: the lock does not rest.
+    /// lease. Not more than `ttl_ms`; without a `ttl_ms`, the lease has at least this TTL. 0, or left out: the lock
+    /// does not rest.
     const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
     /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
     /// `exclusive`.
@@ -360,10 +361,11 @@ impl AcquireBody {
         idempotency_key: Option<IdempotencyKey>,
         caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
-        // Only a TTL from the body can be too long: the default was capped for the API key when the body was
-        // read. A reservation has none.
+        // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
+        // the API key when the body was read. A reservation has none.
         if self.metadata.reservation().is_none() {
-            Problem::check_ttl(self.ttl, caller)?;
+            let field = self.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
+            Problem::check_ttl(field, self.ttl, caller)?;
         }
         Ok(AcquireRequest {
             ttl: self.ttl,
@@ -428,7 +430,12 @@ impl RequestBody for ReserveBody {
 impl AcquireBody {
     /// Reads the fields that a request for several locks has, too.
     pub(super) fn of_any(fields: &mut Fields<'_>) -> Self {
-        let default = Ttl::from_millis(fields.limits.default_ttl_ms.0)
+        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
+        // No TTL is shorter than the minimum hold, and no minimum hold that was accepted is longer than a TTL may be.
+        let default = min_hold
+            .unwrap_or_default()
+            .max(fields.limits.default_ttl_ms.0);
+        let default = Ttl::from_millis(default)
             .expect("the default TTL was checked when the configuration was read");
         let asked_ttl = ttl(fields, &TTL);
         let ttl = asked_ttl.unwrap_or(default);
@@ -436,7 +443,6 @@ impl AcquireBody {
         let hold_limit = fields.whole(&MAX_HOLD);
         let hold_limit =
             hold_limit.and_then(|ms| fields.check(&MAX_HOLD, HoldLimit::from_millis(ms, ttl)));
-        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
         let min_hold =
             min_hold.and_then(|ms| fields.check(&MIN_HOLD, MinHold::from_millis(ms, ttl)));
         let explicit = ExplicitTerms {

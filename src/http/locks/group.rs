@@ -29,7 +29,7 @@ use crate::{
 use super::{
     acquire::{AcquireBody, LIMIT, MODE, WaiterCount, sharing},
     answer::{Acquired, Annotated, Notes},
-    lease::{ReleaseAnswer, RenewBody, RenewJson, explain, is_guessed},
+    lease::{ReleaseAnswer, ReleaseQuery, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
 };
 
@@ -202,7 +202,7 @@ impl RequestBody for LockOfGroup {
     path = "/locks",
     operation_id = "releaseLocks",
     tag = "locks",
-    params(ApiQuery<GroupQuery>, OnlyToken),
+    params(ApiQuery<(GroupQuery, ReleaseQuery)>, OnlyToken),
     responses(
         (status = 200, body = ReleasedGroupBody, description = "The outcome for each lease."),
     )
@@ -211,7 +211,7 @@ pub(in crate::http) async fn release_group(
     State(gateway): State<Arc<AppState>>,
     who: UnrefusedCaller,
     _: AcceptsJson,
-    ApiQuery(query): ApiQuery<GroupQuery>,
+    ApiQuery((query, ReleaseQuery(releaser))): ApiQuery<(GroupQuery, ReleaseQuery)>,
     token: LockToken,
 ) -> Result<ReleaseAnswer<JsonResponse<ReleasedGroupBody>>, Problem> {
     let names = query.names()?;
@@ -223,14 +223,17 @@ pub(in crate::http) async fn release_group(
     let by = who.actor();
     let charge = who.charge(&gateway, known.unwrap_or(&names.as_slice()[0]), &token)?;
     // If the caller hangs up from here on, the engine still completes the commands.
-    let commands = names
-        .iter()
-        .map(|name| gateway.engine.release(name.clone(), token, by.clone()));
+    let commands = names.iter().map(|name| {
+        gateway
+            .engine
+            .release_as(releaser, name.clone(), token, by.clone())
+    });
     let since = Instant::now();
     let released = join_all(commands).await;
     let (mut outcomes, mut is_guess) = (Outcomes::default(), true);
     let mut unanswered = UnansweredReleases {
         gateway: Arc::clone(&gateway),
+        releaser,
         token,
         names: Vec::new(),
         since,

@@ -12,15 +12,15 @@ use crate::{
     engine::{ReleaseError, RenewError},
     http::{
         extract::{
-            AcceptsJson, ApiJson, ApiPath, Caller, Field, Fields, Form, LockToken, NoQuery,
-            RequestBody, TOKEN, TokenOrBody, UnrefusedCaller, declare_fields,
+            AcceptsJson, ApiJson, ApiPath, ApiQuery, Caller, Field, Fields, Form, LockToken,
+            NoQuery, Query, RequestBody, TOKEN, TokenOrBody, UnrefusedCaller, declare_fields,
         },
         problem::Problem,
         serve::UnansweredReleases,
         state::AppState,
     },
     lock::{LockName, Token, TokenHash, Ttl},
-    store::contract::{Loss, RenewalTtl},
+    store::contract::{Loss, Releaser, RenewalTtl},
 };
 
 use super::{
@@ -99,7 +99,7 @@ impl RenewBody {
     /// for more.
     pub(super) fn renewal_ttl(&self, caller: &Access) -> Result<RenewalTtl, Problem> {
         let (asked, max) = (self.ttl, caller.max_ttl());
-        asked.map_or(Ok(()), |ttl| Problem::check_ttl(ttl, caller))?;
+        asked.map_or(Ok(()), |ttl| Problem::check_ttl(&TTL, ttl, caller))?;
         Ok(RenewalTtl { asked, max })
     }
 }
@@ -135,7 +135,7 @@ pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Resul
     path = "/locks/{name}",
     operation_id = "releaseLock",
     tag = "locks",
-    params(ApiPath<LockName>, LockToken),
+    params(ApiPath<LockName>, ApiQuery<ReleaseQuery>, LockToken),
     responses(
         (status = 204, description = "The lease has ended."),
     )
@@ -144,11 +144,12 @@ pub(in crate::http) async fn release(
     State(gateway): State<Arc<AppState>>,
     who: UnrefusedCaller,
     ApiPath(name): ApiPath<LockName>,
-    _: NoQuery,
+    ApiQuery(ReleaseQuery(releaser)): ApiQuery<ReleaseQuery>,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
-    end(&gateway, who, name, token.or(body.token)?.hash()).await
+    let token = token.or(body.token)?.hash();
+    end(&gateway, who, releaser, name, token).await
 }
 
 /// Release a lease by POST
@@ -160,7 +161,7 @@ pub(in crate::http) async fn release(
     path = "/locks/{name}/release",
     operation_id = "releaseLockByPost",
     tag = "locks",
-    params(ApiPath<LockName>, TokenOrBody),
+    params(ApiPath<LockName>, ApiQuery<ReleaseQuery>, TokenOrBody),
     request_body(
         content = ReleaseJson,
         description = "The token of the lease. The body may be left out if the header `Lock-Token` \
@@ -174,27 +175,33 @@ pub(in crate::http) async fn release_by_post(
     State(gateway): State<Arc<AppState>>,
     who: UnrefusedCaller,
     ApiPath(name): ApiPath<LockName>,
-    _: NoQuery,
+    ApiQuery(ReleaseQuery(releaser)): ApiQuery<ReleaseQuery>,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
-    end(&gateway, who, name, token.or(body.token)?.hash()).await
+    let token = token.or(body.token)?.hash();
+    end(&gateway, who, releaser, name, token).await
 }
 
 async fn end(
     gateway: &Arc<AppState>,
     who: UnrefusedCaller,
+    releaser: Releaser,
     name: LockName,
     token: TokenHash,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let by = who.actor();
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // If the caller hangs up from here on, the engine still completes the command.
-    let released = gateway.engine.release(name.clone(), token, by).await;
+    let released = gateway
+        .engine
+        .release_as(releaser, name.clone(), token, by)
+        .await;
     charge.settle(released.as_ref().is_err_and(is_guessed));
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
     let unanswered = UnansweredReleases {
         gateway: Arc::clone(gateway),
+        releaser,
         token,
         names: may_pass.then_some(name).into_iter().collect(),
         since,
@@ -218,6 +225,26 @@ pub(super) fn explain(gateway: &AppState, error: ReleaseError) -> Problem {
         error.into()
     } else {
         Problem::for_unauthenticated(error)
+    }
+}
+
+/// What a caller says of the lease that it releases.
+pub(in crate::http) struct ReleaseQuery(pub(super) Releaser);
+
+declare_fields! {
+    /// True if the caller has not used the lease, because it no longer wanted the lock when the lock was granted.
+    /// Then the lock does not rest for the minimum hold of the lease.
+    pub(super) const UNUSED: "unused" => Form::FLAG;
+}
+
+// === impl ReleaseQuery ===
+
+impl Query for ReleaseQuery {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        Self(match fields.flag(&UNUSED) {
+            Some(true) => Releaser::Unused,
+            Some(false) | None => Releaser::Bearer,
+        })
     }
 }
 

@@ -20,6 +20,7 @@ use utoipa::{
 
 use crate::{
     auth::Access,
+    clock::rfc3339,
     config::LimitsConfig,
     http::{
         extract::{Field, Form, declare_fields},
@@ -517,12 +518,12 @@ impl RestBody {
         rests.map(rest).collect()
     }
 
-    /// How many leases hold the lock, if these are its rests. The leases of a shared lock that are not shown count as
-    /// holders, unless all that are shown rest: the others end later, and most likely rest too.
+    /// How many leases hold the lock, if these are the rests that are shown. No holder is hidden then. Without any, the
+    /// leases that are not shown count as holders.
     pub(in crate::http) fn holder_count(rests: &[Self], holder: Option<&Holder>) -> u64 {
-        let holder = holder.filter(|holder| !holder.is_resting());
-        holder.map_or(0, |holder| {
-            holder.count().saturating_sub(rests.len() as u64)
+        holder.map_or(0, |holder| match rests.len() {
+            0 => holder.count(),
+            rests => holder.leases().len().saturating_sub(rests) as u64,
         })
     }
 }
@@ -583,22 +584,8 @@ pub(in crate::http) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Time as RFC 3339 text in UTC. If the clock of the gateway is outside the years that can be written, the
-/// text is the beginning of 1970: the timestamp is for display only and no reason to fail.
-pub(in crate::http) fn timestamp(time: Option<SystemTime>) -> String {
-    displayed(time).to_string()
-}
-
 fn displayed(time: Option<SystemTime>) -> Timestamp {
-    /// The end of the year 9999, in seconds.
-    const END: Duration = Duration::from_secs(253_402_300_799);
-    let time = time
-        .filter(|time| {
-            time.duration_since(SystemTime::UNIX_EPOCH)
-                .is_ok_and(|since| since <= END)
-        })
-        .unwrap_or(SystemTime::UNIX_EPOCH);
-    Timestamp(humantime::format_rfc3339_millis(time))
+    Timestamp(rfc3339(time))
 }
 
 #[cfg(test)]
@@ -663,7 +650,7 @@ mod tests {
             ),
             (None, "1970-01-01T00:00:00.000Z"),
         ] {
-            assert_eq!(timestamp(time), text);
+            assert_eq!(displayed(time).to_string(), text);
         }
     }
 }

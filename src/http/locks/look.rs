@@ -247,22 +247,22 @@ pub(in crate::http) async fn check(
     caller.count_check(gateway.config.limits.checks_per_second)?;
     let (engine, query) = (&gateway.engine, FenceQuery { name, fence });
     // If the caller hangs up from here on, nothing is left behind.
-    Err(match engine.check_fence(&query, caller.name()).await? {
-        FenceCheck::Held { left, as_of } => {
-            let left = left.saturating_sub(as_of.elapsed());
-            if left >= at_least && !left.is_zero() {
-                return Ok(StatusCode::NO_CONTENT);
-            }
-            let detail = "The lease holds the lock, but ends too soon.";
-            Problem::new(ProblemCode::EndsTooSoon, detail).with(Extra::ExpiresIn(millis(left)))
-        }
-        FenceCheck::Stale { .. } => {
-            let ago = engine.lease_ended_ago(&query).map(millis);
-            let detail = format!("No lease with the fencing token {fence} holds the lock.");
-            Problem::new(ProblemCode::StaleFencingToken, detail)
-                .with(ago.map_or(Extra::None, Extra::EndedAgo))
-        }
-    })
+    let left = match engine.check_fence(&query, caller.name()).await? {
+        FenceCheck::Held { left, as_of } => left.saturating_sub(as_of.elapsed()),
+        FenceCheck::Stale { .. } => Duration::ZERO,
+    };
+    if left.is_zero() {
+        let ago = engine.lease_ended_ago(&query).map(millis);
+        let detail = format!("No lease with the fencing token {fence} holds the lock.");
+        let ago = ago.map_or(Extra::None, Extra::EndedAgo);
+        return Err(Problem::new(ProblemCode::StaleFencingToken, detail).with(ago));
+    }
+    if left < at_least {
+        let detail = "The lease holds the lock, but ends too soon.";
+        let left = Extra::ExpiresIn(millis(left));
+        return Err(Problem::new(ProblemCode::EndsTooSoon, detail).with(left));
+    }
+    Ok(StatusCode::NO_CONTENT)
 }
 
 // === List ===

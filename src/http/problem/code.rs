@@ -148,7 +148,7 @@ problem_codes! {
         "A newer waiter took this request out of the queue",
         "A later request with the same `supersedes` waits for the lock now. This request was not granted the \
          lock.",
-        "Do not repeat the request: the newer request does the work.";
+        "Do not repeat the request: the newer request waits in its place.";
     ReservationOver = "reservation-over", CONFLICT,
         "The reservation is over before it began",
         "The time in `reserve.until` came before the lock was granted. Nothing was reserved.",

@@ -12,7 +12,7 @@ use crate::{
         AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
         StoreFeature,
     },
-    http::locks::timestamp,
+    http::{extract::Field, locks::timestamp},
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
@@ -211,7 +211,7 @@ impl From<Loss> for Problem {
     fn from(loss: Loss) -> Self {
         let (detail, held) = match loss {
             Loss::HeldByAnother => (
-                "This token does not hold the lock; another caller does.",
+                "This token does not hold the lock; another caller does, or the lock rests.",
                 true,
             ),
             Loss::Free => (
@@ -400,12 +400,12 @@ impl Problem {
     }
 
     /// 403 if the TTL is longer than the caller may ask for.
-    pub(in crate::http) fn check_ttl(ttl: Ttl, caller: &Access) -> Result<(), Self> {
+    pub(in crate::http) fn check_ttl(field: &Field, ttl: Ttl, caller: &Access) -> Result<(), Self> {
         match caller.max_ttl() {
             Some(cap) if ttl > cap => {
-                let (ttl, cap) = (ttl.as_millis(), cap.as_millis());
+                let (field, ttl, cap) = (field.name, ttl.as_millis(), cap.as_millis());
                 let detail =
-                    format!("`ttl_ms` is {ttl} ms; the API key may ask for at most {cap} ms.");
+                    format!("`{field}` is {ttl} ms; the API key may ask for at most {cap} ms.");
                 Err(Self::new(Code::LimitExceeded, detail))
             }
             _ => Ok(()),

@@ -20,6 +20,7 @@ use crate::{
     http::state::AppState,
     lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
+    store::contract::Releaser,
     telemetry::metrics::Metrics,
 };
 
@@ -31,6 +32,7 @@ use super::connection::ConnectionState;
 #[derive(Clone)]
 pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
+    pub(in crate::http) releaser: Releaser,
     pub(in crate::http) token: TokenHash,
     pub(in crate::http) names: Vec<LockName>,
     /// When the request for these releases came.
@@ -91,7 +93,7 @@ impl UnansweredReleases {
     fn release_later(self) {
         let engine = &self.gateway.engine;
         for name in self.names {
-            engine.release_later(name, self.token, self.since);
+            engine.release_later(self.releaser, name, self.token, self.since);
         }
     }
 }

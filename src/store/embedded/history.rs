@@ -6,10 +6,7 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
-    io::{self, Read},
-    os::unix::fs::FileExt,
-    string::FromUtf8Error,
+    io::{self, Read, Write},
 };
 
 use rustix::fs::OFlags;
@@ -21,13 +18,9 @@ use crate::{
 
 use super::log::LogFiles;
 
-/// The file with the history of all locks, which is opened when it is first needed.
+/// The file with the history of all locks.
 #[derive(Debug)]
-pub(super) struct HistoryFile {
-    files: LogFiles,
-    /// The open file and its length; `None` before the first write, and after a write that failed.
-    open: Option<(File, u64)>,
-}
+pub(super) struct HistoryFile(pub(super) LogFiles);
 
 const NAME: &str = "latchgate.history";
 /// Name of the file while it is written anew.
@@ -38,42 +31,21 @@ const MAX_BYTES: u64 = 32 * 1024 * 1024;
 // === impl HistoryFile ===
 
 impl HistoryFile {
-    pub(super) fn new(files: LogFiles) -> Self {
-        Self { files, open: None }
-    }
-
     /// Appends a batch, after the file was made shorter if it is full.
     pub(super) fn append(&mut self, name: &LockName, batch: &HistoryBatch) -> io::Result<()> {
-        let texts = batch.records.iter().map(|record| record.text.as_str());
-        let counts = (!batch.counts.is_zero()).then(|| batch.counts.text());
-        let mut lines = String::new();
-        for text in texts.chain(counts.as_deref()) {
-            lines.extend([name.as_str(), " ", text, "\n"]);
-        }
-        self.write(&lines, batch.bounds)
-    }
-
-    fn write(&mut self, lines: &str, bounds: HistoryBounds) -> io::Result<()> {
-        let (mut file, mut len) = self.opened()?;
-        if len + lines.len() as u64 > MAX_BYTES {
-            self.shorten(bounds)?;
-            (file, len) = self.opened()?;
-        }
-        file.write_all_at(lines.as_bytes(), len)?;
-        self.open = Some((file, len + lines.len() as u64));
-        Ok(())
-    }
-
-    /// Takes the open file and its length, or opens the file.
-    fn opened(&mut self) -> io::Result<(File, u64)> {
-        if let Some(opened) = self.open.take() {
-            return Ok(opened);
-        }
-        let file = self.files.open(NAME, OFlags::RDWR | OFlags::CREATE)?;
-        let len = file.metadata()?.len();
         // The end of an earlier write may be torn: without a line break the next line would be lost with it.
-        file.write_all_at(b"\n", len)?;
-        Ok((file, len + 1))
+        let mut lines = String::from("\n");
+        let records = batch.records.iter().map(|record| record.text.clone());
+        for text in records.chain(batch.counts.text()) {
+            lines.extend([name.as_str(), " ", &text, "\n"]);
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+        let mut file = self.0.open(NAME, flags)?;
+        if file.metadata()?.len() + lines.len() as u64 > MAX_BYTES {
+            self.shorten(batch.bounds)?;
+            file = self.0.open(NAME, flags)?;
+        }
+        file.write_all(lines.as_bytes())
     }
 
     /// The texts that were kept for a lock.
@@ -88,13 +60,12 @@ impl HistoryFile {
 
     fn content(&self) -> io::Result<String> {
         let mut bytes = Vec::new();
-        match self.files.open(NAME, OFlags::RDONLY) {
+        match self.0.open(NAME, OFlags::RDONLY) {
             Ok(mut file) => file.read_to_end(&mut bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        let lossy = |it: FromUtf8Error| String::from_utf8_lossy(it.as_bytes()).into_owned();
-        Ok(String::from_utf8(bytes).unwrap_or_else(lossy))
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Writes the file anew, at most half as long as it may be: with the newest records of each lock, of these the
@@ -105,15 +76,11 @@ impl HistoryFile {
             locks.entry(name).or_default().add_text(text);
         }
         let mut kept = Vec::new();
-        for (name, lock) in locks {
-            let StoredHistory {
-                mut records,
-                counts,
-            } = lock;
-            records.sort_unstable_by(|a, b| b.cmp(a));
-            records.truncate(bounds.records());
-            records.extend((!counts.is_zero()).then(|| counts.text()));
-            kept.extend(records.into_iter().map(|text| (text, name)));
+        for (name, mut lock) in locks {
+            lock.records.sort_unstable_by(|a, b| b.cmp(a));
+            lock.records.truncate(bounds.records());
+            let texts = lock.records.into_iter().chain(lock.counts.text());
+            kept.extend(texts.map(|text| (text, name)));
         }
         // All fencing tokens of this store are of one counter, so the largest texts are the newest records.
         kept.sort_unstable_by(|a, b| b.cmp(a));
@@ -125,25 +92,21 @@ impl HistoryFile {
             }
             lines += &line;
         }
-        self.files.draft_of(DRAFT, lines.as_bytes())?;
-        self.files.rename(DRAFT, NAME)
+        self.0.draft_of(DRAFT, lines.as_bytes())?;
+        self.0.rename(DRAFT, NAME)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write as _, time::Duration};
+    use std::time::Duration;
 
     use tempfile::TempDir;
 
     use super::{super::log::Directory, *};
-    use crate::{
-        lock::FencingToken,
-        store::history::{HistoryCounts, HistoryRecord},
-    };
+    use crate::store::history::{HistoryCounts, HistoryRecord};
 
     fn batch(fence: u64, fact: &str) -> HistoryBatch {
-        let fence = FencingToken::new(fence).unwrap();
         HistoryBatch {
             bounds: HistoryBounds {
                 entries: 1,
@@ -162,7 +125,7 @@ mod tests {
     fn what_is_written_is_read_after_a_restart_and_a_torn_line_costs_only_itself() {
         let directory = TempDir::new().unwrap();
         let name = LockName::new("deploy").unwrap();
-        let open = || HistoryFile::new(Directory::take(directory.path()).unwrap().files().unwrap());
+        let open = || HistoryFile(Directory::take(directory.path()).unwrap().files().unwrap());
         assert_eq!(open().read(&name).unwrap(), StoredHistory::default());
         open().append(&name, &batch(1, "a")).unwrap();
         let path = directory.path().join(NAME);
@@ -176,9 +139,8 @@ mod tests {
             .append(&LockName::new("deploy:eu").unwrap(), &batch(3, "c"))
             .unwrap();
         let read = open().read(&name).unwrap();
-        let facts = read.records.iter().filter_map(|it| HistoryRecord::read(it));
-        let facts: Vec<_> = facts.map(|(fence, fact)| (fence.get(), fact)).collect();
-        assert_eq!(facts, [(1, "a"), (2, "b")]);
+        let [a, b] = ["0000000000000001 a", "0000000000000002 b"];
+        assert_eq!(read.records, [a, "00000\u{fffd}", b]);
         let counts = read.counts;
         assert_eq!((counts.shorter, counts.since, counts.dropped), (4, 7, 2));
     }
@@ -187,7 +149,7 @@ mod tests {
     fn a_full_file_keeps_the_newest_records_of_each_lock() {
         let directory = TempDir::new().unwrap();
         let files = Directory::take(directory.path()).unwrap().files().unwrap();
-        let mut file = HistoryFile::new(files);
+        let mut file = HistoryFile(files);
         let [busy, quiet] = ["busy", "quiet"].map(|it| LockName::new(it).unwrap());
         file.append(&quiet, &batch(1, "first")).unwrap();
         let long = "x".repeat(1 << 20);

@@ -212,7 +212,7 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    async fn release_lease(
+    async fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,
@@ -449,7 +449,7 @@ impl EmbeddedStore {
         let path = directory.path().to_owned();
         let files = directory.files();
         let files = files.map_err(|error| OpenError::from_io(directory.path(), error))?;
-        let history = Arc::new(Mutex::new(HistoryFile::new(files)));
+        let history = Arc::new(Mutex::new(HistoryFile(files)));
         let writer = Writer {
             commands: received,
             state: Arc::clone(&state),

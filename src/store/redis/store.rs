@@ -173,7 +173,7 @@ impl Store for RedisStore {
         lock.renew(renewer, token, ttl).await
     }
 
-    async fn release_lease(
+    async fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,
@@ -189,20 +189,17 @@ impl Store for RedisStore {
         batch: &HistoryBatch,
     ) -> Result<(), StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
-        let RedisContext {
-            dispatch, scripts, ..
-        } = &*self.context;
-        scripts.history.record(dispatch, &lock.keys, batch).await
+        let history = &self.context.scripts.history;
+        let dispatch = &self.context.dispatch;
+        history.record(dispatch, &lock.keys, batch).await
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         let shard = self.shard(lock.keys.slot()).await?;
         let _room = shard.asking.within(Duration::ZERO).await?;
-        let RedisContext {
-            dispatch, scripts, ..
-        } = &*self.context;
-        scripts.history.read(dispatch, &lock.keys).await
+        let history = &self.context.scripts.history;
+        history.read(&self.context.dispatch, &lock.keys).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

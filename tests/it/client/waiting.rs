@@ -272,6 +272,10 @@ async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>)
         idempotency_key,
         ..for_ever()
     };
+    give_up_with(gateway, request).await;
+}
+
+async fn give_up_with(gateway: &FakeGateway, request: AcquireRequest) {
     let mut acquiring = client(gateway).acquiring(name(), request);
     let has_arrived = async {
         while gateway.received().is_empty() {
@@ -306,6 +310,23 @@ async fn giving_up_releases_what_was_granted_unheard() {
         assert_eq!(released.line, "DELETE /locks/deploy HTTP/1.1");
         assert_eq!(released.header("lock-token"), Some(TOKEN));
     }
+}
+
+/// A lock must not rest for a caller that never used it.
+#[tokio::test]
+async fn giving_up_releases_a_minimum_hold_as_unused() {
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([Reply::Silence, lease(), done]);
+    let request = AcquireRequest {
+        min_hold: Some(Duration::from_mins(10)),
+        ..for_ever()
+    };
+    give_up_with(&gateway, request).await;
+    let received = gateway.received();
+    let line = &received.last().unwrap().line;
+    assert_eq!(line, "DELETE /locks/deploy?unused=true HTTP/1.1");
+    // The gateway raises the TTL that it gives by default to the minimum hold.
+    assert!(!received[0].body.contains("ttl_ms"), "{}", received[0].body);
 }
 
 #[tokio::test]

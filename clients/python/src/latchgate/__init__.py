@@ -11,7 +11,20 @@ from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
 from .protocol.names import LockTerms
-from .records import History, HistoryEntry, HistoryNote, Holder, Lock, Mode, Page, ReleaseRequest, Reservation, Rest, Waiter
+from .records import (
+    History,
+    HistoryEntry,
+    HistoryNote,
+    Holder,
+    Lock,
+    Mode,
+    Page,
+    ReleaseRequest,
+    Reservation,
+    Rest,
+    ShorterLeases,
+    Waiter,
+)
 from .version import __version__
 
 __all__ = [
@@ -35,6 +48,7 @@ __all__ = [
     "ReleaseRequest",
     "Reservation",
     "Rest",
+    "ShorterLeases",
     "Wait",
     "Waiter",
     "__version__",

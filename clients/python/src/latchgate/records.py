@@ -212,14 +212,27 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True)
+class ShorterLeases:
+    """The leases of a lock that were too short for entries in its history."""
+
+    count: int
+    #: Since when they are counted: a text in RFC 3339.
+    since: str
+
+    @classmethod
+    def of(cls, value: Optional[Mapping[str, Any]]) -> Optional[ShorterLeases]:
+        return cls(value["count"], value["since"]) if value else None
+
+
+@dataclass(frozen=True)
 class History:
     """The history of a lock."""
 
     name: str
     #: The last leases, newest first.
     entries: tuple[HistoryEntry, ...]
-    #: How many further leases were too short for entries.
-    shorter_leases: int
+    #: The leases that were too short for entries; ``None`` if there were none.
+    shorter_leases: Optional[ShorterLeases]
     #: How many records the gateways have dropped, because the store did not take them in time.
     dropped: int
     #: Whether the gateway records leases. If not, there are no entries.
@@ -230,7 +243,7 @@ class History:
         return cls(
             name=value["name"],
             entries=tuple(HistoryEntry.of(entry) for entry in value["entries"]),
-            shorter_leases=(value.get("shorter_leases") or {}).get("count", 0),
+            shorter_leases=ShorterLeases.of(value.get("shorter_leases")),
             dropped=value.get("dropped") or 0,
             enabled=bool(value["enabled"]),
         )

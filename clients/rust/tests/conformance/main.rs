@@ -7,6 +7,7 @@
 
 mod asking;
 mod before_the_end;
+mod checking;
 mod closing;
 mod failing;
 mod giving_back;

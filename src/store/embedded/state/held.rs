@@ -193,12 +193,21 @@ impl Sharers {
         self.len() - over.count()
     }
 
-    /// The shared leases as an answer shows them: the first leases to end, and how many live.
+    /// The shared leases as an answer shows them: the first leases to end, and how many live. If rests would hide
+    /// holders, the holders are first.
     pub(crate) fn shown(&self, now: Moment) -> SharedHolders {
-        let leases = self.living(now).take(SHOWN_HOLDERS);
+        let living = self.count(now);
+        let resting = |rests: bool| self.living(now).filter(move |it| it.is_resting() == rests);
+        let mut leases: Vec<_> = self.living(now).take(SHOWN_HOLDERS).collect();
+        if leases.len() < living && leases.iter().any(|lease| lease.is_resting()) {
+            leases = resting(false)
+                .chain(resting(true))
+                .take(SHOWN_HOLDERS)
+                .collect();
+        }
         SharedHolders {
-            leases: leases.map(|lease| lease.held(now)).collect(),
-            count: count(self.count(now)),
+            leases: leases.into_iter().map(|lease| lease.held(now)).collect(),
+            count: count(living),
         }
     }
 

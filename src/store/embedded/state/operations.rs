@@ -347,8 +347,7 @@ impl State {
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
                 return (Release::Adopted, None);
             }
-            let may_rest = !matches!(releaser, Releaser::Undelivered(_));
-            let rest = may_rest.then(|| lease.rest(now)).flatten();
+            let rest = releaser.may_rest().then(|| lease.rest(now)).flatten();
             // The end of the lease is remembered until a minute after its rest.
             let over = rest.as_ref().map_or(now, |rest| rest.expires_at);
             self.end(name, fence, true, over);

@@ -12,7 +12,7 @@
 --   6  when the first of them ended, in ms
 --   7  how many dropped records to add to the count
 --   8  the command that sets an expiry: PEXPIRE, or PEXPIREAT for a user that may not run PEXPIRE
---   9  the records, each ended by a line feed
+--   9  the records, with line feeds between them
 -- Reply
 --   {recorded, ARGV 1}
 -- Replay

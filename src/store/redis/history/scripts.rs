@@ -8,7 +8,7 @@ use crate::store::{
 };
 
 use super::super::{
-    client::{Command, Parts, Script, dispatch::Dispatch},
+    client::{Command, Parts, Reply, Script, dispatch::Dispatch},
     keys::Keys,
 };
 
@@ -46,39 +46,19 @@ impl HistoryScripts {
         batch: &HistoryBatch,
     ) -> Result<(), StoreError> {
         let shard = dispatch.topology.shard(keys.slot())?;
-        let vital = shard
-            .admission
-            .is_nearly_full()
-            .then(|| batch.clone().vital());
-        let HistoryBatch {
-            bounds,
-            records,
-            counts,
-        } = vital.as_ref().unwrap_or(batch);
-        let (name, prefix) = (
-            keys.name().as_str(),
-            keys.history(dispatch.topology.is_cluster()),
-        );
-        let keep = u64::try_from(bounds.keep.as_millis()).unwrap_or(u64::MAX);
-        let texts: String = records.iter().flat_map(|it| [&it.text, "\n"]).collect();
-        let fill = |command: &mut Command, _| {
-            command
-                .arg(name)
-                .arg(&prefix)
-                .arg(keep)
-                .arg(bounds.records());
-            command
-                .arg(counts.shorter)
-                .arg(counts.since)
-                .arg(counts.dropped);
-            command.arg(self.expiry).arg(&texts);
-        };
-        let run = dispatch.run(&self.record, keys, name, dispatch.limit(), fill);
-        let reply = run.await?.reply;
-        match reply.kind() {
-            "recorded" => Ok(()),
-            _ => Err(reply.unexpected()),
-        }
+        let is_full = shard.admission.is_nearly_full();
+        let (records, counts) = batch.records(is_full);
+        let args = [
+            batch.bounds.keep.as_millis().to_string(),
+            batch.bounds.records().to_string(),
+            counts.shorter.to_string(),
+            counts.since.to_string(),
+            counts.dropped.to_string(),
+            self.expiry.to_owned(),
+            records.join("\n"),
+        ];
+        let reply = run(&self.record, dispatch, keys, &args, "recorded").await;
+        reply.map(drop)
     }
 
     /// Reads the history of a lock.
@@ -87,22 +67,37 @@ impl HistoryScripts {
         dispatch: &Dispatch,
         keys: &Keys,
     ) -> Result<StoredHistory, StoreError> {
-        let (name, prefix) = (
-            keys.name().as_str(),
-            keys.history(dispatch.topology.is_cluster()),
-        );
         let weeks = HistoryBounds::MAX_KEEP.as_secs().div_ceil(WEEK.as_secs());
-        let fill = |command: &mut Command, _| {
-            command.arg(name).arg(&prefix).arg(weeks);
-        };
-        let run = dispatch.run(&self.show, keys, name, dispatch.limit(), fill);
-        let (mut reply, mut history) = (run.await?.reply, StoredHistory::default());
-        if reply.kind() != "history" {
-            return Err(reply.unexpected());
-        }
+        let args = [weeks.to_string()];
+        let mut reply = run(&self.show, dispatch, keys, &args, "history").await?;
+        let mut history = StoredHistory::default();
         while let Some(text) = reply.text() {
             history.add_text(&text);
         }
         Ok(history)
+    }
+}
+
+/// Runs a script on the history of a lock, and expects this kind of reply.
+async fn run(
+    script: &Script,
+    dispatch: &Dispatch,
+    keys: &Keys,
+    args: &[String],
+    kind: &str,
+) -> Result<Reply, StoreError> {
+    let (name, prefix) = (
+        keys.name().as_str(),
+        keys.history(dispatch.topology.is_cluster()),
+    );
+    let fill = |command: &mut Command, _| {
+        command.arg(name).arg(&prefix).arg(args);
+    };
+    let run = dispatch.run(script, keys, name, dispatch.limit(), fill);
+    let reply = run.await?.reply;
+    if reply.kind() == kind {
+        Ok(reply)
+    } else {
+        Err(reply.unexpected())
     }
 }

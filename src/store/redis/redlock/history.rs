@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-use super::shared::Shared;
+use super::{node::Node, quorum::NodeReplies, shared::Shared};
 
 // === impl Shared ===
 
@@ -19,37 +19,38 @@ impl Shared {
         name: &LockName,
         batch: &HistoryBatch,
     ) -> Result<(), StoreError> {
-        let (keys, majority) = (self.keys(name), self.quorum.majority());
-        let answers = self.quorum.ask(
-            |node| node.scripts.history.record(&node.dispatch, &keys, batch),
-            |answers| answers.count(Result::is_ok) >= majority,
-        );
-        let answers = answers.await;
-        let is_written = answers.count(Result::is_ok) >= majority;
-        is_written.then_some(()).ok_or_else(|| answers.too_few())
+        let keys = &self.keys(name);
+        let done = self.ask_majority(|it| it.scripts.history.record(&it.dispatch, keys, batch));
+        done.await.map(drop)
     }
 
     /// Reads the history of a lock from a majority of the nodes. A record that one node has is enough; of the counts,
     /// which each node keeps, the largest are answered.
     pub(super) async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
-        let (keys, majority) = (self.keys(name), self.quorum.majority());
-        let answers = self.quorum.ask(
-            |node| node.scripts.history.read(&node.dispatch, &keys),
-            |answers| answers.count(Result::is_ok) >= majority,
-        );
-        let answers = answers.await;
-        if answers.count(Result::is_ok) < majority {
-            return Err(answers.too_few());
-        }
+        let keys = &self.keys(name);
+        let answers = self.ask_majority(|node| node.scripts.history.read(&node.dispatch, keys));
         let mut history = StoredHistory::default();
-        for StoredHistory { records, counts } in answers.iter().flatten() {
+        for StoredHistory { records, counts } in answers.await?.iter().flatten() {
             history.records.extend_from_slice(records);
             let dropped = history.counts.dropped.max(counts.dropped);
-            if counts.shorter > history.counts.shorter {
-                history.counts = *counts;
-            }
+            history.counts = history.counts.max(*counts);
             history.counts.dropped = dropped;
         }
         Ok(history)
+    }
+
+    /// Asks all nodes. Fails if fewer nodes than a majority have answered.
+    async fn ask_majority<'a, T, F>(
+        &'a self,
+        question: impl Fn(&'a Node) -> F,
+    ) -> Result<NodeReplies<Result<T, StoreError>>, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let majority = self.quorum.majority();
+        let is_enough = |answers: &NodeReplies<_>| answers.count(Result::is_ok) >= majority;
+        let answers = self.quorum.ask(question, is_enough).await;
+        let too_few = answers.too_few();
+        is_enough(&answers).then_some(answers).ok_or(too_few)
     }
 }

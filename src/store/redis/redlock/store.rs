@@ -228,7 +228,7 @@ impl Store for RedlockStore {
         self.shared.renew(renewer, name, token, ttl).await
     }
 
-    async fn release_lease(
+    async fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,

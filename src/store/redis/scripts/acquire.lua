@@ -365,6 +365,19 @@ if not waits then
   end
   return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
 end
+if newest and not at and (is_ticket(became) or is_ticket(old)) then
+  -- This attempt was queued before, and has not confirmed its grant in time. A waiter that came since then is newer.
+  local newer = redis.pcall('GET', newest)
+  local others = type(newer) == 'string' and newer ~= id and newer ~= other
+  if others and is_queued(redis.pcall('GET', name .. 'of:' .. newer)) then
+    redis.call('SET', name .. 'of:' .. id, 'n', 'PX', TOMBSTONE)
+    if used then
+      redis.call('SET', used, 'n' .. id, 'PX', TOMBSTONE)
+    end
+    return refuse('newer')
+  end
+end
+
 -- Takes the waiter that `newest` names out of the queue of `count` waiters, because a newer waiter has just been queued.
 -- Answers how many ids are left in the queue, and whether there was such a waiter. The letter `n` stays for the older
 -- waiter and for its idempotency key.

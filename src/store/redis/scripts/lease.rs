@@ -73,8 +73,12 @@ impl LockScripts<'_> {
         let id = id(token);
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor());
-            command.arg(releaser.keeper().map(|keeper| keeper.to_string()));
-            command.arg(matches!(releaser, Releaser::Undelivered(_)).then_some(1));
+            let keeper = releaser.keeper().map(|keeper| keeper.to_string());
+            if releaser.may_rest() {
+                command.arg(keeper);
+            } else {
+                command.arg(keeper.unwrap_or_default()).arg(1);
+            }
         };
         let run = self.run_with_news(&self.context.scripts.release, &id, fill);
         let DispatchReply { mut reply, earlier } = run.await?;

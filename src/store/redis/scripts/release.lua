@@ -10,8 +10,8 @@
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  the keeper that releases the lease, if a keeper does
---   4  1 if the keeper knows that the lease was delivered to no caller: the lock does not rest
+--   3  the keeper that releases the lease, if a keeper does; otherwise absent or empty
+--   4  1 if the lease was delivered to no caller, or was not used: the lock does not rest
 -- Reply
 --   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each;
 --                                nothing if an earlier copy has ended the lease
@@ -34,14 +34,14 @@
 -- Cost
 --   As for acquire.
 
-local lock, id = KEYS[1], ARGV[1]
+local lock, id, releaser = KEYS[1], ARGV[1], ARGV[3] ~= '' and ARGV[3]
 local name = string.sub(lock, 1, -5)
 -- The fixed fields of the lease, and the idempotency key if the lease has one.
 local held = redis.call('GETRANGE', lock, lease_range('id', 'key'))
 local ours = lease_id(held) == id
-if ours and ARGV[3] then
+if ours and releaser then
   local keeper = lease_keeper(held)
-  if (string.byte(keeper) == 32 and id_token(id) or keeper) ~= ARGV[3] then
+  if (string.byte(keeper) == 32 and id_token(id) or keeper) ~= releaser then
     return 'adopted ' .. id .. ' 0:'
   end
 end
@@ -99,7 +99,7 @@ if not ours then
     return 'released ' .. id .. ' 0:'
   elseif not lease then
     return (ended_by_force(id, us) or held == '' and 'free ' or 'another ') .. id .. ' 0:1:' .. (held == '' and '0' or '1')
-  elseif ARGV[3] and kept_by(lease) ~= ARGV[3] then
+  elseif releaser and kept_by(lease) ~= releaser then
     return 'adopted ' .. id .. ' 0:'
   end
   local rest, lasts

@@ -214,8 +214,8 @@ async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
         assert_eq!(
             said("allow-headers"),
             [
-                "authorization, content-type, lock-token, idempotency-key, if-none-match, last-event-id, prefer, \
-              x-request-id, traceparent"
+                "authorization, content-type, fencing-token, lock-token, idempotency-key, if-none-match, \
+              last-event-id, prefer, x-request-id, traceparent"
             ]
         );
         assert_eq!(said("max-age"), ["7200"]);

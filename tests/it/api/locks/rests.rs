@@ -59,8 +59,9 @@ async fn it_is_at_most_the_ttl_that_an_api_key_may_have() {
     let json = [key.auth(), JSON[0]];
     let body = r#"{"min_hold_ms": 10001}"#;
     let answer = service.ask("POST /locks/a", &json, body).await;
-    let reason = "min_hold_ms: is 10001 ms; allowed are 1 to 10000 ms, the TTL of the lease";
-    assert_eq!(answer.errors(), [reason]);
+    let answer = answer.is_problem(403, "limit-exceeded");
+    let detail = "`min_hold_ms` is 10001 ms; the API key may ask for at most 10000 ms.";
+    assert_eq!(answer["detail"], detail);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use latchgate::{engine::GroupRequest, lock::GroupNames};
+use latchgate::{engine::GroupRequest, lock::GroupNames, store::contract::SHOWN_HOLDERS};
 
 use super::super::waiting::streams::{Gateway, granted as granted_by};
 use crate::conformance::prelude::*;
@@ -68,7 +68,7 @@ pub(crate) async fn do_not_come_after_the_minimum_hold(fixture: &dyn Fixture) {
 
 pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture) {
     let store = fixture.store();
-    for way in 0..3 {
+    for way in 0..4 {
         let lease = store.must_hold(cooling(LONG, attempt("lock", LONG))).await;
         let keeper = KeeperId::of_attempt(&lease.token);
         let (lock, token) = (&lease.name, &lease.token);
@@ -79,9 +79,9 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
                 assert_eq!(given_back, Ok(GiveBack::GivenBack));
             }
             _ => {
-                let undelivered = Releaser::Undelivered(keeper);
-                let release = store.release_as(undelivered, lock, token).await;
-                assert_eq!(release, Ok(Release::Released));
+                let unused = [Releaser::Undelivered(keeper), Releaser::Unused][way - 2];
+                let release = store.release_as(unused, lock, token).await;
+                assert_eq!(release.unwrap().0, Release::Released);
             }
         }
         assert!(is_free(&store, "lock").await, "{way}");
@@ -89,7 +89,7 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
     let lease = store.must_hold(cooling(LONG, attempt("lock", LONG))).await;
     let keeper = Releaser::Keeper(KeeperId::of_attempt(&lease.token));
     let release = store.release_as(keeper, &lease.name, &lease.token).await;
-    assert_eq!(release, Ok(Release::Released));
+    assert_eq!(release.unwrap().0, Release::Released);
     rests(&store, "lock").await;
 }
 
@@ -168,6 +168,26 @@ pub(crate) async fn of_a_slot_count_for_limits_and_writers(fixture: &dyn Fixture
     assert_eq!(rests(&store, "lock").await.len(), 1);
     let next = until_granted(&store, &attempt("lock", LONG)).await;
     assert!(began.elapsed() >= Duration::from_millis(REST), "{next:?}");
+}
+
+pub(crate) async fn that_are_many_hide_no_holder(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let places = SHOWN_HOLDERS as u64 + 10;
+    for _ in 0..places - 3 {
+        let attempt = cooling(LONG / 2, one_of(places, "lock", LONG));
+        let lease = store.must_hold(attempt).await;
+        released(&store, &lease).await;
+    }
+    for _ in 0..2 {
+        store.must_hold(one_of(places, "lock", LONG)).await;
+    }
+    let shown = sharers(&store, "lock").await;
+    assert_eq!((shown.count, shown.leases.len()), (109, SHOWN_HOLDERS));
+    let resting: Vec<_> = shown.leases.iter().map(|lease| lease.is_resting).collect();
+    assert_eq!(
+        resting,
+        [vec![false; 2], vec![true; SHOWN_HOLDERS - 2]].concat()
+    );
 }
 
 pub(crate) async fn of_slots_are_n_per_period(fixture: &dyn Fixture) {

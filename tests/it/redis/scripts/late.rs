@@ -1,5 +1,7 @@
 //! Commands that the server carries out after their caller has given up.
 
+use latchgate::store::history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord};
+
 use crate::redis::prelude::*;
 
 /// Releases the copy that the proxy holds, and waits until the server has run it. Commands that were sent behind it on
@@ -125,4 +127,41 @@ async fn late_copies_of_a_renewal_do_not_make_a_lease_end_earlier_than_its_holde
     until("all copies arrive", is_so).await;
     let left = rig.integer(&["PTTL", "lg:{shorter}:lock"]).await;
     assert!(left > 40_000, "{left}");
+}
+
+#[tokio::test]
+async fn a_late_copy_of_records_of_the_history_brings_no_record_back_and_adds_none_twice() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let lock = name("late");
+    let batch = |fences: std::ops::RangeInclusive<u64>| HistoryBatch {
+        bounds: HistoryBounds {
+            entries: 1,
+            keep: Duration::from_hours(1),
+        },
+        records: fences
+            .map(|fence| HistoryRecord::new(fence, "fact", false))
+            .collect(),
+        counts: HistoryCounts::default(),
+    };
+    proxy.strike("0000000000000001 fact", Fault::HoldRequest);
+    rig.store
+        .record_history(&lock, &batch(1..=3))
+        .await
+        .unwrap();
+    assert_eq!(proxy.strikes(), 1, "the second copy was recorded");
+    rig.store
+        .record_history(&lock, &batch(3..=6))
+        .await
+        .unwrap();
+    let before = rig.store.history(&lock).await.unwrap();
+    let newest = (3..=6).rev().map(|fence| format!("{fence:016} fact"));
+    assert_eq!(before.records, newest.collect::<Vec<_>>());
+    write_down_everything(&rig.server).await;
+    proxy.let_go();
+    until("the late copy arrives", async || {
+        let is_copy = |words: &Vec<Value>| format!("{words:?}").contains("0000000000000001 fact");
+        written_down(&rig.server).await.iter().any(is_copy)
+    })
+    .await;
+    assert_eq!(rig.store.history(&lock).await.unwrap(), before);
 }

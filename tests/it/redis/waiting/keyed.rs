@@ -201,6 +201,34 @@ async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newe
     assert!(matches!(late, Acquisition::Superseded), "{late:?}");
 }
 
+/// A waiter that has not confirmed its grant in time asks again, after a newer waiter has come.
+#[tokio::test]
+async fn a_waiter_that_lost_its_grant_does_not_take_out_a_newer_one() {
+    for key in [None, Some("k")] {
+        let (server, gates, lease) = two_gateways_holding("again").await;
+        let superseding = || {
+            let plain = key.map_or_else(|| attempt("again"), |key| keyed("again", key));
+            with(waiting(plain), |it| {
+                let hash = SupersedeHash::from_bytes([7; 16]);
+                it.wait.as_mut().unwrap().supersedes = Some(hash);
+            })
+        };
+        let older = superseding();
+        // The attempt is parked, but cannot confirm its grant.
+        let _place = gates[1].stand(&older).await;
+        gates[0].release(&lease).await;
+        server
+            .run(&["SET", "lg:{again}:lock", "of another program"])
+            .await;
+        let newer = with(superseding(), |it| it.idempotency = None);
+        gates[0].must_queue(&newer).await;
+        for _ in 0..2 {
+            gates[1].must_answer(&older, Acquisition::NewerWaiter).await;
+        }
+        assert_eq!(server.integer(&["LLEN", "lg:{again}:wait"]).await, 1);
+    }
+}
+
 /// Two gateways on a server.
 struct Pair {
     server: RedisServer,

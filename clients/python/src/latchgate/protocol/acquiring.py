@@ -25,7 +25,7 @@ from .settings import Settings
 SHORTEST_WAIT = 0.5
 #: The time limit for the withdrawal of an acquire, in seconds.
 WITHDRAWAL = 3.0
-#: The time limit for a withdrawal in the background, in seconds: the default TTL of a lease.
+#: The time limit for a withdrawal in the background, in seconds.
 BACKGROUND_WITHDRAWAL = 30.0
 #: The shortest wait of a request, in seconds.
 LEAST_WAIT = 0.001
@@ -35,8 +35,6 @@ BEYOND_WAIT = 2.0
 LEAST_TIME_OUT = 0.25
 #: A lease is renewed before its first use if its acquire took longer than this part of its TTL.
 SOON = 0.1
-#: The TTL that a gateway gives by default, in milliseconds.
-DEFAULT_TTL_MS = 30_000
 
 _KEY = re.compile(r"[\x21-\x7e]{16,128}")
 
@@ -66,11 +64,11 @@ class AcquireRequest:
         owner = options.get("owner")
         ttl_ms = finite_ms(options.get("ttl"), "ttl")
         min_hold_ms = finite_ms(options.get("min_hold"), "min_hold")
-        # The gateway refuses a TTL that is shorter than the minimum hold.
-        if min_hold_ms is not None and min_hold_ms > (DEFAULT_TTL_MS if ttl_ms is None else ttl_ms):
-            ttl_ms = min_hold_ms
+        # The gateway refuses a TTL that is shorter than the minimum hold, and chooses a missing TTL itself.
+        if min_hold_ms is not None and ttl_ms is not None:
+            ttl_ms = max(ttl_ms, min_hold_ms)
         body = {
-            "names": [dict(lock) if isinstance(lock, Mapping) else lock for lock in locks],
+            "names": list(locks),
             "ttl_ms": ttl_ms,
             "min_hold_ms": min_hold_ms,
             "mode": options.get("mode"),
@@ -85,7 +83,7 @@ class AcquireRequest:
             # A single lock is named in the path, and its terms are those of the request.
             del body["names"]
             for lock in of_lock:
-                body.update({field: value for field, value in lock.items() if field != "name"})
+                body.update(mode=lock.get("mode"), limit=lock.get("limit"))
         return cls(checked, wait_seconds(options.get("wait")), key, body)
 
     @property
@@ -93,6 +91,11 @@ class AcquireRequest:
         """The TTL in seconds, if the caller gave one."""
         ttl_ms = self._body.get("ttl_ms")
         return ttl_ms / 1000 if isinstance(ttl_ms, int) else None
+
+    @property
+    def rests(self) -> bool:
+        """Whether the lock may rest after a release, because the request has a minimum hold."""
+        return bool(self._body.get("min_hold_ms"))
 
     def call(self, key: str, wait: float) -> Call:
         """Makes a copy of the request that waits at the gateway for ``wait`` seconds."""
@@ -252,10 +255,16 @@ class Acquiring:
     def _release_rest(self) -> Operation[None]:
         # The lease of one lock of the group is lost; the leases of the other locks may still exist.
         try:
-            if self._granted is not None:
-                yield from release(self._settings, self._request.names, self._granted, OVERDUE, again=True)
+            yield from self._release(OVERDUE, again=True)
         except LatchgateError:
             pass
+
+    def _release(self, within: float, *, again: bool = False) -> Operation[None]:
+        """Releases the granted lease, if there is one. With the caller's key, another process may have had the lease."""
+        if self._granted is None:
+            return
+        unused = self._request.rests and self._request.idempotency_key is None
+        yield from release(self._settings, self._request.names, self._granted, within, again=again, unused=unused)
 
     def withdraw(self, within: float = WITHDRAWAL) -> Operation[None]:
         """Withdraws the acquire: sends a request without a wait, which leaves the queue. If a lease was granted
@@ -278,8 +287,7 @@ class Acquiring:
                 yield Pause(pause)
             if answer.status in (200, 201):
                 self._granted = token_in(answer)
-        if self._granted is not None:
-            yield from release(self._settings, self._request.names, self._granted, within)
+        yield from self._release(within)
 
 
 def _fresh_key() -> str:

@@ -10,7 +10,7 @@ from ..durations import Duration, finite_ms
 from ..errors import LatchgateError, OutcomeUnknown
 from ..records import History, Holder, Lock, Page
 from .clock import now
-from .exchange import Answer, Call, Operation
+from .exchange import LARGEST, Answer, Call, Operation
 from .names import check_name, lease_path, other_lock
 from .retry import Retry, send
 from .settings import Settings
@@ -39,10 +39,13 @@ def inspect(settings: Settings, name: str) -> Operation[Lock]:
 
 def check(settings: Settings, name: str, fencing_token: int, lasts: Optional[Duration]) -> Operation[None]:
     """Raises unless a lease with this fencing token holds the lock."""
+    # ``type`` is compared, because True is an int.
+    if type(fencing_token) is not int or not 1 <= fencing_token <= LARGEST:
+        raise ValueError(f"{fencing_token!r} is no fencing token: 1 to {LARGEST}")
     ms = finite_ms(lasts, "lasts")
     path = lease_path([check_name(name)], "/check") + ("" if ms is None else f"?for_ms={ms}")
     retry = Retry(now() + settings.deadline)
-    answer = yield from send(Call("GET", path, headers={"Fencing-Token": f"{fencing_token:d}"}), settings, retry)
+    answer = yield from send(Call("GET", path, headers={"Fencing-Token": str(fencing_token)}), settings, retry)
     # Only 204 is the answer of a gateway: a proxy may answer with another success.
     if answer.status != 204:
         raise retry.refusal(answer)

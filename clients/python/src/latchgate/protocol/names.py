@@ -29,6 +29,7 @@ Names = Union[str, LockTerms, Sequence[Union[str, LockTerms]]]
 _SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._:@~-]+"
 _OPERATION = r"/(?:break|check|history|hold|release|renew)\Z"
 _NAME = re.compile(rf"(?!.*{_OPERATION}){_SEGMENT}(?:/{_SEGMENT})*")
+_FIELDS = ("name", "mode", "limit")
 _LONGEST = 200
 _MOST = 16
 
@@ -44,13 +45,20 @@ def check_name(name: object) -> str:
 
 
 def listed(names: Names) -> tuple[Union[str, Mapping[str, Any]], ...]:
-    """The locks, each a name, or a mapping with its name and its terms."""
+    """The locks, each a name, or a copy of the mapping with its name and its terms."""
     if isinstance(names, (str, Mapping)):
-        return (names,)
+        names = (names,)
     try:
-        return tuple(names)
+        return tuple(_terms(lock) if isinstance(lock, Mapping) else lock for lock in names)
     except TypeError:
         raise TypeError(f"locks are given as a name, or a list of names, not {names!r}") from None
+
+
+def _terms(lock: Mapping[str, Any]) -> Mapping[str, Any]:
+    for field in lock:
+        if field not in _FIELDS:
+            raise ValueError(f"a lock has no field {field!r}, only {', '.join(_FIELDS)}")
+    return dict(lock)
 
 
 def check_names(locks: Sequence[Union[str, Mapping[str, Any]]]) -> tuple[str, ...]:

@@ -68,20 +68,33 @@ def go_on_releasing(settings: Settings, state: LeaseState) -> Operation[None]:
             yield Pause(min(backoff(failed), state.release_within))
 
 
-def release(settings: Settings, names: Sequence[str], token: str, within: float, *, again: bool = False) -> Operation[None]:
+def release(
+    settings: Settings,
+    names: Sequence[str],
+    token: str,
+    within: float,
+    *,
+    again: bool = False,
+    unused: bool = False,
+) -> Operation[None]:
     """Releases a lease, of one lock or of a group of locks. An unanswered release is sent again.
 
     The leases of this client have an idempotency key, so for a minute a second copy of a release is answered like the
     first. For a group, the gateway remembers only the release of the last lock: for the other locks, ``lease-lost``
     after an unanswered copy means that this copy released them. After an earlier release (``again``), ``lease-lost``
-    always means that.
+    always means that. ``unused`` says that no caller had the lease: the lock does not rest
+    for the minimum hold.
     """
     retry = Retry(now() + within)
     names = list(names)
     of_several = len(names) > 1
     in_doubt = again
     while True:
-        answer = yield from send(Call("DELETE", lease_path(names), {"Lock-Token": token}), settings, retry)
+        path = lease_path(names)
+        if unused:
+            path += ("&" if "?" in path else "?") + "unused=true"
+        call = Call("DELETE", path, {"Lock-Token": token})
+        answer = yield from send(call, settings, retry)
         in_doubt = in_doubt or retry.in_doubt
         if answer.status == 204:
             return

@@ -204,6 +204,26 @@ local function sharing()
     return at and math.ceil((at - us) / 1000) or 0
   end
 
+  -- At most `most` of the `count` living leases, soonest first. If rests would hide holders, the holders are first.
+  local function some_of(us, most, count)
+    local shown, hides = share.ending(us, '+inf', most), false
+    for _, lease in ipairs(#shown < count and shown or {}) do
+      hides = hides or lease_state_is(lease, 'r')
+    end
+    if hides then
+      local all, places = share.ending(us, '+inf', count), #shown
+      shown = {}
+      for _, resting in ipairs({ false, true }) do
+        for _, lease in ipairs(all) do
+          if #shown < places and lease_state_is(lease, 'r') == resting then
+            shown[#shown + 1] = lease
+          end
+        end
+      end
+    end
+    return shown
+  end
+
   -- The state of a shared lock for a reply: how many leases hold it, when to look again, at most `most` leases (or only
   -- the lease with this fence, if it exists), and the time; nothing if no lease is left.
   function share.show(us, most, fence)
@@ -217,7 +237,7 @@ local function sharing()
         shown = { lease }
       end
     end
-    shown = shown or most ~= '0' and share.ending(us, '+inf', most) or {}
+    shown = shown or most ~= '0' and some_of(us, most, count) or {}
     for i, lease in ipairs(shown) do
       shown[i] = field(lease)
     end
