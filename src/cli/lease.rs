@@ -72,7 +72,7 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
     let request = args.request(environment)?;
     let handled = GIVING_UP.into_iter().chain([Signal::TSTP]);
     let mut signals = Signals::listen(handled).map_err(CliError::runtime)?;
-    let lease = waiting::acquire(&client, wanted, request, &mut signals).await?;
+    let lease = Box::pin(waiting::acquire(&client, wanted, request, &mut signals)).await?;
     let written = if args.json {
         output::write(lease.json())
     } else {

@@ -93,7 +93,7 @@ pub(super) async fn reserve(args: &ReserveArgs, environment: &Environment) -> Re
     let handled = GIVING_UP.into_iter().chain([Signal::TSTP]);
     let mut signals = Signals::listen(handled).map_err(CliError::runtime)?;
     let wanted = WantedLocks::from(args.name.clone());
-    let lease = waiting::acquire(&client, wanted, request, &mut signals).await?;
+    let lease = Box::pin(waiting::acquire(&client, wanted, request, &mut signals)).await?;
     if args.json {
         return output::answer(lease.json());
     }

@@ -43,7 +43,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     // command.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
     let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
-    let lease = waiting::acquire(&client, locks, request, &mut signals).await?;
+    let lease = Box::pin(waiting::acquire(&client, locks, request, &mut signals)).await?;
     let timing = args.timing(&lease);
     let renewer = keep(&client, &lease, &mut signals).await?;
     let ended = match Job::start(&args.command, &args.variables(&lease), args.on_lost) {

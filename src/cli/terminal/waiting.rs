@@ -50,7 +50,7 @@ pub(crate) async fn acquire(
     let name = wanted.locks.first().clone();
     let label = wanted.locks.label();
     let mut acquiring = wanted.acquiring(client, request);
-    let error = match Box::pin(watched(&label, &mut acquiring, signals)).await {
+    let error = match watched(&label, &mut acquiring, signals).await {
         Ok(lease) => return Ok(lease),
         Err(error) => error,
     };

@@ -120,7 +120,7 @@ pub(crate) async fn are_granted_to_nobody_after_their_time(fixture: &dyn Fixture
     assert!(matches!(error, AcquireError::ReservationOver), "{error:?}");
     // A waiter of a gateway whose clock is slow still stands in the queue after the end of its reservation.
     let slow = with(request_until(1_000, "slow"), |it| {
-        it.wait = Duration::from_secs(8)
+        it.wait = Duration::from_secs(8);
     });
     let slow = gateways.queue(slow, 2).await;
     sleep(Duration::from_millis(1_100)).await;
