@@ -76,7 +76,8 @@ pub(super) enum AbandonedBy {
     Keeper(Releaser, Option<LossReason>),
     /// A holder that has hung up after the store did not answer its release.
     Holder {
-        releaser: Releaser,
+        /// Whether the holder has not used the lease, so that the lock does not rest.
+        is_unused: bool,
         /// When the release came. A lease that was answered again after that is not released.
         since: Instant,
         /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
@@ -339,8 +340,13 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
         AbandonedBy::Holder { since, .. } if leases.was_answered_since(name, token, *since) => {
             Ok(true)
         }
-        AbandonedBy::Holder { releaser, .. } => {
-            let released = store.release_as(*releaser, name, token).await;
+        AbandonedBy::Holder { is_unused, .. } => {
+            let releaser = if *is_unused {
+                Releaser::Unused
+            } else {
+                Releaser::Bearer
+            };
+            let released = store.release_as(releaser, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
@@ -434,7 +440,7 @@ mod tests {
         let lease = |by| AbandonedLease::new(name(), Token::random().hash(), by);
         let (since, until) = (Instant::now(), Instant::now());
         let release = AbandonedBy::Holder {
-            releaser: Releaser::Bearer,
+            is_unused: false,
             since,
             until,
         };

@@ -132,7 +132,7 @@ impl Engine {
         }
         let until = Instant::now() + self.0.longest_ttl;
         let by = AbandonedBy::Holder {
-            releaser,
+            is_unused: releaser == Releaser::Unused,
             since,
             until,
         };
