@@ -82,6 +82,10 @@ pub(super) struct RegisteredLease {
     /// What the history will show of the beginning of the lease; `None` once that is recorded, or if another gateway
     /// records it.
     opening: Option<Opening>,
+    /// Whether the history has the beginning of the lease, so that its end must be recorded, too.
+    is_recorded: bool,
+    /// A release of the lease was sent, by this caller if it is known, and the store has not answered.
+    unheard: Option<UnheardRelease>,
     /// The lease's slot among the leases of its API key, if the key has a limit.
     slot: Option<LeaseSlot>,
     /// Sends news to the stream of this gateway that keeps the lease; `None` without such a stream, or after the news
@@ -95,15 +99,23 @@ pub(super) struct Opening {
     pub(super) by: Option<Actor>,
     pub(super) waited: Duration,
     pub(super) metadata: Metadata,
+    /// Whether the lock may rest after the lease, which is then recorded however short it is.
+    pub(super) may_rest: bool,
 }
+
+/// A release that the store has not answered, and its caller if that is known.
+#[derive(Debug, Clone)]
+pub(super) struct UnheardRelease(pub(super) Option<Actor>);
 
 /// A lease whose TTL has run out, for asking the store what became of it. The lease itself stays in the registry.
 #[derive(Debug)]
 pub(super) struct RunOutLease {
     pub(super) tag: LeaseTag,
     pub(super) query: FenceQuery,
-    /// When the lease has run out.
+    /// When the lease has run out, or will run out.
     until: Instant,
+    /// Whether the history will record the beginning of the lease, if the lease lives.
+    opens: bool,
 }
 
 /// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
@@ -197,7 +209,9 @@ impl LeaseRegistry {
             answered: None,
             ends_elsewhere: false,
             is_end_known: false,
+            is_recorded: opening.is_none(),
             opening,
+            unheard: None,
             slot: None,
             stream: None,
         };
@@ -207,6 +221,7 @@ impl LeaseRegistry {
             lease.is_counted |= listed.is_counted;
             lease.answered = listed.answered;
             (lease.slot, lease.stream) = (listed.slot, listed.stream);
+            lease.is_recorded &= listed.opening.is_none();
             lease.opening = listed.opening.or(lease.opening);
             if let Some(slot) = &lease.slot {
                 slot.extend_until(until);
@@ -356,46 +371,61 @@ impl LeaseRegistry {
         self.recorded_after.get().is_some()
     }
 
-    /// Returns the leases that have lasted long enough for the history, each once, and the leases that had run out at
-    /// `before` and about which the store must be asked: recorded leases, and leases whose end no other gateway reports
-    /// and that were granted or renewed here after `seen_since`.
-    pub(super) fn look(
-        &self,
-        before: Instant,
-        seen_since: Option<Instant>,
-    ) -> (Vec<(LockName, RecordedLease)>, Vec<RunOutLease>) {
+    /// Returns the leases about which the store must be asked: leases that have lasted long enough for the history,
+    /// because they may have ended at another gateway; leases with an unheard release; and of the leases that had run
+    /// out at `before`, recorded leases, and leases whose end no other gateway reports and that were granted or renewed
+    /// here after `seen_since`.
+    pub(super) fn look(&self, before: Instant, seen_since: Option<Instant>) -> Vec<RunOutLease> {
         let (now, after) = (Instant::now(), self.recorded_after.get());
-        let (mut opened, mut run_out) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
         for shard in &self.shards {
             for ((tag, name), lease) in &mut shard.lock().leases {
                 let is_old = |after| lease.since + after <= now.min(lease.until);
-                if lease.opening.is_some() && after.copied().is_some_and(is_old) {
-                    opened.push((name.clone(), lease.recorded()));
-                    lease.opening = None;
-                }
-                if lease.until > before || lease.is_end_known {
+                let opens = lease.opening.is_some() && after.copied().is_some_and(is_old);
+                let is_unheard = after.is_some() && lease.unheard.is_some();
+                let is_over = lease.until <= before;
+                if lease.is_end_known || !(opens || is_unheard || is_over) {
                     continue;
                 }
-                let is_recorded = after.is_some() && lease.opening.is_none();
-                if is_recorded || lease.reports_end(seen_since) {
+                let is_recorded = after.is_some() && lease.is_recorded;
+                if opens || is_unheard || is_recorded || lease.reports_end(seen_since) {
                     let (name, fence) = (name.clone(), lease.fence);
-                    run_out.push(RunOutLease {
+                    asked.push(RunOutLease {
                         tag: *tag,
                         query: FenceQuery { name, fence },
                         until: lease.until,
+                        opens,
                     });
                 } else {
                     lease.is_end_known = true;
                 }
             }
         }
-        (opened, run_out)
+        asked
     }
 
     /// Keeps watching a lease that, as the store says, lives until `until`. The gateway stays for its holder no longer
-    /// than before.
-    pub(super) fn extend_run_out(&self, run_out: &RunOutLease, until: Instant) {
-        self.with_run_out(run_out, |lease| lease.until = until);
+    /// than before. Returns what the history records of the beginning of the lease, if it does so now.
+    pub(super) fn extend_run_out(
+        &self,
+        run_out: &RunOutLease,
+        until: Instant,
+    ) -> Option<RecordedLease> {
+        let opened = self.with_run_out(run_out, |lease| {
+            (lease.until, lease.unheard) = (until, None);
+            let opened = run_out.opens.then(|| lease.recorded());
+            lease.is_recorded |= run_out.opens;
+            lease.opening.take_if(|_| run_out.opens);
+            opened
+        });
+        opened.flatten()
+    }
+
+    /// Remembers a release of a lease that the store did not answer.
+    pub(super) fn released_unheard(&self, name: &LockName, token: &TokenHash, by: Option<Actor>) {
+        self.with_lease(name, token, |lease| {
+            lease.unheard = Some(UnheardRelease(by))
+        });
     }
 
     /// Ends the questions about a lease that has run out. Returns what the history records of it, if it was recorded,
@@ -406,8 +436,14 @@ impl LeaseRegistry {
         seen_since: Option<Instant>,
     ) -> (Option<RecordedLease>, Option<(Option<Owner>, Mode)>) {
         let ended = self.with_run_out(run_out, |lease| {
+            if lease.until > Instant::now() && lease.unheard.is_none() {
+                // The lease ended at another gateway, which counts or records it.
+                (lease.opening, lease.is_recorded) = (None, false);
+                return (None, None);
+            }
             lease.is_end_known = true;
-            let (is_recorded, reports) = (lease.opening.is_none(), lease.reports_end(seen_since));
+            let is_recorded = lease.is_recorded || run_out.opens || lease.unheard.is_some();
+            let reports = lease.reports_end(seen_since) && lease.unheard.is_none();
             (
                 is_recorded.then(|| lease.recorded()),
                 reports.then(|| (lease.owner.clone(), lease.mode)),
@@ -521,7 +557,7 @@ impl LeaseRegistry {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
             let is_recorded = self.is_recorded();
             let stays = |lease: &RegisteredLease| {
-                let is_watched = keeps || is_recorded && lease.opening.is_none();
+                let is_watched = keeps || is_recorded && lease.is_recorded;
                 lease.until > now || is_watched && !lease.is_end_known
             };
             shard.leases.retain(|_, lease| stays(lease));
@@ -545,7 +581,9 @@ impl RegisteredLease {
     pub(super) fn recorded(&self) -> RecordedLease {
         let mut lease = RecordedLease::from(self.fence);
         (lease.since, lease.until) = (Some(self.since), self.until);
+        lease.unheard.clone_from(&self.unheard);
         if let Some(opening) = &self.opening {
+            lease.may_rest = opening.may_rest;
             lease.entry = HistoryEntry {
                 waited_ms: u64::try_from(opening.waited.as_millis()).ok(),
                 acquired_by: opening.by.as_ref().map(Actor::to_string),
@@ -558,6 +596,16 @@ impl RegisteredLease {
             };
         }
         lease
+    }
+
+    /// Whether the history has still to record the beginning of the lease.
+    pub(super) fn opens(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Whether the history records the lease although it is short, because the lock may rest after it.
+    pub(super) fn may_rest(&self) -> bool {
+        self.opening.as_ref().is_some_and(|it| it.may_rest)
     }
 
     /// Tells the stream that kept the lease, if there is one, that the lease was released with its token.

@@ -216,6 +216,7 @@ impl AcquireAttempt {
             by: self.by.clone(),
             waited: self.waited(),
             metadata: held.metadata.clone(),
+            may_rest: self.attempt.min_hold.is_some(),
         }
     }
 

@@ -359,8 +359,8 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                         lease.released();
                     }
                     events.released(name, token);
-                } else {
-                    leases.lose(name, token);
+                } else if let Release::Lost(loss) = outcome {
+                    history.lost(name, leases.lose(name, token), loss);
                 }
                 false
             })

@@ -80,7 +80,10 @@ impl Engine {
             let (lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
                 Ok(_) => (leases.remove(&name, &token), None),
-                Err(_) => (None, None),
+                Err(_) => {
+                    leases.released_unheard(&name, &token, by.clone());
+                    (None, None)
+                }
             };
             // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown token
             // may be a guess.

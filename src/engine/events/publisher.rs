@@ -251,8 +251,8 @@ impl Publisher {
         }
     }
 
-    /// Looks through the leases of this gateway, if that is due: records new leases, and asks the store about leases
-    /// that have run out, about a limited number at once.
+    /// Looks through the leases of this gateway, if that is due, and asks the store about leases that have run out or
+    /// that the history will record, about a limited number at once.
     fn look(&mut self) {
         let now = Instant::now();
         if self.checks.is_some() || self.look_at.is_none_or(|at| at > now) {
@@ -260,10 +260,7 @@ impl Publisher {
         }
         (self.look_at, self.failed) = (Some(now + LOOK_PERIOD), 0);
         let before = now.checked_sub(GRACE).unwrap_or(now);
-        let (opened, run_out) = self.leases.look(before, self.state.hears_ends_since);
-        for (name, lease) in opened {
-            self.history.opened(&name, lease);
-        }
+        let run_out = self.leases.look(before, self.state.hears_ends_since);
         if !run_out.is_empty() {
             let store = self.store.clone();
             let check = move |lease: RunOutLease| {
@@ -299,7 +296,10 @@ impl Publisher {
             // A lease that has expired here stays listed, for a holder that comes back late.
             && (origin == EventOrigin::Elsewhere || kind != EventKind::Expired)
         {
-            self.leases.remove(&name, ended);
+            let removed = self.leases.remove(&name, ended);
+            if let (Some(lease), EventOrigin::Elsewhere) = (removed, origin) {
+                self.history.ended_elsewhere(&name, &lease);
+            }
         }
         self.tell(told);
     }
@@ -363,7 +363,10 @@ impl Publisher {
         };
         match found {
             Ok(FenceCheck::Held { left, as_of }) => {
-                self.leases.extend_run_out(&lease, as_of + left);
+                let opened = self.leases.extend_run_out(&lease, as_of + left);
+                if let Some(opened) = opened {
+                    self.history.opened(&lease.query.name, opened);
+                }
             }
             Ok(FenceCheck::Stale { .. }) => {
                 let FenceQuery { name, fence } = &lease.query;

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     time::{Duration, SystemTime},
 };
 
@@ -15,13 +15,7 @@ use crate::{
     },
 };
 
-use super::{
-    super::events::EventKind,
-    fact::{ENDS, read},
-};
-
-/// The kind of a note that a check refused the fencing token of the lease.
-const STALE_WRITE: &str = EventKind::StaleWriteRefused.as_str();
+use super::fact::{ENDS, RecordedLease, read};
 
 /// Merges what a store has kept with the facts that wait at this gateway. `holder` is the holder of the lock at
 /// present, `now` the wall time. Times are compared as texts: all gateways write them in the same form.
@@ -36,6 +30,15 @@ pub(super) fn merge(
     let records = stored.records.iter().filter_map(|text| read(text));
     for fact in records.chain(waiting) {
         add(leases.entry(fact.fencing_token).or_default(), fact);
+    }
+    for lease in holder.map_or(&[][..], Holder::leases) {
+        // A lease that is too young, or whose gateway died before it had recorded the lease.
+        if let (Entry::Vacant(entry), false) = (leases.entry(lease.fence.get()), lease.is_resting) {
+            let since = now.checked_sub(lease.held_for + lease.as_of.elapsed());
+            let mut held = RecordedLease::from(lease).entry;
+            held.acquired_at = Some(rfc3339(since).to_string());
+            entry.insert(held);
+        }
     }
     let [oldest, now] =
         [now.checked_sub(bounds.keep), Some(now)].map(|time| rfc3339(time).to_string());
@@ -61,15 +64,11 @@ pub(super) fn merge(
         let times = [&acquired_at, &entry.ended_at].into_iter().flatten();
         let times = times.chain(entry.notes.iter().map(|note| &note.at));
         let is_recent = times.max() >= Some(&oldest);
-        // A check can name a fencing token that no lease ever had.
-        let is_invented = acquired_at.is_none()
-            && entry.ended.is_none()
-            && entry.notes.iter().all(|note| note.kind == STALE_WRITE);
         if !is_shared {
             exclusive = acquired_at.clone().or(exclusive.take());
         }
         any = acquired_at.or(any.take());
-        is_held || is_recent && !is_invented
+        is_held || is_recent
     });
     entries.truncate(bounds.entries);
     let counts = stored.counts;

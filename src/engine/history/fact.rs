@@ -7,6 +7,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
+    engine::leases::UnheardRelease,
     lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Metadata, Mode, Owner},
     store::history::HistoryRecord,
 };
@@ -29,6 +30,10 @@ pub(in crate::engine) struct RecordedLease {
     pub(in crate::engine) since: Option<Instant>,
     /// When the lease would have expired, as far as this gateway knew.
     pub(in crate::engine) until: Instant,
+    /// A release that the store has not answered.
+    pub(in crate::engine) unheard: Option<UnheardRelease>,
+    /// Whether the lock may rest after the lease.
+    pub(in crate::engine) may_rest: bool,
 }
 
 /// The ends of a lease. If gateways recorded different ends of a lease, the last of them here is right: a gateway that
@@ -78,6 +83,8 @@ impl From<FencingToken> for RecordedLease {
             entry,
             since,
             until,
+            unheard: None,
+            may_rest: false,
         }
     }
 }
@@ -93,6 +100,8 @@ impl From<&HeldLease> for RecordedLease {
             ),
             since: lease.as_of.checked_sub(lease.held_for),
             until: lease.as_of + lease.expires_in,
+            unheard: None,
+            may_rest: false,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     clock::{Clock, rfc3339},
     config::HistoryConfig,
     engine::{
-        leases::{LeaseRegistry, RegisteredLease},
+        leases::{LeaseRegistry, RegisteredLease, UnheardRelease},
         loss::ABANDONED,
     },
     lifecycle::Lifecycle,
@@ -102,10 +102,19 @@ impl Recorder {
         reason: Option<&str>,
     ) {
         let (mut lease, now) = (lease.into(), Instant::now());
+        // The release that the store has not answered has ended the lease.
+        let unheard = lease
+            .unheard
+            .take()
+            .filter(|_| [EXPIRED, LOST].contains(&kind));
+        let (kind, by) = match &unheard {
+            Some(UnheardRelease(by)) => (RELEASED, by.as_ref()),
+            None => (kind, by),
+        };
         let over = (kind == EXPIRED).then_some(lease.until);
         let at = over.map_or(now, |over| over.min(now));
         let is_short = lease.since.is_some_and(|since| at < since + self.after);
-        if is_short && [EXPIRED, RELEASED].contains(&kind) {
+        if is_short && !lease.may_rest && [EXPIRED, RELEASED].contains(&kind) {
             return self.count(name);
         }
         lease.entry.notes.push(HistoryNote {
@@ -128,7 +137,9 @@ impl Recorder {
     ) {
         match (lease, ended) {
             // Most leases are short, and nothing is made for them.
-            (Some(lease), _) if lease.since.elapsed() < self.after => self.count(name),
+            (Some(lease), _) if lease.since.elapsed() < self.after && !lease.may_rest() => {
+                self.count(name);
+            }
             (Some(lease), _) => self.note(name, lease.recorded(), RELEASED, by, reason),
             (None, Some(ended)) => {
                 let mut lease = RecordedLease::from(ended.fence);
@@ -161,6 +172,13 @@ impl Recorder {
         let since = lease.since;
         if since.is_some_and(|since| since.elapsed() >= self.after) {
             self.note(name, lease, RELEASED, None, Some(ABANDONED));
+        }
+    }
+
+    /// Records what a lease was that ended at another gateway, which records its end, unless the lease was short.
+    pub(in crate::engine) fn ended_elsewhere(&self, name: &LockName, lease: &RegisteredLease) {
+        if lease.opens() && lease.since.elapsed() >= self.after {
+            self.opened(name, lease.recorded());
         }
     }
 

@@ -134,7 +134,7 @@ fn run_out(
     before: Instant,
     seen_since: Option<Instant>,
 ) -> Vec<RunOutLease> {
-    leases.look(before, seen_since).1
+    leases.look(before, seen_since)
 }
 
 /// Whether this gateway reports the end of a lease about which it asked the store.
@@ -256,37 +256,82 @@ async fn does_not_grow_with_what_is_over_or_was_reported() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it_is_known() {
+/// A registry with a history, and a lease of ten seconds that the history has not recorded yet.
+fn recorded_lease() -> (LeaseRegistry, TokenHash) {
     let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-    let after = Duration::from_secs(1);
-    leases.record(after);
+    leases.record(RECORDED_AFTER);
     let opening = Opening {
         by: Some(Actor::Key("ci".into())),
         waited: Duration::from_secs(2),
         metadata: Metadata::default(),
+        may_rest: false,
     };
     leases.insert_as(true, (token, &name()), &lasting(10), Some(opening));
+    (leases, token)
+}
+
+const RECORDED_AFTER: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it_is_known() {
+    let (leases, token) = recorded_lease();
     let look = || leases.look(Instant::now(), None);
-    assert!(look().0.is_empty(), "the lease is too young");
-    advance(after).await;
-    let opened = look().0.pop().unwrap().1.entry;
+    assert!(look().is_empty(), "the lease is too young");
+    advance(RECORDED_AFTER).await;
+    // The store did not answer.
+    assert_eq!(look().len(), 1);
+    let asked = look().pop().unwrap();
+    let end = Instant::now() + Duration::from_secs(9);
+    let opened = leases.extend_run_out(&asked, end).unwrap().entry;
     assert_eq!(opened.acquired_by.as_deref(), Some("ci"));
     assert_eq!(opened.waited_ms, Some(2_000));
-    assert!(look().0.is_empty(), "once");
+    assert!(look().is_empty(), "once");
 
     advance(Duration::from_secs(10)).await;
-    let run_out = look().1.pop().expect("the lease has run out");
+    let run_out = look().pop().expect("the lease has run out");
     // The store did not answer: the lease stays run out, and is asked about again.
     assert!(!leases.is_listed(&name(), &token));
-    assert_eq!(look().1.len(), 1, "the question is still open");
+    assert_eq!(look().len(), 1, "the question is still open");
     // Another gateway has renewed the lease.
-    leases.extend_run_out(&run_out, Instant::now() + Duration::from_secs(5));
+    let later = Instant::now() + Duration::from_secs(5);
+    assert!(leases.extend_run_out(&run_out, later).is_none());
     assert!(leases.is_listed(&name(), &token));
-    assert!(look().1.is_empty());
+    assert!(look().is_empty());
     advance(Duration::from_secs(5)).await;
-    let run_out = look().1.pop().expect("the lease has run out again");
+    let run_out = look().pop().expect("the lease has run out again");
     let (recorded, reported) = leases.end_run_out(&run_out, None);
     assert!(recorded.is_some() && reported.is_none());
-    assert!(look().1.is_empty());
+    assert!(look().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_gateway_has_ended_is_left_to_the_history_of_that_gateway() {
+    let (leases, _) = recorded_lease();
+    advance(RECORDED_AFTER).await;
+    let asked = leases.look(Instant::now(), None).pop().unwrap();
+    let (recorded, reported) = leases.end_run_out(&asked, None);
+    assert!(recorded.is_none() && reported.is_none());
+    for _ in 0..3 {
+        assert!(leases.look(Instant::now(), None).is_empty());
+        advance(Duration::from_secs(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_not_answered_is_asked_about_at_once() {
+    let (leases, token) = recorded_lease();
+    let by = Some(Actor::Key("ann".into()));
+    for carried_out in [false, true] {
+        leases.released_unheard(&name(), &token, by.clone());
+        let asked = leases.look(Instant::now(), None).pop().unwrap();
+        if carried_out {
+            let (recorded, _) = leases.end_run_out(&asked, None);
+            let unheard = recorded.unwrap().unheard.unwrap();
+            assert_eq!(unheard.0, by);
+        } else {
+            let end = Instant::now() + Duration::from_secs(9);
+            assert!(leases.extend_run_out(&asked, end).is_none());
+        }
+        assert!(leases.look(Instant::now(), None).is_empty());
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
 };
 
 use rustix::fs::OFlags;
@@ -50,10 +50,19 @@ impl HistoryFile {
 
     /// The texts that were kept for a lock.
     pub(super) fn read(&self, name: &LockName) -> io::Result<StoredHistory> {
-        let (content, mut history) = (self.content()?, StoredHistory::default());
-        let lines = content.lines().filter_map(|line| line.split_once(' '));
-        for (_, text) in lines.filter(|(of, _)| *of == name.as_str()) {
-            history.add_text(text);
+        let mut history = StoredHistory::default();
+        let file = match self.0.open(NAME, OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(history),
+            Err(error) => return Err(error),
+        };
+        // The file is read line by line, because several callers may read 32 MB each.
+        for line in BufReader::new(file).split(b'\n') {
+            let line = line?;
+            let text = line.strip_prefix(name.as_str().as_bytes());
+            if let Some(text) = text.and_then(|text| text.strip_prefix(b" ")) {
+                history.add_text(&String::from_utf8_lossy(text));
+            }
         }
         Ok(history)
     }

@@ -64,6 +64,8 @@ pub struct EmbeddedStore {
     pub(super) acquires: Arc<Semaphore>,
     /// The permit for a backup in memory, of which only one exists at a time.
     pub(super) backups: Arc<Semaphore>,
+    /// Bounds the callers that read the history, each of which occupies a thread.
+    histories: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
     pub(super) history: Arc<Mutex<HistoryFile>>,
@@ -239,8 +241,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
+        let room = Arc::clone(&self.histories).try_acquire_owned();
+        let room = room.map_err(|_full| Unavailability::Overloaded)?;
         let name = name.clone();
-        self.in_history(move |history| history.read(&name)).await
+        let read = self.in_history(move |history| history.read(&name)).await;
+        drop(room);
+        read
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
@@ -485,6 +491,7 @@ impl EmbeddedStore {
             commands,
             acquires: Arc::new(Semaphore::new(ACQUIRES)),
             backups: Arc::new(Semaphore::new(1)),
+            histories: Arc::new(Semaphore::new(16)),
             parking,
             breaks: BreakFeed::default(),
             history,
