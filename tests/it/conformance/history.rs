@@ -235,6 +235,56 @@ pub(super) async fn short_leases_are_only_counted(fixture: &dyn Fixture) {
     assert!(history.entries.is_empty(), "{history:?}");
 }
 
+/// The gateway that granted the lease asks the store before it records the lease.
+pub(super) async fn a_short_lease_that_another_gateway_releases_is_counted_there(
+    fixture: &dyn Fixture,
+) {
+    let [here, there] = gateways(fixture);
+    let lease = hold(&here, 2_500).await;
+    there
+        .release(name("lock"), lease.token.hash(), None)
+        .await
+        .unwrap();
+    // The lease would have run out by then.
+    sleep(Duration::from_secs(5)).await;
+    let history = there.history(&name("lock")).await.unwrap();
+    let shorter = history.shorter_leases.as_ref().map(|it| it.count);
+    assert_eq!(
+        (shorter, history.entries.len()),
+        (Some(1), 0),
+        "{history:?}"
+    );
+    assert_eq!(here.history(&name("lock")).await.unwrap().entries.len(), 0);
+}
+
+/// A lease is shown as soon as it is granted, and a short one if it has a minimum hold: the lock is not free after it.
+pub(super) async fn the_holder_and_a_short_lease_with_a_minimum_hold_are_shown(
+    fixture: &dyn Fixture,
+) {
+    let [here, there] = gateways(fixture);
+    let shares = fixture.store().shares();
+    let asked = with(request("lock", "holder"), |it| {
+        (it.ttl, it.wait) = (ttl(LONG), Duration::ZERO);
+        it.min_hold = MinHold::from_millis(LONG, it.ttl).ok().filter(|_| shares);
+    });
+    let granted = here.acquire(asked).await.unwrap();
+    granted.delivery.delivered();
+    let history = there.history(&name("lock")).await.unwrap();
+    let [entry] = &history.entries[..] else {
+        panic!("{history:?}");
+    };
+    assert_eq!((entry.owner.as_deref(), end(entry)), (Some("holder"), None));
+    assert!(entry.acquired_at.is_some());
+    let token = granted.lease.token.hash();
+    here.release(name("lock"), token, key("ci")).await.unwrap();
+    if shares {
+        let history = until_history(&here, |it| end(&it.entries[0]).is_some()).await;
+        let entry = &history.entries[0];
+        assert_eq!(end(entry), Some(("released", Some("ci"), None)));
+        assert_eq!(entry.owner.as_deref(), Some("holder"));
+    }
+}
+
 /// A break of the rest that a release has left does not change how the lease ended.
 pub(super) async fn a_lease_whose_rest_was_broken_stays_released(fixture: &dyn Fixture) {
     let config = HistoryConfig {

@@ -114,6 +114,8 @@ conformance! {
             a_lease_that_another_gateway_releases_is_one_entry,
             a_break_is_recorded_however_short_the_lease_was,
             a_lease_that_nobody_renews_has_expired,
+            a_short_lease_that_another_gateway_releases_is_counted_there,
+            the_holder_and_a_short_lease_with_a_minimum_hold_are_shown,
             a_lease_whose_rest_was_broken_stays_released,
             short_leases_are_only_counted,;
         list:
