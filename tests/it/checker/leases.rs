@@ -143,6 +143,10 @@ given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
 right: 501 b hears 6
 I17:   499 b hears 6
 right: 499 b hears 6; 100-101 redis suffers flush forgets
+# a grant that was waited for came after the rest before it
+given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire rest:500 wait:9000; 510 b hears 6; 520-521 b release 6; 530 c acquire wait:9000
+right: 1001 c hears 7
+I17:   995 c hears 7
 # the waiter is granted the lock when the rest is over
 given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
 I7:    4000 b hears 6

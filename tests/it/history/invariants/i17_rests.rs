@@ -1,13 +1,28 @@
 //! I17: a lock that rests is granted to nobody. After the release of an exclusive lease with a minimum hold, no later
-//! grant of the lock was heard of before the minimum hold was over, counted from when the lease was asked for. A break or
-//! a release request may end the rest. Where the store may have forgotten the rest, nothing is checked.
+//! grant of the lock was heard of before the minimum hold was over, counted from the earliest time at which the lease can
+//! have been granted: when it was asked for, or when the rest before it was over. A break or a release request may end
+//! the rest. Where the store may have forgotten the rest, nothing is checked.
 
 use super::prelude::*;
 
 pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
-        let resting = lock.leases.values().filter(|lease| lease.min_hold > 0);
-        for lease in resting.filter(|lease| !lease.mode.shares()) {
+        // The fence of the last lease that left a rest, when it was asked for, and when its rest was over at the earliest.
+        let mut rest: Option<(u64, u64, u64)> = None;
+        for lease in lock.leases.values().filter(|lease| !lease.mode.shares()) {
+            let known = rest.filter(|rest| !history.faults.forgot(rest.1, lease.granted));
+            let free_from = known.map_or(0, |rest| rest.2);
+            if let Some((fence, ..)) = known
+                && lease.granted < free_from
+            {
+                let what = format!(
+                    "{} was granted to {} {} ms before the rest of {fence} was over",
+                    lease.fence,
+                    lease.errand,
+                    (free_from - lease.granted) / MS,
+                );
+                report.violated(Invariant::I17, name, lease.granted, what);
+            }
             let about = || {
                 history
                     .of_lock(lock)
@@ -15,23 +30,9 @@ pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Re
             };
             let released = about().any(|op| op.answer() == Some(&RecordedAnswer::Released));
             let broken = about().any(|op| matches!(op.ask, Ask::Break { .. }));
-            if !released || broken {
-                continue;
-            }
-            let until = lease.asked + lease.min_hold;
-            let later = lock.leases.values().filter(|it| it.fence > lease.fence);
-            for next in later.filter(|it| it.granted < until) {
-                if history.faults.forgot(lease.asked, next.granted) {
-                    continue;
-                }
-                let what = format!(
-                    "{} was granted to {} {} ms before the rest of {} was over",
-                    next.fence,
-                    next.errand,
-                    (until - next.granted) / MS,
-                    lease.fence
-                );
-                report.violated(Invariant::I17, name, next.granted, what);
+            if lease.min_hold > 0 && released && !broken {
+                let granted = free_from.max(lease.asked);
+                rest = Some((lease.fence, lease.asked, granted + lease.min_hold));
             }
         }
     }
