@@ -430,17 +430,15 @@ impl RequestBody for ReserveBody {
 impl AcquireBody {
     /// Reads the fields that a request for several locks has, too.
     pub(super) fn of_any(fields: &mut Fields<'_>) -> Self {
-        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
-        // No TTL is shorter than the minimum hold, and no minimum hold that was accepted is longer than a TTL may be.
-        let default = min_hold
-            .unwrap_or_default()
-            .max(fields.limits.default_ttl_ms.0);
-        let default = Ttl::from_millis(default)
-            .expect("the default TTL was checked when the configuration was read");
         let asked_ttl = ttl(fields, &TTL);
-        let ttl = asked_ttl.unwrap_or(default);
         let wait = fields.whole(&WAIT).map(Duration::from_millis);
         let hold_limit = fields.whole(&MAX_HOLD);
+        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
+        // No TTL is shorter than the minimum hold, and no minimum hold that was accepted is longer than a TTL may be.
+        let default = fields.limits.default_ttl_ms.0.max(min_hold.unwrap_or(0));
+        let default = Ttl::from_millis(default)
+            .expect("the default TTL was checked when the configuration was read");
+        let ttl = asked_ttl.unwrap_or(default);
         let hold_limit =
             hold_limit.and_then(|ms| fields.check(&MAX_HOLD, HoldLimit::from_millis(ms, ttl)));
         let min_hold =
