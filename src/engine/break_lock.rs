@@ -194,7 +194,10 @@ impl EngineShared {
                     let (done, held_for) = (LeaseOutcome::Done, Some(lease.held_for));
                     self.metrics.released(done, held_for);
                     self.events.unreserved(name, lease);
-                    self.history.note(name, lease, RELEASED, by, Some(reason));
+                    let mut recorded = RecordedLease::from(lease);
+                    recorded.even_if_short = true;
+                    self.history
+                        .note(name, recorded, RELEASED, by, Some(reason));
                     return Ok(holder);
                 }
                 self.metrics.lock_broken(holder.count());

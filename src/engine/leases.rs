@@ -583,7 +583,7 @@ impl RegisteredLease {
         (lease.since, lease.until) = (Some(self.since), self.until);
         lease.unheard.clone_from(&self.unheard);
         if let Some(opening) = &self.opening {
-            lease.may_rest = opening.may_rest;
+            lease.even_if_short = opening.may_rest;
             lease.entry = HistoryEntry {
                 waited_ms: u64::try_from(opening.waited.as_millis()).ok(),
                 acquired_by: opening.by.as_ref().map(Actor::to_string),

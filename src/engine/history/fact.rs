@@ -32,8 +32,8 @@ pub(in crate::engine) struct RecordedLease {
     pub(in crate::engine) until: Instant,
     /// A release that the store has not answered.
     pub(in crate::engine) unheard: Option<UnheardRelease>,
-    /// Whether the lock may rest after the lease.
-    pub(in crate::engine) may_rest: bool,
+    /// Whether the lease is recorded even if it was short.
+    pub(in crate::engine) even_if_short: bool,
 }
 
 /// The ends of a lease. If gateways recorded different ends of a lease, the last of them here is right: a gateway that
@@ -84,7 +84,7 @@ impl From<FencingToken> for RecordedLease {
             since,
             until,
             unheard: None,
-            may_rest: false,
+            even_if_short: false,
         }
     }
 }
@@ -101,7 +101,7 @@ impl From<&HeldLease> for RecordedLease {
             since: lease.as_of.checked_sub(lease.held_for),
             until: lease.as_of + lease.expires_in,
             unheard: None,
-            may_rest: false,
+            even_if_short: false,
         }
     }
 }

@@ -114,7 +114,7 @@ impl Recorder {
         let over = (kind == EXPIRED).then_some(lease.until);
         let at = over.map_or(now, |over| over.min(now));
         let is_short = lease.since.is_some_and(|since| at < since + self.after);
-        if is_short && !lease.may_rest && [EXPIRED, RELEASED].contains(&kind) {
+        if is_short && !lease.even_if_short && [EXPIRED, RELEASED].contains(&kind) {
             return self.count(name);
         }
         lease.entry.notes.push(HistoryNote {
