@@ -79,11 +79,7 @@ pub(super) struct RegisteredLease {
     ends_elsewhere: bool,
     /// Whether the store need not be asked what became of the lease: the end was reported, or no task reports it.
     is_end_known: bool,
-    /// What the history will show of the beginning of the lease; `None` once that is recorded, or if another gateway
-    /// records it.
-    opening: Option<Opening>,
-    /// Whether the history has the beginning of the lease, so that its end must be recorded, too.
-    is_recorded: bool,
+    recording: Recording,
     /// A release of the lease was sent, by this caller if it is known, and the store has not answered.
     unheard: Option<UnheardRelease>,
     /// The lease's slot among the leases of its API key, if the key has a limit.
@@ -101,6 +97,17 @@ pub(super) struct Opening {
     pub(super) metadata: Metadata,
     /// Whether the lock may rest after the lease, which is then recorded however short it is.
     pub(super) may_rest: bool,
+}
+
+/// What the history knows of a lease.
+#[derive(Debug)]
+enum Recording {
+    /// Nothing so far: this is to be shown of the beginning of the lease.
+    Pending(Opening),
+    /// The beginning of the lease, so that its end must be recorded, too.
+    Begun,
+    /// The lease ended at another gateway, which records it or counts it.
+    Elsewhere,
 }
 
 /// A release that the store has not answered, and its caller if that is known.
@@ -209,8 +216,7 @@ impl LeaseRegistry {
             answered: None,
             ends_elsewhere: false,
             is_end_known: false,
-            is_recorded: opening.is_none(),
-            opening,
+            recording: opening.map_or(Recording::Begun, Recording::Pending),
             unheard: None,
             slot: None,
             stream: None,
@@ -221,8 +227,9 @@ impl LeaseRegistry {
             lease.is_counted |= listed.is_counted;
             lease.answered = listed.answered;
             (lease.slot, lease.stream) = (listed.slot, listed.stream);
-            lease.is_recorded &= listed.opening.is_none();
-            lease.opening = listed.opening.or(lease.opening);
+            if let Recording::Pending(_) = listed.recording {
+                lease.recording = listed.recording;
+            }
             if let Some(slot) = &lease.slot {
                 slot.extend_until(until);
             }
@@ -381,13 +388,13 @@ impl LeaseRegistry {
         for shard in &self.shards {
             for ((tag, name), lease) in &mut shard.lock().leases {
                 let is_old = |after| lease.since + after <= now.min(lease.until);
-                let opens = lease.opening.is_some() && after.copied().is_some_and(is_old);
+                let opens = lease.opens() && after.copied().is_some_and(is_old);
                 let is_unheard = after.is_some() && lease.unheard.is_some();
                 let is_over = lease.until <= before;
                 if lease.is_end_known || !(opens || is_unheard || is_over) {
                     continue;
                 }
-                let is_recorded = after.is_some() && lease.is_recorded;
+                let is_recorded = after.is_some() && lease.has_begun();
                 if opens || is_unheard || is_recorded || lease.reports_end(seen_since) {
                     let (name, fence) = (name.clone(), lease.fence);
                     asked.push(RunOutLease {
@@ -414,8 +421,9 @@ impl LeaseRegistry {
         let opened = self.with_run_out(run_out, |lease| {
             (lease.until, lease.unheard) = (until, None);
             let opened = run_out.opens.then(|| lease.recorded());
-            lease.is_recorded |= run_out.opens;
-            lease.opening.take_if(|_| run_out.opens);
+            if run_out.opens {
+                lease.recording = Recording::Begun;
+            }
             opened
         });
         opened.flatten()
@@ -424,7 +432,7 @@ impl LeaseRegistry {
     /// Remembers a release of a lease that the store did not answer.
     pub(super) fn released_unheard(&self, name: &LockName, token: &TokenHash, by: Option<Actor>) {
         self.with_lease(name, token, |lease| {
-            lease.unheard = Some(UnheardRelease(by))
+            lease.unheard = Some(UnheardRelease(by));
         });
     }
 
@@ -438,11 +446,11 @@ impl LeaseRegistry {
         let ended = self.with_run_out(run_out, |lease| {
             if lease.until > Instant::now() && lease.unheard.is_none() {
                 // The lease ended at another gateway, which counts or records it.
-                (lease.opening, lease.is_recorded) = (None, false);
+                lease.recording = Recording::Elsewhere;
                 return (None, None);
             }
             lease.is_end_known = true;
-            let is_recorded = lease.is_recorded || run_out.opens || lease.unheard.is_some();
+            let is_recorded = lease.has_begun() || run_out.opens || lease.unheard.is_some();
             let reports = lease.reports_end(seen_since) && lease.unheard.is_none();
             (
                 is_recorded.then(|| lease.recorded()),
@@ -557,7 +565,7 @@ impl LeaseRegistry {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
             let is_recorded = self.is_recorded();
             let stays = |lease: &RegisteredLease| {
-                let is_watched = keeps || is_recorded && lease.is_recorded;
+                let is_watched = keeps || is_recorded && lease.has_begun();
                 lease.until > now || is_watched && !lease.is_end_known
             };
             shard.leases.retain(|_, lease| stays(lease));
@@ -582,7 +590,7 @@ impl RegisteredLease {
         let mut lease = RecordedLease::from(self.fence);
         (lease.since, lease.until) = (Some(self.since), self.until);
         lease.unheard.clone_from(&self.unheard);
-        if let Some(opening) = &self.opening {
+        if let Recording::Pending(opening) = &self.recording {
             lease.even_if_short = opening.may_rest;
             lease.entry = HistoryEntry {
                 waited_ms: u64::try_from(opening.waited.as_millis()).ok(),
@@ -600,12 +608,17 @@ impl RegisteredLease {
 
     /// Whether the history has still to record the beginning of the lease.
     pub(super) fn opens(&self) -> bool {
-        self.opening.is_some()
+        matches!(self.recording, Recording::Pending(_))
+    }
+
+    /// Whether the history has the beginning of the lease.
+    fn has_begun(&self) -> bool {
+        matches!(self.recording, Recording::Begun)
     }
 
     /// Whether the history records the lease although it is short, because the lock may rest after it.
     pub(super) fn may_rest(&self) -> bool {
-        self.opening.as_ref().is_some_and(|it| it.may_rest)
+        matches!(&self.recording, Recording::Pending(opening) if opening.may_rest)
     }
 
     /// Tells the stream that kept the lease, if there is one, that the lease was released with its token.

@@ -341,12 +341,12 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             Ok(true)
         }
         AbandonedBy::Holder { is_unused, .. } => {
-            let releaser = if *is_unused {
+            let who = if *is_unused {
                 Releaser::Unused
             } else {
                 Releaser::Bearer
             };
-            let released = store.release_as(releaser, name, token).await;
+            let released = store.release_as(who, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {

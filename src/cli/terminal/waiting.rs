@@ -60,7 +60,7 @@ pub(crate) async fn acquire(
         // If another signal interrupts the withdrawal, the gateway releases the position or the undelivered lease a few
         // seconds later.
         let withdrawal = notify_if_slow(&name, WITHDRAWAL_UNANSWERED, acquiring.withdraw());
-        signals.until_second_signal(withdrawal).await;
+        signals.until_second_signal(Box::pin(withdrawal)).await;
     }
     Err(error)
 }

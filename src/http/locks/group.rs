@@ -211,7 +211,7 @@ pub(in crate::http) async fn release_group(
     State(gateway): State<Arc<AppState>>,
     who: UnrefusedCaller,
     _: AcceptsJson,
-    ApiQuery((query, ReleaseQuery(releaser))): ApiQuery<(GroupQuery, ReleaseQuery)>,
+    ApiQuery((query, ReleaseQuery(bearer))): ApiQuery<(GroupQuery, ReleaseQuery)>,
     token: LockToken,
 ) -> Result<ReleaseAnswer<JsonResponse<ReleasedGroupBody>>, Problem> {
     let names = query.names()?;
@@ -226,14 +226,14 @@ pub(in crate::http) async fn release_group(
     let commands = names.iter().map(|name| {
         gateway
             .engine
-            .release_as(releaser, name.clone(), token, by.clone())
+            .release_as(bearer, name.clone(), token, by.clone())
     });
     let since = Instant::now();
     let released = join_all(commands).await;
     let (mut outcomes, mut is_guess) = (Outcomes::default(), true);
     let mut unanswered = UnansweredReleases {
         gateway: Arc::clone(&gateway),
-        releaser,
+        bearer,
         token,
         names: Vec::new(),
         since,

@@ -144,12 +144,12 @@ pub(in crate::http) async fn release(
     State(gateway): State<Arc<AppState>>,
     who: UnrefusedCaller,
     ApiPath(name): ApiPath<LockName>,
-    ApiQuery(ReleaseQuery(releaser)): ApiQuery<ReleaseQuery>,
+    ApiQuery(ReleaseQuery(bearer)): ApiQuery<ReleaseQuery>,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let token = token.or(body.token)?.hash();
-    end(&gateway, who, releaser, name, token).await
+    end(&gateway, who, bearer, name, token).await
 }
 
 /// Release a lease by POST
@@ -175,18 +175,18 @@ pub(in crate::http) async fn release_by_post(
     State(gateway): State<Arc<AppState>>,
     who: UnrefusedCaller,
     ApiPath(name): ApiPath<LockName>,
-    ApiQuery(ReleaseQuery(releaser)): ApiQuery<ReleaseQuery>,
+    ApiQuery(ReleaseQuery(bearer)): ApiQuery<ReleaseQuery>,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let token = token.or(body.token)?.hash();
-    end(&gateway, who, releaser, name, token).await
+    end(&gateway, who, bearer, name, token).await
 }
 
 async fn end(
     gateway: &Arc<AppState>,
     who: UnrefusedCaller,
-    releaser: Releaser,
+    bearer: Releaser,
     name: LockName,
     token: TokenHash,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
@@ -195,13 +195,13 @@ async fn end(
     // If the caller hangs up from here on, the engine still completes the command.
     let released = gateway
         .engine
-        .release_as(releaser, name.clone(), token, by)
+        .release_as(bearer, name.clone(), token, by)
         .await;
     charge.settle(released.as_ref().is_err_and(is_guessed));
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
     let unanswered = UnansweredReleases {
         gateway: Arc::clone(gateway),
-        releaser,
+        bearer,
         token,
         names: may_pass.then_some(name).into_iter().collect(),
         since,

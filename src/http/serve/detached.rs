@@ -32,7 +32,7 @@ use super::connection::ConnectionState;
 #[derive(Clone)]
 pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
-    pub(in crate::http) releaser: Releaser,
+    pub(in crate::http) bearer: Releaser,
     pub(in crate::http) token: TokenHash,
     pub(in crate::http) names: Vec<LockName>,
     /// When the request for these releases came.
@@ -93,7 +93,7 @@ impl UnansweredReleases {
     fn release_later(self) {
         let engine = &self.gateway.engine;
         for name in self.names {
-            engine.release_later(self.releaser, name, self.token, self.since);
+            engine.release_later(self.bearer, name, self.token, self.since);
         }
     }
 }
