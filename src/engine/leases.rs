@@ -21,7 +21,7 @@ use crate::{
     store::contract::FenceQuery,
 };
 
-use super::history::{Actor, RecordedLease, entry};
+use super::history::{Actor, RecordedLease, UnheardRelease, entry};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
@@ -109,10 +109,6 @@ enum Recording {
     /// The lease ended at another gateway, which records it or counts it.
     Elsewhere,
 }
-
-/// A release that the store has not answered, and its caller if that is known.
-#[derive(Debug, Clone)]
-pub(super) struct UnheardRelease(pub(super) Option<Actor>);
 
 /// A lease whose TTL has run out, for asking the store what became of it. The lease itself stays in the registry.
 #[derive(Debug)]

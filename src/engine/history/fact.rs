@@ -7,7 +7,6 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    engine::leases::UnheardRelease,
     lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Metadata, Mode, Owner},
     store::history::HistoryRecord,
 };
@@ -35,6 +34,10 @@ pub(in crate::engine) struct RecordedLease {
     /// Whether the lease is recorded even if it was short.
     pub(in crate::engine) even_if_short: bool,
 }
+
+/// A release that the store has not answered, and its caller if that is known.
+#[derive(Debug, Clone)]
+pub(in crate::engine) struct UnheardRelease(pub(in crate::engine) Option<Actor>);
 
 /// The ends of a lease. If gateways recorded different ends of a lease, the last of them here is right: a gateway that
 /// only sees that a lease is gone does not know of a release at another gateway.

@@ -13,5 +13,5 @@ mod recorder;
 
 pub use fact::Actor;
 
-pub(super) use fact::{BROKEN, EXPIRED, RELEASED, RecordedLease, entry};
+pub(super) use fact::{BROKEN, EXPIRED, RELEASED, RecordedLease, UnheardRelease, entry};
 pub(super) use recorder::Recorder;

@@ -14,7 +14,7 @@ use crate::{
     clock::{Clock, rfc3339},
     config::HistoryConfig,
     engine::{
-        leases::{LeaseRegistry, RegisteredLease, UnheardRelease},
+        leases::{LeaseRegistry, RegisteredLease},
         loss::ABANDONED,
     },
     lifecycle::Lifecycle,
@@ -29,7 +29,7 @@ use crate::{
 
 use super::{
     entries::merge,
-    fact::{Actor, EXPIRED, LOST, RELEASED, RecordedLease, record},
+    fact::{Actor, EXPIRED, LOST, RELEASED, RecordedLease, UnheardRelease, record},
     pending::{Pending, PendingLock},
 };
 

@@ -159,7 +159,7 @@ local before = record[3] and tonumber(string.sub(record[3], 1, 16))
 local held = redis.call('GETRANGE', lock, '0', '270')
 local ours = string.sub(held, 1, 65) == id
 local keeper = string.sub(held, 144, 207)
-if (string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper) ~= ARGV[3] then
+if (string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper) ~= releaser then
 local rests = ours and not ARGV[4] and string.sub(held, 136, 143) ~= '00000000'
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
@@ -203,6 +203,8 @@ redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
 local slot = (string.byte(lease, 67) == 110) and redis.call('BITPOS', slots, '0')
 local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '145')
 local limit = is_queued(body) and not (string.byte(body, 18) == 120) and tonumber(string.sub(body, 22, 25)) or 1
+hides = hides or (string.byte(lease, 66) == 114)
+if #shown < places and (string.byte(lease, 66) == 114) == resting then
 if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
 -- sweep
 return is_queued(body) and string.sub(body, 42, 57) > us
