@@ -77,7 +77,9 @@ class Reservation:
 
     @classmethod
     def of(cls, value: Optional[Mapping[str, Any]]) -> Optional[Reservation]:
-        return value and cls(value["until"], value["reason"], value.get("reserved_by"))
+        if value is None:
+            return None
+        return cls(value["until"], value["reason"], value.get("reserved_by"))
 
 
 @dataclass(frozen=True)
