@@ -207,12 +207,18 @@ impl LeaseRegistry {
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
             is_counted: counts,
-            needed_until: until,
+            // Nobody renews a reservation, so a stopping gateway does not stay for one.
+            needed_until: held.metadata.reservation().map_or(until, |_| now),
             seen: now,
             answered: None,
             ends_elsewhere: false,
             is_end_known: false,
-            recording: opening.map_or(Recording::Begun, Recording::Pending),
+            recording: match (opening, self.recorded_after.get()) {
+                (Some(opening), _) => Recording::Pending(opening),
+                // The gateway that granted the lease counts it, if it is short.
+                (None, Some(after)) if held_for < *after => Recording::Elsewhere,
+                (None, _) => Recording::Begun,
+            },
             unheard: None,
             slot: None,
             stream: None,
@@ -289,12 +295,22 @@ impl LeaseRegistry {
     }
 
     /// Tells the stream that keeps the lease, if there is one, that the lease may have been broken, or that its
-    /// release was requested.
-    pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
-        let stream = self.with_lease(name, token, |lease| lease.stream.take());
-        if let Some(stream) = stream.flatten() {
+    /// release was requested. Without a stream, returns the fencing token of an exclusive lease, about which the store
+    /// must be asked.
+    pub(super) fn broken(&self, name: &LockName, token: &TokenHash) -> Option<FencingToken> {
+        let (stream, fence) = self.with_lease(name, token, |lease| {
+            let is_asked = lease.stream.is_none() && !lease.mode.is_shared();
+            (lease.stream.take(), is_asked.then_some(lease.fence))
+        })?;
+        if let Some(stream) = stream {
             let _ = stream.send(Displaced::Broken);
         }
+        fence
+    }
+
+    /// When the lease ends, as far as this gateway knows.
+    pub(super) fn until(&self, name: &LockName, token: &TokenHash) -> Option<Instant> {
+        self.with_lease(name, token, |lease| lease.until)
     }
 
     /// Stops counting the lease here, because another stream has adopted it: the lease counts where that stream is.
@@ -586,6 +602,7 @@ impl RegisteredLease {
         let mut lease = RecordedLease::from(self.fence);
         (lease.since, lease.until) = (Some(self.since), self.until);
         lease.unheard.clone_from(&self.unheard);
+        lease.ended_elsewhere = matches!(self.recording, Recording::Elsewhere);
         if let Recording::Pending(opening) = &self.recording {
             lease.even_if_short = opening.may_rest;
             lease.entry = HistoryEntry {

@@ -133,7 +133,10 @@ impl Engine {
         if self.0.leases.was_answered_since(&name, &token, since) {
             return;
         }
-        let until = Instant::now() + self.0.longest_ttl;
+        // Only a reservation may last longer than the longest TTL.
+        let longest = Instant::now() + self.0.longest_ttl;
+        let known = self.0.leases.until(&name, &token);
+        let until = known.map_or(longest, |until| until.max(longest));
         let by = AbandonedBy::Holder {
             is_unused: releaser == Releaser::Unused,
             since,

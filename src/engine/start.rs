@@ -13,7 +13,7 @@ use crate::{
     lock::{History, IdempotencyHash, LockName, TokenHash},
     store::{
         AnyStore, Store, StoreError,
-        contract::{BrokenLease, Check, Inspection, ListQuery, Page},
+        contract::{BrokenLease, Check, FenceCheck, FenceQuery, Inspection, ListQuery, Page},
         parking::{NameWaiters, Parked},
     },
     telemetry::metrics::{Figures, Metrics},
@@ -90,11 +90,25 @@ impl Engine {
         };
         let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
         let (mut listener, registry) = (store.breaks().listen(), Arc::clone(&leases));
-        let stopped = lifecycle.stopped();
+        let (broken, told) = (store.clone(), Arc::clone(&history));
+        let (spawner, stopped) = (lifecycle.clone(), lifecycle.stopped());
         lifecycle.spawn_background(async move {
             let listen = async {
                 while let Some(BrokenLease { name, token }) = listener.recv().await {
-                    registry.broken(&name, &token);
+                    let Some(fence) = registry.broken(&name, &token) else {
+                        continue;
+                    };
+                    let (store, leases, history) =
+                        (broken.clone(), Arc::clone(&registry), Arc::clone(&told));
+                    spawner.spawn(async move {
+                        let query = FenceQuery { name, fence };
+                        let found = store.check_fence(&query).await;
+                        let ended = matches!(found, Ok(FenceCheck::Stale { .. }));
+                        let ended = ended.then(|| leases.remove(&query.name, &token)).flatten();
+                        if let Some(lease) = ended {
+                            history.ended_elsewhere(&query.name, &lease);
+                        }
+                    });
                 }
             };
             tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, btree_map::Entry},
+    collections::BTreeMap,
     time::{Duration, SystemTime},
 };
 
@@ -32,12 +32,12 @@ pub(super) fn merge(
         add(leases.entry(fact.fencing_token).or_default(), fact);
     }
     for lease in holder.map_or(&[][..], Holder::leases) {
-        // A lease that is too young, or whose gateway died before it had recorded the lease.
-        if let (Entry::Vacant(entry), false) = (leases.entry(lease.fence.get()), lease.is_resting) {
+        // The lease may be too young, or its gateway may have died before it had recorded the lease.
+        if !lease.is_resting {
             let since = now.checked_sub(lease.held_for + lease.as_of.elapsed());
             let mut held = RecordedLease::from(lease).entry;
             held.acquired_at = Some(rfc3339(since).to_string());
-            entry.insert(held);
+            add(leases.entry(held.fencing_token).or_default(), held);
         }
     }
     let [oldest, now] =

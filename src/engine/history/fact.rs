@@ -33,6 +33,8 @@ pub(in crate::engine) struct RecordedLease {
     pub(in crate::engine) unheard: Option<UnheardRelease>,
     /// Whether the lease is recorded even if it was short.
     pub(in crate::engine) even_if_short: bool,
+    /// Whether another gateway has ended the lease, and records that or counts it.
+    pub(in crate::engine) ended_elsewhere: bool,
 }
 
 /// A release that the store has not answered, and its caller if that is known.
@@ -88,6 +90,7 @@ impl From<FencingToken> for RecordedLease {
             until,
             unheard: None,
             even_if_short: false,
+            ended_elsewhere: false,
         }
     }
 }
@@ -105,6 +108,7 @@ impl From<&HeldLease> for RecordedLease {
             until: lease.as_of + lease.expires_in,
             unheard: None,
             even_if_short: false,
+            ended_elsewhere: false,
         }
     }
 }

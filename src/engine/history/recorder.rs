@@ -102,16 +102,17 @@ impl Recorder {
         reason: Option<&str>,
     ) {
         let (mut lease, now) = (lease.into(), Instant::now());
+        let is_over = kind == EXPIRED;
         // The release that the store has not answered has ended the lease.
         let unheard = lease
             .unheard
             .take()
-            .filter(|_| [EXPIRED, LOST].contains(&kind));
+            .filter(|_| [EXPIRED, LOST].contains(&kind) || kind == RELEASED && by.is_none());
         let (kind, by) = match &unheard {
             Some(UnheardRelease(by)) => (RELEASED, by.as_ref()),
             None => (kind, by),
         };
-        let over = (kind == EXPIRED).then_some(lease.until);
+        let over = (is_over || unheard.is_some()).then_some(lease.until);
         let at = over.map_or(now, |over| over.min(now));
         let is_short = lease.since.is_some_and(|since| at < since + self.after);
         if is_short && !lease.even_if_short && [EXPIRED, RELEASED].contains(&kind) {
@@ -159,6 +160,7 @@ impl Recorder {
         lease: Option<RecordedLease>,
         loss: Loss,
     ) {
+        let lease = lease.filter(|lease| !lease.ended_elsewhere);
         if let (Some(lease), Loss::HeldByAnother | Loss::Free) = (lease, loss) {
             let is_over = lease.until <= Instant::now();
             let how = if is_over { EXPIRED } else { LOST };

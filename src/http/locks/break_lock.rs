@@ -96,6 +96,10 @@ pub(in crate::http) async fn break_lock(
 ) -> Result<(StatusCode, JsonResponse<HeldLockBody>), Problem> {
     if !caller.permits(Permission::Break, Some(&name)) {
         let seen = gateway.engine.inspect(&name).await?;
+        if seen.holder.is_none() && caller.permits(Permission::Reserve, Some(&name)) {
+            // Perhaps an earlier copy of the request has ended the reservation.
+            return Err(BreakError::NotHeld.into());
+        }
         body.aim_at_own(seen.holder.as_ref(), caller.name())
             .ok_or_else(|| Problem::forbidden(Permission::Break, Some(&name)))?;
     }

@@ -204,7 +204,10 @@ impl Lease {
             request.until = request.until.rebased(last_known, now);
         }
         if let (true, Some(reservation)) = (is_in_use, lease.metadata.reservation()) {
+            // The wall clock may have been set back, and the lease lasts no longer than it did.
+            let longest = lease.hold_ends_at;
             lease = lease.reserved_until(now.of_wall(wall, reservation.until()));
+            lease.hold_ends_at = lease.hold_ends_at.into_iter().chain(longest).min();
             lease.expires_at = lease.end_from(lease.ttl, now);
         } else if is_in_use {
             lease.expires_at = lease.end_from(lease.ttl, now).max(lease.expires_at);

@@ -187,7 +187,8 @@ async fn the_key_that_made_it_ends_it_and_no_other_key_does() {
             403,
         ),
         (Some(Holder::Lease(held())), r#"{"reason":"x"}"#, 403),
-        (None, r#"{"reason":"x"}"#, 403),
+        // Perhaps an earlier copy of the request has ended the reservation.
+        (None, r#"{"reason":"x"}"#, 409),
     ] {
         let service = of_ops(&key, "");
         let seen = Inspection {
