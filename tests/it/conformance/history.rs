@@ -309,10 +309,9 @@ pub(super) async fn a_lease_whose_rest_was_broken_stays_released(fixture: &dyn F
     let record = |_| std::future::ready(());
     let broken = there.break_lock(name("lock"), None, reason, key("ops"), record);
     broken.await.unwrap();
-    let history = until_history(&here, |it| {
-        it.entries.first().is_some_and(|it| !it.notes.is_empty())
-    })
-    .await;
+    // A record that is just being written is shown a moment later.
+    let is_whole = |it: &HistoryEntry| !it.notes.is_empty() && end(it).is_some();
+    let history = until_history(&here, |it| it.entries.first().is_some_and(is_whole)).await;
     let entry = &history.entries[0];
     assert_eq!(end(entry), Some(("released", Some("ci"), None)));
     let note = &entry.notes[0];

@@ -80,6 +80,8 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let asked = at_once(with(request("slow"), |it| it.ttl = ttl(TTL_MS)));
     let mut hold = gate.engine.hold(asked).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    // The history asks about the lease after a second, and the stream renews it after two.
+    sleep(Duration::from_millis(1_700)).await;
     proxy.strike("{slow}", Fault::HoldReply);
     let held_back = async {
         proxy.struck(1).await;
