@@ -136,6 +136,8 @@ class Gateway:
 
     def freeze(self):
         self._process.send_signal(signal.SIGSTOP)
+        # All threads have stopped then: until that, one of them may still answer.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self):
         self._process.send_signal(signal.SIGCONT)

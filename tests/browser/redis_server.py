@@ -1,5 +1,6 @@
 """A Redis of a test's own, which can be frozen."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -38,6 +39,8 @@ class Redis:
 
     def freeze(self):
         self._process.send_signal(signal.SIGSTOP)
+        # All threads have stopped then: until that, one of them may still answer.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self):
         self._process.send_signal(signal.SIGCONT)
