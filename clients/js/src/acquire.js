@@ -67,7 +67,7 @@ export class Acquire {
     const locks = [names].flat().map((lock) => {
       if (!lock?.name) return lock;
       for (const field of Object.keys(lock)) {
-        if (!FIELD.test(field)) throw new TypeError(`${field}: expected name, mode, limit in the object of each lock`);
+        if (!FIELD.test(field)) throw new TypeError(`${field}: unexpected`);
       }
       return { ...lock };
     });

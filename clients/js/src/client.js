@@ -56,7 +56,7 @@ export class Latchgate {
   }
 
   async check(name, fence, { forMs = 0 } = {}) {
-    if (!fence || !isCount(fence)) throw new TypeError('fence: expected a fencing token');
+    if (!fence || !isCount(fence)) throw new TypeError('fence: expected');
     const path = locksPath([checkName(name)], `/check?for_ms=${toMs(forMs, 'forMs')}`);
     const answer = await this.#look(path, fence);
     // Only 204 is the answer of a gateway: a proxy may answer with another success.
