@@ -1,4 +1,4 @@
-// That a lock is reserved: by whom, until when and why.
+// The sentence about a reservation: by whom the lock is reserved, until when and why.
 
 import { html } from "../view.js";
 import { now, tick } from "../model/clock.js";

@@ -463,7 +463,7 @@ impl LeaseRegistry {
             }
             lease.is_end_known = true;
             let is_recorded = lease.has_begun() || run_out.opens || lease.unheard.is_some();
-            let reports = lease.reports_end(seen_since) && lease.unheard.is_none();
+            let reports = lease.reports_end(seen_since);
             (
                 is_recorded.then(|| lease.recorded()),
                 reports.then(|| (lease.owner.clone(), lease.mode)),

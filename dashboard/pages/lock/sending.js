@@ -1,4 +1,4 @@
-// What the dialogs of a lock send.
+// Sends the request of a dialog on the page of a lock, and keeps its outcome.
 
 import { useSignal } from "../../view.js";
 import { ask, lockPath, Problem } from "../../model/api.js";
