@@ -57,7 +57,12 @@ impl AcquireAttempt {
         })
     }
 
+    /// The refusal of an attempt whose lock is held. After the time of a reservation a grant would be refused, too: the
+    /// attempt is not told to ask again.
     pub(super) fn held(&self, contention: Contention) -> AcquireError {
+        if self.is_reservation_over() {
+            return AcquireError::ReservationOver;
+        }
         AcquireError::Held {
             contention,
             waited: self.waited(),
@@ -67,7 +72,7 @@ impl AcquireAttempt {
 
     /// Whether the attempt is for a reservation that has ended, by the clock of this gateway: only the words of the
     /// refusal depend on it.
-    pub(super) fn is_reservation_over(&self) -> bool {
+    fn is_reservation_over(&self) -> bool {
         let reservation = self.attempt.metadata.reservation();
         reservation.is_some_and(|it| it.until() <= SystemClock.wall())
     }
@@ -220,10 +225,12 @@ impl AcquireAttempt {
         }
     }
 
+    /// Counts the lease for the API key, and the rest that it may leave.
     fn charge(&self, token: &TokenHash) {
         if let Some(slot) = &self.slot {
             let (leases, name) = (&self.engine.leases, &self.attempt.name);
             leases.charge(name, token, Some(slot.clone()));
+            leases.rest(name, token, self.attempt.min_hold);
         }
     }
 
