@@ -600,6 +600,9 @@ impl HoldTask {
         if let Some(unread) = unread {
             self.report_lost(managed, unread);
         }
+        if !by.may_rest() {
+            self.engine.leases.rest(&managed.name, &token, None);
+        }
         let store = &self.engine.store;
         let release = store.release_as(by, &managed.name, &token);
         let release = Box::pin(release).await;

@@ -17,7 +17,9 @@ use tokio::{
 
 use crate::{
     auth::LeaseSlot,
-    lock::{FencingToken, HeldLease, HistoryEntry, LockName, Metadata, Mode, Owner, TokenHash},
+    lock::{
+        FencingToken, HeldLease, HistoryEntry, LockName, Metadata, MinHold, Mode, Owner, TokenHash,
+    },
     store::contract::FenceQuery,
 };
 
@@ -254,6 +256,16 @@ impl LeaseRegistry {
                 slot.extend_until(lease.until);
             }
             lease.slot = slot;
+        });
+    }
+
+    /// Sets for how long from its grant the lease counts for its API key at least, because the lock rests after a
+    /// release; `None`: it leaves no rest.
+    pub(super) fn rest(&self, name: &LockName, token: &TokenHash, min_hold: Option<MinHold>) {
+        self.with_lease(name, token, |lease| {
+            if let Some(slot) = &lease.slot {
+                slot.rest_until(min_hold.map(|it| lease.since + it.duration()));
+            }
         });
     }
 

@@ -132,6 +132,11 @@ impl Reaper {
     /// Takes over an abandoned lease. The lease is released at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, mut lease: AbandonedLease) {
+        if !lease.by.may_rest() {
+            for name in [&lease.name].into_iter().chain(&lease.others) {
+                self.leases.rest(name, &lease.token, None);
+            }
+        }
         if let AbandonedBy::Holder { .. } = lease.by {
             self.leases.give_up(&lease.name, &lease.token);
         } else {
@@ -159,6 +164,19 @@ impl Reaper {
         let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
         if let (Some(lost), false) = (lost, is_keeper || abandoned.may_come_back) {
             self.history.abandoned(name, lost);
+        }
+    }
+}
+
+// === impl AbandonedBy ===
+
+impl AbandonedBy {
+    /// Whether the lock may rest after the release.
+    fn may_rest(&self) -> bool {
+        match self {
+            Self::Attempt | Self::UnansweredAttempt(_) => false,
+            Self::Keeper(releaser, _) => releaser.may_rest(),
+            Self::Holder { is_unused, .. } => !is_unused,
         }
     }
 }

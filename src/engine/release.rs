@@ -74,6 +74,9 @@ impl Engine {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
+            if !releaser.may_rest() {
+                leases.rest(&name, &token, None);
+            }
             let release = engine.store.release_as(releaser, &name, &token).await;
             let ended = release.as_ref().ok().and_then(|it| it.1);
             let release = release.map(|it| it.0);

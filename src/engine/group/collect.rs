@@ -251,7 +251,9 @@ impl Collector {
             let error = GroupAcquireError::new(name, error.into());
             RoundEnd::Failed(error)
         })?;
-        let listed = self.engine.leases.remove(name, &granted.hash);
+        let leases = &self.engine.leases;
+        leases.rest(name, &granted.hash, None);
+        let listed = leases.remove(name, &granted.hash);
         if outcome == GiveBack::GivenBack {
             self.engine.metrics.given_back();
             if listed.is_some() {
