@@ -446,8 +446,10 @@ pub struct SharedHolders {
     /// would hide a holder. After a break, all leases that
     /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
-    /// How many leases share the lock, shown or not.
+    /// How many leases share the lock, shown or not, rests included.
     pub count: u64,
+    /// How many of these are rests, which nobody holds. Not counted in the answer to an attempt that is queued.
+    pub resting: u64,
 }
 
 /// How many leases of a shared lock an answer shows at most.
@@ -705,6 +707,15 @@ impl Holder {
         match self {
             Self::Lease(_) | Self::Foreign { .. } => 1,
             Self::Shared(holders) => holders.count,
+        }
+    }
+
+    /// How many leases or foreign clients hold the lock, without its rests.
+    pub fn holders(&self) -> u64 {
+        match self {
+            Self::Lease(lease) => u64::from(!lease.is_resting),
+            Self::Foreign { .. } => 1,
+            Self::Shared(holders) => holders.count.saturating_sub(holders.resting),
         }
     }
 }

@@ -103,7 +103,7 @@ pub(in crate::engine) struct ScriptedStore {
     /// The gate at which `inspect` waits until the test lets it pass.
     pub(in crate::engine) inspect_gate: Gate,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
-    pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
+    pub(in crate::engine) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// The scripted answers to the command `list`; by default the page is empty.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// The gate at which commands wait until the test lets them pass.

@@ -398,6 +398,7 @@ mod sharing {
                 of_slots_are_n_per_period,
                 are_on_a_list,
                 that_are_many_hide_no_holder,
+            are_not_counted_as_holders_however_many_there_are,
                 hand_the_lock_to_the_first_who_waits_when_they_end,
                 of_slots_serve_those_who_wait_in_order,
                 are_left_by_a_stream_whose_grant_was_read,

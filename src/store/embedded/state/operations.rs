@@ -589,6 +589,7 @@ fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
             leases.extend(last);
             Holder::Shared(SharedHolders {
                 count: count(leases.len()),
+                resting: count(leases.iter().filter(|lease| lease.is_resting).count()),
                 leases,
             })
         }

@@ -305,6 +305,11 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
         {
             holders.leases.retain(|lease| lease.fence == fence);
             holders.count = 1;
+            holders.resting = holders
+                .leases
+                .iter()
+                .map(|it| u64::from(it.is_resting))
+                .sum();
             Ok((ScriptTarget::Lease(fence), Holder::Shared(holders)))
         }
         (holder, _) => Err(NotEnded::HolderChanged(holder)),
