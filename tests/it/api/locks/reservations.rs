@@ -124,7 +124,7 @@ async fn its_end_is_in_the_future_and_not_too_far() {
 #[tokio::test]
 async fn a_repetition_after_its_end_is_answered_by_the_store() {
     let service = Service::start();
-    let body = r#"{"reserve":{"until":"2001-02-03T04:05:06Z","reason":"x"},"wait_ms":60000}"#;
+    let body = r#"{"reserve":{"until":"2001-02-03T04:05:06Z","reason":"x"},"wait_ms":20000}"#;
     let key = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
     for (answer, code) in [
         (Acquisition::IdempotencyExpired, "idempotency-expired"),

@@ -123,7 +123,7 @@ async fn rests_are_not_counted_as_holders_whether_they_are_shown_or_not() {
         let refused = service.acquire("{}").await.is_problem(423, "locked");
         for told in [seen, refused.json()] {
             assert_eq!(told["holder_count"], count);
-            assert_eq!(told["resting"].as_array().unwrap().len(), rests);
+            assert_eq!(told["resting"].as_array().map_or(0, Vec::len), rests);
         }
     }
 }
