@@ -492,3 +492,23 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
         Ok(JsonValue::Object(entries))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::field::Form, *};
+
+    #[test]
+    fn a_reader_may_ask_for_any_number_of_fields() {
+        const FLAG: Field = Field {
+            name: "flag",
+            doc: "",
+            form: Form::FLAG,
+        };
+        let limits = LimitsConfig::default();
+        let mut fields = Fields::none(&limits);
+        for _ in 0..100 {
+            assert_eq!(fields.flag(&FLAG), None);
+        }
+        assert_eq!(fields.known().count(), 100);
+    }
+}

@@ -231,7 +231,8 @@ fn rests_are_not_counted_as_holders_during_a_batch_either() {
         state.acquire(attempt, now).unwrap();
     }
     for lease in &rests {
-        drop(state.release(Releaser::Bearer, &lease.name, &lease.token, now));
+        let (released, _) = state.release(Releaser::Bearer, &lease.name, &lease.token, now);
+        assert_eq!(released, Release::Released);
     }
     drop(state.commit());
     let lock = name("lock");
