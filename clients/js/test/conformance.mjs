@@ -797,6 +797,50 @@ define('C36', 'check passes while a lease with the fencing token holds the lock'
   await t.locks.check(path, other.fencingToken);
 });
 
+// === a lost lock ===
+
+define('C37', 'a lock that was lost is never success', async (t) => {
+  const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
+  const forms = {
+    with: (locks, names, work) => locks.with(names, { ttl: '1m' }, work),
+    dispose: async (locks, names, work) => {
+      const lease = await locks.acquire(names, { ttl: '1m' });
+      await work(lease);
+      await lease[asyncDispose]();
+    },
+    release: async (locks, names, work) => {
+      const lease = await locks.acquire(names, { ttl: '1m' });
+      await work(lease);
+      await lease.release();
+    },
+  };
+  for (const [form, run] of Object.entries(forms)) {
+    for (const count of [1, 2]) {
+      const names = [`${t.lock}-${form}-${count}`, `${t.lock}-${form}-other`].slice(0, count);
+      const path = count > 1 ? '/locks?names=' : `/locks/${names[0]}`;
+      const broken = () => t.b.break(names[0], { reason: 'the test', all: true });
+      const work = { released: broken, renewed: (lease) => broken().then(() => rejected(lease.renew(), LeaseLost)) };
+      for (const [when, ends] of Object.entries(work)) {
+        const error = await rejected(run(t.locks, names, ends), LeaseLost);
+        equal(error.why, 'broken', `why, ${form} ${when} ${names}`);
+        for (const name of names) await t.free(2_000, name);
+      }
+      // A release without an answer may have ended the lease.
+      const told = [];
+      const locks = t.client('proxy', { warn: (text) => told.push(text) });
+      const inDoubt = async () => {
+        await t.fault('lose-request', 1, { method: 'DELETE', path });
+        await t.fault('status', 1, { method: 'DELETE', path, status: 410, code: 'lease-lost' });
+      };
+      const ended = await run(locks, names, inDoubt).catch((error) => error);
+      if (form === 'release') ok(ended instanceof OutcomeUnknown, 'a release that is not known');
+      else equal([ended, told.length], [undefined, 1], `a warning, ${form} ${names}`);
+      await t.b.break(names[0], { reason: 'the test', all: true });
+      if (count > 1) await t.b.break(names[1], { reason: 'the test', all: true });
+    }
+  }
+});
+
 /** Runs the cases whose numbers are in `only`, or all, one after the other. */
 export async function runAll(rigUrl, only) {
   const urls = await rig(rigUrl, '');
