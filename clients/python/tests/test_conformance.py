@@ -878,3 +878,58 @@ def test_c36_what_is_no_fencing_token_is_not_sent(clients: Clients, rig: Rig, na
         with pytest.raises((ValueError, TypeError)):
             locks.check(name, 7, lasts=lasts)
     assert rig.log("GET", "/check") == []
+
+
+# === A lost lock ===
+
+
+@pytest.mark.parametrize("form", ["block", "decorator", "release"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_c37_a_lock_that_was_lost_is_never_success(
+    clients: Clients, rig: Rig, name: str, form: str, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    names: Any = [f"{name}-1", f"{name}-2"] if count > 1 else f"{name}-1"
+
+    def break_one() -> None:
+        at_b.break_(f"{name}-1", reason="the test", all=True)
+
+    def run(work: Callable[[Any], None]) -> None:
+        if form == "block":
+            with locks(names, ttl="1m") as lease:
+                work(lease)
+        elif form == "decorator":
+            locks(names, ttl="1m")(lambda: work(None))()
+        else:
+            lease = locks.acquire(names, ttl="1m")
+            work(lease)
+            lease.release()
+
+    def renewed(lease: Any) -> None:
+        break_one()
+        if lease is not None:
+            with pytest.raises(LeaseLost):
+                lease.renew()
+
+    for work in (lambda _: break_one(), renewed):
+        with pytest.raises(LeaseLost) as caught:
+            run(work)
+        assert caught.value.why == "broken"
+        for number in range(count):
+            until(is_free(at_b, f"{name}-{number + 1}"), 5)
+
+    def in_doubt(_: Any) -> None:
+        rig.fault("lose-request", method="DELETE")
+        rig.fault("status", method="DELETE", status=410, code="lease-lost")
+
+    # A release without an answer may have ended the lease.
+    assert caplog.text == ""
+    if form == "release":
+        with pytest.raises(OutcomeUnknown) as unknown:
+            run(in_doubt)
+        assert unknown.value.status == 410
+    else:
+        run(in_doubt)
+        assert f"it is not known whether {name}-1" in caplog.text
+    for number in range(count):
+        at_b.break_(f"{name}-{number + 1}", reason="the test", all=True)
