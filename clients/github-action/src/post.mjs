@@ -48,8 +48,9 @@ function report(outcome, names) {
       return lost(`the lock was lost before the job was over; the action noticed this at ${outcome.at} (${outcome.message}).`);
     case 'unreleased': {
       const left = Math.ceil(outcome.expiresInMs / 1000);
-      const free = `It is free in ${left} s at the latest.`;
-      annotate('warning', `${names}: held until now, but not released (${outcome.message}). ${free}`);
+      const free = left ? ` It is free in ${left} s at the latest.` : '';
+      const unknown = 'it is not known whether the lock was held until now, because its release was not confirmed';
+      annotate('warning', `${names}: ${unknown} (${outcome.message}).${free}`);
       return true;
     }
     default: {
