@@ -76,7 +76,7 @@ class Latchgate:
             trust.
         :param request_wait: the longest wait of one request (20 s), shorter than the time-outs of proxies.
         :param request_timeout: how long an answer may take after the wait, and how long connecting may take (5 s).
-        :param deadline: how long a call without a wait is tried (10 s).
+        :param deadline: how long a call without a wait is tried (10 s; a release 5 s at most).
         """
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
         self._transport = HttpTransport(self._settings, ssl_context)
