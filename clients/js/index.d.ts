@@ -97,7 +97,8 @@ export class Latchgate {
 
   /**
    * Runs `work` under a lease and gives it back. Rejects with `LeaseLost` if the lease was lost before `work` was done, also if only
-   * the release finds that out. If the release comes to nothing, it is not known whether the lease was lost, which `warn` is told.
+   * the release finds that out, and with `OutcomeUnknown` if the lease was over when a release was repeated that had got no answer.
+   * If the release fails otherwise, it is not known whether the lease was lost, which `warn` is told.
    * Stop what you do when `signal` is aborted.
    */
   with<T>(name: Locks, work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>): Promise<T>;

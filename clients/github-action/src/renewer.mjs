@@ -86,8 +86,9 @@ async function release() {
     return { state: 'released', heldMs };
   } catch (error) {
     if (error instanceof LeaseLost) return { state: 'lost', message: error.message, at: new Date().toISOString() };
-    // 410: an earlier copy of the release got no answer, and the lease is over.
-    return { state: 'unreleased', heldMs, message: error.message, expiresInMs: error.status === 410 ? 0 : expiresInMs };
+    // 410: the lease is over, by a copy of the release that got no answer, or before it.
+    const state = error.status === 410 ? 'unknown' : 'unreleased';
+    return { state, heldMs, message: error.message, expiresInMs };
   }
 }
 

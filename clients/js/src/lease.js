@@ -151,12 +151,12 @@ export class Lease {
   }
 
   /**
-   * Releases the lease, because the work is done. Rejects only if the lease was lost. After another failure it is not
-   * known whether the lease was, which the log says.
+   * Releases the lease, because the work is done. Rejects only if the lease is over, and was lost or may have been. After
+   * another failure it is not known whether the lease was lost, which the log says.
    */
   [asyncDispose]() {
     return this.release().catch((error) => {
-      if (error instanceof LeaseLost) throw error;
+      if (error instanceof LeaseLost || error.status === 410) throw error;
       this.#sendCopy.warn(`latchgate: it is not known whether ${this.names} was held until its release: ${error.message}`);
     });
   }

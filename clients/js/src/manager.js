@@ -245,7 +245,7 @@ export class LockManager {
       lease.signal.removeEventListener('abort', held.lose);
       // If the lock was lost, the work's result is no success.
       await lease[asyncDispose]().catch((lost) => {
-        throw error('AbortError', 'the lock was lost', lost);
+        throw error('AbortError', 'the lock was lost, or may have been', lost);
       });
       resolve(value);
     } catch (failure) {

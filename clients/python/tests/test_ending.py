@@ -183,12 +183,12 @@ def test_each_outage_is_told_and_a_busy_gateway_is_none(
     for at, answered in [(100.0, False), (102.9, False), (103.1, False), (900.0, False), (901.0, True), (902.0, False), (903.0, False)]:
         moment = at
         if answered:
-            of.broken()
+            of.answered()
         else:
-            of.heard(at, "refused")
+            of.unanswered(at, "refused")
     assert [record.getMessage() for record in caplog.records] == ["no gateway at http://gateway has answered for 3 s: refused"]
     moment = 906.0
-    of.heard(906.0, "refused")
+    of.unanswered(906.0, "refused")
     assert len(caplog.records) == 2
 
 

@@ -94,7 +94,8 @@ class Lease(LeaseView):
         :class:`LeaseLost`. If an earlier copy of the release got no answer, a lost lease is :class:`OutcomeUnknown`: that
         copy may have ended it.
 
-        A release takes 5 s at most. If it fails, it is repeated in the background until the lease has ended, and it can be called again.
+        A release takes 5 s at most. If it fails, it is repeated in the background until the lease has ended, and it can be
+        called again.
         """
         state = self._state
         state.check_process()
@@ -126,8 +127,11 @@ class Lease(LeaseView):
             if error is None:
                 raise
         except LatchgateError as failure:
-            # The work is done, and the lease ends with its TTL.
             if error is None:
+                # 410: the lease is over. It was lost, or an earlier copy of the release has ended it.
+                if failure.status == 410:
+                    raise
+                # The work is done, and the lease ends with its TTL.
                 names = ", ".join(self.names)
                 _log.warning("it is not known whether %s was held until its release: %s", names, failure)
 

@@ -128,9 +128,9 @@ def send_copy(call: Call, silence: Silence, time_out: float) -> Operation[Union[
     exchange: Exchange = yield Send(call, max(time_out, 0.001))
     result = _result_of(exchange, call)
     if isinstance(result, Failure) and not result.error.problem:
-        silence.heard(sent_at, result.error)
+        silence.unanswered(sent_at, result.error)
     else:
-        silence.broken()
+        silence.answered()
     return result
 
 

@@ -30,11 +30,11 @@ class Silence:
         self._waited = 0.0
         self._waited_at = 0.0
 
-    def broken(self) -> None:
+    def answered(self) -> None:
         """Records the answer of a gateway."""
         self._is_silent = self._is_told = False
 
-    def heard(self, sent_at: float, reason: object) -> None:
+    def unanswered(self, sent_at: float, reason: object) -> None:
         """Records that no gateway has answered a request. The first time after a few seconds, the log says so."""
         if not self._is_silent:
             self._since, self._is_silent = sent_at, True
