@@ -97,7 +97,7 @@ export class Latchgate {
 
   /**
    * Runs `work` under a lease and gives it back. Rejects with `LeaseLost` if the lease was lost before `work` was done, also if only
-   * the release finds that out, and with `OutcomeUnknown` if the lease was over when a release was repeated that had got no answer.
+   * the release finds that out. Rejects with `OutcomeUnknown` if the lease was over when a release without an answer was repeated.
    * If the release fails otherwise, it is not known whether the lease was lost, which `warn` is told.
    * Stop what you do when `signal` is aborted.
    */

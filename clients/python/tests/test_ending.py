@@ -123,9 +123,15 @@ def away(rig: Rig) -> Iterator[Rig]:
 
 
 @pytest.mark.parametrize("kind", ["hang", "lose-request"])
-@pytest.mark.parametrize("form, ttl, within", [("block", "1m", 8.0), ("leases", "1m", 8.0), ("block", "3s", 5.0)])
+@pytest.mark.parametrize("form, ttl, later, within", [
+    ("block", "1m", 0.0, 8.0),
+    ("leases", "1m", 0.0, 8.0),
+    ("block", "3s", 0.0, 5.0),
+    # The lease has ended long before.
+    ("block", "1s", 4.0, 1.5),
+])  # fmt: skip
 def test_block_close_and_exit_wait_for_five_seconds_together(
-    away: Rig, name: str, kind: str, form: str, ttl: str, within: float
+    away: Rig, name: str, kind: str, form: str, ttl: str, later: float, within: float
 ) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", END, away.proxy, name, ttl, form],
@@ -137,6 +143,7 @@ def test_block_close_and_exit_wait_for_five_seconds_together(
         assert process.stdin is not None and process.stdout is not None
         assert process.stdout.readline() == "held\n"
         away.fault(kind, count=10_000)
+        time.sleep(later)
         began = time.monotonic()
         process.stdin.close()
         process.wait(60)
