@@ -109,10 +109,10 @@ function Lost() {
   if (away < 700) return null;
   return html`<div class="banner">
     <${Icon} name="warning" />
-    ${problem?.status >= 400
+    ${problem?.code
       ? html`<span>
           <strong>No events: ${problem.title}.</strong> ${" "}
-          <span><${Foreign} value=${problem.detail} whole /> The locks are asked for now and then.</span>
+          <span><${Foreign} value=${problem.detail} whole />${problem.status > 0 && " The locks are asked for now and then."}</span>
         </span>`
       : html`<span>
           <strong>Connection lost, reconnecting.</strong> ${" "}
