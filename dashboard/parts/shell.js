@@ -109,14 +109,14 @@ function Lost() {
   if (away < 700) return null;
   return html`<div class="banner">
     <${Icon} name="warning" />
-    ${problem?.code
+    ${problem?.status >= 400
       ? html`<span>
           <strong>No events: ${problem.title}.</strong> ${" "}
-          <span><${Foreign} value=${problem.detail} whole />${problem.status > 0 && " The locks are asked for now and then."}</span>
+          <span><${Foreign} value=${problem.detail} whole /> The locks are asked for now and then.</span>
         </span>`
       : html`<span>
-          <strong>Connection lost, reconnecting.</strong> ${" "}
-          <span>What you see is ${duration(away)} old.</span>
+          <strong>${problem?.title ?? "Connection lost"}, reconnecting.</strong> ${" "}
+          <span>What you see is ${duration(away)} old. ${problem?.detail}</span>
         </span>`}
     <button type="button" onClick=${retry}>Try now</button>
   </div>`;

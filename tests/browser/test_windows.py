@@ -47,6 +47,7 @@ class WindowsCase(BrowserCase):
         for page in pages:
             rows = page.get_by_role("row").filter(has_text=re.compile("|".join(names)))
             expect(rows).to_contain_text(list(reversed(names)))
+            expect(rows).to_have_count(len(names))
             expect(page.get_by_role("row").filter(has_text="gap")).to_have_count(0)
 
 
@@ -136,6 +137,30 @@ class Windows(WindowsCase):
         self.hear([first, second], "one", "two", "three")
         self.one_stream()
 
+    def test_a_window_that_comes_reads_in_place_of_one_in_the_background(self):
+        context = self.context()
+        first = self.window("/events", context)
+        self.live([first])
+        first.evaluate(LOOK, True)
+        second = self.window("/events", context)
+        self.live([second])
+        self.assertEqual(self.read[second], 1)
+        self.one_stream()
+
+    def test_an_event_that_two_windows_pass_on_is_heard_once(self):
+        first, second = self.windows(2)
+        self.live([first, second])
+        self.gateway.acquire("one", ttl_ms=600_000)
+        self.hear([first, second], "one")
+        # As a window that begins to lead, and has heard less than others.
+        first.evaluate(
+            "import(new URL('app.js', document.baseURI)).then(({modules: {'model/feed.js': {events}}}) => {"
+            " const {id, kind, ...event} = events().at(-1);"
+            " new BroadcastChannel('latchgate-events / {}').postMessage({event: {id, kind, data: JSON.stringify(event)}}); })"
+        )
+        self.gateway.acquire("two", ttl_ms=600_000)
+        self.hear([first, second], "one", "two")
+
     def test_a_window_that_has_missed_events_says_so(self):
         first, second = self.windows(2)
         self.live([first, second])
@@ -187,13 +212,15 @@ class Signed(WindowsCase):
         other = self.window("/locks", context)
         self.live([page, other])
         self.one_stream()
+        # An answer would tell it. Its stream goes on.
+        page.route(re.compile(r"/(session|stats|readyz|locks(\?.*)?)$"), lambda route: None)
         other.get_by_role("button", name="Sign out").click()
         self.sign_in(other, "team")
         other.get_by_role("link", name="Events", exact=True).click()
         self.live([other])
-        # The stream of ops lives on, in a window that knows of nothing.
         self.gateway.acquire("other:c", key="ops", ttl_ms=600_000)
         self.gateway.acquire("team:a", key="ops", ttl_ms=600_000)
+        expect(page.get_by_role("row").filter(has_text="other:c")).to_have_count(1)
         expect(other.get_by_role("row").filter(has_text="team:a")).to_have_count(1)
         self.assertNotIn("other:c", other.content())
 
