@@ -117,7 +117,7 @@ class Renderer(unittest.TestCase):
         used = set()
         for directory in ALL + COMPONENTS:
             (kustomization,) = kustomize.documents(directory / "kustomization.yaml")
-            named = [*kustomization["resources"], *(p["path"] for p in kustomization.get("patches", []))]
+            named = [*kustomization.get("resources", []), *(p["path"] for p in kustomization.get("patches", []))]
             used |= {directory / name for name in named} | {directory / "kustomization.yaml"}
         files = {path for path in K8S.rglob("*") if path.is_file()}
         self.assertEqual(files - {path.resolve() for path in used}, set())
@@ -389,7 +389,7 @@ class Components(unittest.TestCase):
             return kustomize.render(directory)
 
     def test_each_is_what_kubernetes_knows(self):
-        self.assertEqual([path.name for path in COMPONENTS], ["autoscaling", "ingress"])
+        self.assertEqual([path.name for path in COMPONENTS], ["autoscaling", "image", "ingress"])
         objects = self.rendered("autoscaling", "ingress")
         for o in objects:
             for version in VERSIONS:
