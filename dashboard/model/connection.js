@@ -37,6 +37,7 @@ export function listen(to) {
 /** Hears the events until `close`: from a stream of this window, or from the window that reads it for all. */
 export function open() {
   if (leave) return;
+  opening = null;
   known = false;
   if (!isShared) {
     const stop = new AbortController();
@@ -78,9 +79,9 @@ function told() {
 }
 
 /** What another window says. One that has lost the lead, and does not know yet, hears events too. */
-function hear({ event, retry, state, ago, problem, opened, at }, leads) {
+function hear({ events, retry, state, ago, problem, opened, at }, leads) {
   // Before the first load there is nothing that events would change.
-  if (event && known) take(event);
+  if (events && known) events.forEach(take);
   if (retry) wake();
   if (!state || leads) return;
   show({ state, since: now() - ago, problem: problem && new Problem(problem) });
@@ -148,10 +149,12 @@ async function run(signal) {
 /** Reads the stream to its end. */
 async function read(signal, opened) {
   let first = true;
+  const unsaid = [];
   await stream(signal, (event) => {
     if (first) opened();
     first = false;
-    say({ event });
+    // What came together is passed on together.
+    if (unsaid.push(event) === 1) queueMicrotask(() => say({ events: unsaid.splice(0) }));
     take(event);
   });
 }

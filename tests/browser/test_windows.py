@@ -156,7 +156,7 @@ class Windows(WindowsCase):
         first.evaluate(
             "import(new URL('app.js', document.baseURI)).then(({modules: {'model/feed.js': {events}}}) => {"
             " const {id, kind, ...event} = events().at(-1);"
-            " new BroadcastChannel('latchgate-events / {}').postMessage({event: {id, kind, data: JSON.stringify(event)}}); })"
+            " new BroadcastChannel('latchgate-events / {}').postMessage({events: [{id, kind, data: JSON.stringify(event)}]}); })"
         )
         self.gateway.acquire("two", ttl_ms=600_000)
         self.hear([first, second], "one", "two")
@@ -175,6 +175,9 @@ class Windows(WindowsCase):
         expect(second.get_by_role("row").filter(has_text="not heard by this window")).to_have_count(1)
         second.get_by_role("link", name="Locks", exact=True).first.click()
         expect(second.get_by_role("row").filter(has_text="missed")).to_have_count(1)
+        self.gateway.acquire("later", ttl_ms=600_000)
+        second.get_by_role("link", name="Events", exact=True).click()
+        expect(second.get_by_role("row").filter(has_text="later")).to_have_count(1)
 
     def test_requests_that_wait_for_a_connection_are_no_outage(self):
         page = self.window("/locks", self.context())
