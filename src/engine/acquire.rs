@@ -784,7 +784,7 @@ impl From<&Release> for LeaseOutcome {
     fn from(release: &Release) -> Self {
         match release {
             Release::Released => Self::Done,
-            Release::Adopted => Self::Adopted,
+            Release::Adopted(_) => Self::Adopted,
             Release::Lost(_) => Self::Lost,
         }
     }

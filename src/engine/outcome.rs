@@ -188,6 +188,7 @@ impl AcquireAttempt {
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         let opening = Some(self.opening(&held));
         leases.insert_as(is_new, (hash, name), &held, opening);
+        leases.adopted_by(name, &hash, keeper);
         self.charge(&hash);
         let (by, kind) = if is_unfinished {
             (

@@ -185,7 +185,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
-    /// (clause 8).
+    /// (clause 8). With the id of an adopter ([`KeeperId::attempt`]) it refuses the adoption.
     fn give_back(
         &self,
         name: &LockName,
@@ -474,7 +474,7 @@ pub enum Releaser {
     Bearer,
     /// The keeper of the lease. If another keeper has the lease now, the release changes nothing.
     Keeper(KeeperId),
-    /// As `Keeper`, for a lease that was delivered to no caller: the lock does not rest.
+    /// As `Keeper`, for a lease that was delivered to no caller, or that its caller has not used: the lock does not rest.
     Undelivered(KeeperId),
     /// As `Bearer`, for a lease that its caller has not used, because it withdrew the acquire: the lock does not rest.
     Unused,
@@ -505,8 +505,8 @@ pub enum Renewal {
 pub enum Release {
     /// The lease has ended, now or by an earlier copy of this command.
     Released,
-    /// Another keeper has the lease, which is unchanged. Only a keeper gets this answer.
-    Adopted,
+    /// This other keeper has the lease, which is unchanged. Only a keeper gets this answer.
+    Adopted(KeeperId),
     /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
@@ -636,6 +636,16 @@ impl Releaser {
         match self {
             Self::Bearer | Self::Unused => None,
             Self::Keeper(keeper) | Self::Undelivered(keeper) => Some(keeper),
+        }
+    }
+
+    /// As this releaser, but only if the keeper still keeps the lease.
+    #[must_use]
+    pub fn kept_by(self, keeper: KeeperId) -> Self {
+        if self.may_rest() {
+            Self::Keeper(keeper)
+        } else {
+            Self::Undelivered(keeper)
         }
     }
 

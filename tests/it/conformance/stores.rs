@@ -105,6 +105,7 @@ conformance! {
             an_adopted_lease_is_not_given_back,
             the_keeper_of_one_lease_is_none_of_the_next,
             a_lease_is_adopted_after_a_restart,
+            an_adoption_that_was_given_back_is_refused,
             an_ended_lease_is_not_adopted,;
         history:
             records_are_kept_and_belong_to_one_name,
