@@ -98,6 +98,14 @@ impl Held {
             .chain(sharers.flat_map(move |sharers| sharers.living(now)))
     }
 
+    /// How many leases of the lock live.
+    pub(crate) fn count(&self, now: Moment) -> usize {
+        match self {
+            Self::Exclusive(lease) => usize::from(lease.lives(now)),
+            Self::Shared(sharers) => sharers.count(now),
+        }
+    }
+
     /// The lease of the lock that was granted under an idempotency key.
     pub(crate) fn under_key(&self, hash: &IdempotencyHash) -> Option<&Lease> {
         match self {
@@ -112,6 +120,16 @@ impl Held {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.fence == fence),
             Self::Shared(sharers) => sharers.with_fence(fence),
         }
+    }
+
+    /// The leases of the lock with larger fencing tokens, the newest first.
+    pub(crate) fn newer(&self, fence: FencingToken) -> impl Iterator<Item = &Lease> {
+        let alone = self.at(None).filter(move |lease| lease.fence > fence);
+        let sharers = self.sharers().into_iter().flat_map(move |sharers| {
+            let newer = (Bound::Excluded(fence), Bound::Unbounded);
+            sharers.by_fence.range(newer).rev().map(|(_, lease)| lease)
+        });
+        alone.into_iter().chain(sharers)
     }
 
     /// The fencing token of a lease of the lock that has ended, if there is one.
