@@ -183,14 +183,19 @@ impl Lease {
         }
     }
 
-    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later.
+    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later. A caller that has
+    /// the token knows of the lease.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
-        Self {
+        let mut lease = Self {
             ttl,
             expires_at: self.end_from(ttl, now).max(self.expires_at),
             ..self.clone()
+        };
+        if let (true, Some(key)) = (self.is_undelivered(), &mut lease.key) {
+            key.delivery = LeaseDelivery::Once;
         }
+        lease
     }
 
     /// The same lease on the clock of a new boot. It is unknown how long the machine was down, so a living

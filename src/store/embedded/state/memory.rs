@@ -270,7 +270,8 @@ impl State {
             .filter(|lease| !self.undo.has_changed(name, lease))
             .or_else(|| {
                 let rows = self.undo.rows(name);
-                rows.filter_map(|(_, before)| before.as_ref()).find(|lease| is_it(lease))
+                rows.filter_map(|(_, before)| before.as_ref())
+                    .find(|lease| is_it(lease))
             })
             .filter(|lease| lease.lives(now))
     }
@@ -569,7 +570,7 @@ impl State {
             self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
         }
         if let Some(key) = &lease.key
-            && !lease.is_undelivered()
+            && (released || !lease.is_undelivered())
         {
             self.add_tombstone(&RowKey::used_key(&key.idempotency.hash), ended_at);
             if released {
