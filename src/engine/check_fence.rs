@@ -9,7 +9,7 @@ use crate::store::{
     contract::{FenceCheck, FenceQuery},
 };
 
-use super::{Actor, Engine, events::EventKind};
+use super::{Actor, Engine, history::STALE_WRITE_REFUSED};
 
 // === impl Engine ===
 
@@ -25,18 +25,10 @@ impl Engine {
         if self.0.checks.note(query, check, Instant::now()) {
             self.0.metrics.stale_write_refused();
             self.0.events.stale_write_refused(query, by);
-            let (engine, query) = (Arc::clone(&self.0), query.clone());
             let by = by.cloned().map(Actor::Key);
-            self.0.lifecycle.spawn(async move {
-                // Callers choose the fencing token: an invented one must not take the place of a lease in the history.
-                let FenceQuery { name, fence } = &query;
-                let history = engine.history.read(name).await;
-                let mut known = history.into_iter().flat_map(|it| it.entries);
-                if known.any(|entry| entry.fencing_token == fence.get()) {
-                    let kind = EventKind::StaleWriteRefused.as_str();
-                    engine.history.note(name, *fence, kind, by.as_ref(), None);
-                }
-            });
+            let FenceQuery { name, fence } = query;
+            let history = &self.0.history;
+            history.note(name, *fence, STALE_WRITE_REFUSED, by.as_ref(), None);
         }
         Ok(check)
     }

@@ -28,7 +28,8 @@ pub struct HistoryBounds {
 /// A record that waits to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryRecord {
-    /// The fencing token of the lease in 16 digits, a space, and the fact. One line.
+    /// The fencing token of the lease in 16 digits, a space, and the fact. One line. After [`UNPROVEN`], the record is
+    /// kept only if there is another record of the lease.
     pub text: String,
     /// Whether the record is written even if the store is nearly full.
     pub is_vital: bool,
@@ -65,6 +66,9 @@ pub struct StoredHistory {
     pub counts: HistoryCounts,
 }
 
+/// The beginning of a record that does not prove that its lease exists: its caller may have invented the fencing token.
+pub const UNPROVEN: char = '?';
+
 // === impl HistoryBounds ===
 
 impl HistoryBounds {
@@ -86,6 +90,13 @@ impl HistoryRecord {
         let text = format!("{fence:016} {fact}");
         Self { text, is_vital }
     }
+
+    /// The same record, which is kept only if there is another record of the lease.
+    #[must_use]
+    pub fn unproven(self) -> Self {
+        let text = format!("{UNPROVEN}{}", self.text);
+        Self { text, ..self }
+    }
 }
 
 // === impl HistoryCounts ===
@@ -98,6 +109,20 @@ impl HistoryCounts {
         }
         self.shorter += other.shorter;
         self.dropped += other.dropped;
+    }
+
+    /// Reads the text under which a store keeps counts; `None` if it is a record. Counts that cannot be read are none.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('~')?;
+        let counts: Vec<_> = text.split(' ').map_while(|it| it.parse().ok()).collect();
+        Some(match counts[..] {
+            [shorter, since, dropped] => Self {
+                shorter,
+                since,
+                dropped,
+            },
+            _ => Self::default(),
+        })
     }
 
     /// The text under which a store keeps the counts beside the records, if anything was counted. Sorts after all records.
@@ -123,19 +148,14 @@ impl HistoryBatch {
 // === impl StoredHistory ===
 
 impl StoredHistory {
-    /// Adds a text that a store has kept: a record, or counts. Any other text is ignored.
+    /// Adds a text that a store has kept: a record, or counts.
     pub fn add_text(&mut self, text: &str) {
-        let Some(counts) = text.strip_prefix('~') else {
-            self.records.push(text.to_owned());
-            return;
-        };
-        let counts: Vec<_> = counts.split(' ').map_while(|it| it.parse().ok()).collect();
-        if let [shorter, since, dropped] = counts[..] {
-            self.counts.add(HistoryCounts {
-                shorter,
-                since,
-                dropped,
-            });
+        match HistoryCounts::from_text(text) {
+            Some(counts) => self.counts.add(counts),
+            None => {
+                let text = text.strip_prefix(UNPROVEN).unwrap_or(text);
+                self.records.push(text.to_owned());
+            }
         }
     }
 }

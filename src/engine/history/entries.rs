@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-use super::fact::{ENDS, RecordedLease, read};
+use super::fact::{ENDS, RecordedLease, is_proof, read};
 
 /// Merges what a store has kept with the facts that wait at this gateway. `holder` is the holder of the lock at
 /// present, `now` the wall time. Times are compared as texts: all gateways write them in the same form.
@@ -40,6 +40,7 @@ pub(super) fn merge(
             add(leases.entry(held.fencing_token).or_default(), held);
         }
     }
+    leases.retain(|_, entry| is_proof(entry));
     let [oldest, now] =
         [now.checked_sub(bounds.keep), Some(now)].map(|time| rfc3339(time).to_string());
     // When the next newer lease was granted: any, and an exclusive one.
@@ -114,7 +115,7 @@ fn add(entry: &mut HistoryEntry, mut fact: HistoryEntry) {
 mod tests {
     use crate::{
         engine::{
-            history::fact::{BROKEN, EXPIRED, RELEASED, record},
+            history::fact::{BROKEN, EXPIRED, RELEASED, STALE_WRITE_REFUSED, record},
             tests::scripted_store::held,
         },
         lock::FencingToken,
@@ -266,6 +267,18 @@ mod tests {
             let entry = &merged(stored, Some(holder), 50)[0];
             assert_eq!(entry.ended_at_latest, is_resting.then(|| text(NOW)));
         }
+    }
+
+    #[test]
+    fn a_fencing_token_that_only_a_refused_check_has_named_is_not_shown() {
+        let refused = |fencing_token| HistoryEntry {
+            fencing_token,
+            notes: vec![note(STALE_WRITE_REFUSED, NOW - 5)],
+            ..HistoryEntry::default()
+        };
+        let facts = [refused(7), opened(6, NOW - 50, EXCLUSIVE), refused(6)];
+        let entries = of_facts(&facts, None, 50);
+        assert_eq!((entries.len(), entries[0].notes.len()), (1, 1));
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub(super) const LOST: &str = "lost";
 pub(in crate::engine) const RELEASED: &str = "released";
 pub(in crate::engine) const BROKEN: &str = "broken";
 
+/// A check refused the fencing token after the end of its lease. Callers choose the number that is checked.
+pub(in crate::engine) const STALE_WRITE_REFUSED: &str = "stale-write-refused";
+
 /// The largest size of a fact, in bytes. Metadata that does not fit is left out.
 const MAX_BYTES: usize = 1_024;
 
@@ -143,9 +146,25 @@ pub(super) fn record(mut fact: HistoryEntry) -> HistoryRecord {
         fields.retain(|_, value| !value.is_null());
         let text = json.to_string();
         if text.len() <= MAX_BYTES || fact.metadata.pop_last().is_none() {
-            return HistoryRecord::new(fact.fencing_token, &text, is_vital);
+            let record = HistoryRecord::new(fact.fencing_token, &text, is_vital);
+            return if is_proof(&fact) {
+                record
+            } else {
+                record.unproven()
+            };
         }
     }
+}
+
+/// Whether the lease of this entry exists. If all that is known of a lease are refused checks, a caller may have invented
+/// its fencing token: it must not take the place of a lease in the history.
+pub(super) fn is_proof(entry: &HistoryEntry) -> bool {
+    let is_refusal = |note: &HistoryNote| note.kind == STALE_WRITE_REFUSED;
+    entry.mode.is_some()
+        || entry.acquired_at.is_some()
+        || entry.ended.is_some()
+        || entry.notes.is_empty()
+        || !entry.notes.iter().all(is_refusal)
 }
 
 /// Reads the fact of a record; `None` if no gateway wrote it.

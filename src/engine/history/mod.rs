@@ -13,5 +13,7 @@ mod recorder;
 
 pub use fact::Actor;
 
-pub(super) use fact::{BROKEN, EXPIRED, RELEASED, RecordedLease, UnheardRelease, entry};
+pub(super) use fact::{
+    BROKEN, EXPIRED, RELEASED, RecordedLease, STALE_WRITE_REFUSED, UnheardRelease, entry,
+};
 pub(super) use recorder::Recorder;

@@ -2,37 +2,61 @@
 //!
 //! A line has the name of a lock and a text of [`StoredHistory`]. Lines are appended without a sync, so the log never
 //! waits for this file: after a loss of power the last seconds may be missing. A line that is torn or damaged is
-//! ignored. When the file is full, it is written anew with the newest records of each lock.
+//! ignored. When the file is full, it is written anew with the newest records of each lock. The file is read a line at a
+//! time, without the lock of the writer: it may have 32 MB.
 
 use std::{
-    collections::HashMap,
-    io::{self, BufRead, BufReader, Read, Write},
+    cmp::Reverse,
+    collections::{HashMap, hash_map::RandomState},
+    hash::BuildHasher,
+    io::{self, BufRead, BufReader, BufWriter, Write},
 };
 
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use crate::{
     lock::LockName,
-    store::history::{HistoryBatch, HistoryBounds, StoredHistory},
+    store::history::{HistoryBatch, HistoryBounds, HistoryCounts, StoredHistory, UNPROVEN},
 };
 
 use super::log::LogFiles;
 
 /// The file with the history of all locks.
 #[derive(Debug)]
-pub(super) struct HistoryFile(pub(super) LogFiles);
+pub(super) struct HistoryFile {
+    files: LogFiles,
+    /// Held while the file is written.
+    writing: Mutex<()>,
+}
+
+/// What is remembered of a line while the file is made shorter: few bytes, because there may be hundreds of thousands.
+struct Line {
+    /// The fencing token; two leases of this store never have the same.
+    fence: u64,
+    lock: u64,
+    from: u32,
+    len: u32,
+}
 
 const NAME: &str = "latchgate.history";
 /// Name of the file while it is written anew.
 const DRAFT: &str = "latchgate.history.new";
 /// The largest size of the file, in bytes: some hundred thousand leases.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// The counts of how many locks stay when the file is made shorter.
+const MAX_COUNTED: usize = 100_000;
 
 // === impl HistoryFile ===
 
 impl HistoryFile {
+    pub(super) fn new(files: LogFiles) -> Self {
+        let writing = Mutex::default();
+        Self { files, writing }
+    }
+
     /// Appends a batch, after the file was made shorter if it is full.
-    pub(super) fn append(&mut self, name: &LockName, batch: &HistoryBatch) -> io::Result<()> {
+    pub(super) fn append(&self, name: &LockName, batch: &HistoryBatch) -> io::Result<()> {
         // The end of an earlier write may be torn: without a line break the next line would be lost with it.
         let mut lines = String::from("\n");
         let records = batch.records.iter().map(|record| record.text.clone());
@@ -40,10 +64,11 @@ impl HistoryFile {
             lines.extend([name.as_str(), " ", &text, "\n"]);
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
-        let mut file = self.0.open(NAME, flags)?;
+        let _writing = self.writing.lock();
+        let mut file = self.files.open(NAME, flags)?;
         if file.metadata()?.len() + lines.len() as u64 > MAX_BYTES {
             self.shorten(batch.bounds)?;
-            file = self.0.open(NAME, flags)?;
+            file = self.files.open(NAME, flags)?;
         }
         file.write_all(lines.as_bytes())
     }
@@ -51,59 +76,114 @@ impl HistoryFile {
     /// The texts that were kept for a lock.
     pub(super) fn read(&self, name: &LockName) -> io::Result<StoredHistory> {
         let mut history = StoredHistory::default();
-        let file = match self.0.open(NAME, OFlags::RDONLY) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(history),
-            Err(error) => return Err(error),
-        };
-        // The file is read line by line, because several callers may read 32 MB each.
-        for line in BufReader::new(file).split(b'\n') {
-            let line = line?;
+        self.for_each_line(|_, line| {
             let text = line.strip_prefix(name.as_str().as_bytes());
             if let Some(text) = text.and_then(|text| text.strip_prefix(b" ")) {
                 history.add_text(&String::from_utf8_lossy(text));
             }
-        }
+            Ok(())
+        })?;
         Ok(history)
     }
 
-    fn content(&self) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        match self.0.open(NAME, OFlags::RDONLY) {
-            Ok(mut file) => file.read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+    /// Reads the file a line at a time. The lines come with their offsets and without line breaks.
+    fn for_each_line(&self, mut each: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let file = match self.files.open(NAME, OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let (mut file, mut line, mut at) = (BufReader::new(file), Vec::new(), 0);
+        loop {
+            line.clear();
+            let read = file.read_until(b'\n', &mut line)?;
+            if read == 0 {
+                return Ok(());
+            }
+            each(at, line.strip_suffix(b"\n").unwrap_or(&line))?;
+            at += read as u64;
+        }
     }
 
     /// Writes the file anew, at most half as long as it may be: with the newest records of each lock, of these the
     /// newest of all, and the sums of the counts.
     fn shorten(&self, bounds: HistoryBounds) -> io::Result<()> {
-        let (content, mut locks) = (self.content()?, HashMap::<&str, StoredHistory>::new());
-        for (name, text) in content.lines().filter_map(|line| line.split_once(' ')) {
-            locks.entry(name).or_default().add_text(text);
-        }
-        let mut kept = Vec::new();
-        for (name, mut lock) in locks {
-            lock.records.sort_unstable_by(|a, b| b.cmp(a));
-            lock.records.truncate(bounds.records());
-            let texts = lock.records.into_iter().chain(lock.counts.text());
-            kept.extend(texts.map(|text| (text, name)));
-        }
-        // All fencing tokens of this store are of one counter, so the largest texts are the newest records.
-        kept.sort_unstable_by(|a, b| b.cmp(a));
-        let mut lines = String::new();
-        for (text, name) in kept {
-            let line = format!("{name} {text}\n");
-            if (lines.len() + line.len()) as u64 > MAX_BYTES / 2 {
-                break;
+        let hasher = RandomState::new();
+        let (mut lines, mut unproven) = (Vec::new(), Vec::new());
+        let mut counted = HashMap::<u64, HistoryCounts>::new();
+        self.for_each_line(|from, line| {
+            let Some((name, text)) = split(line) else {
+                return Ok(());
+            };
+            let lock = hasher.hash_one(name);
+            if let Some(counts) = HistoryCounts::from_text(text) {
+                if counted.len() < MAX_COUNTED || counted.contains_key(&lock) {
+                    counted.entry(lock).or_default().add(counts);
+                }
+                return Ok(());
             }
-            lines += &line;
-        }
-        self.0.draft_of(DRAFT, lines.as_bytes())?;
-        self.0.rename(DRAFT, NAME)
+            let proven = text.strip_prefix(UNPROVEN);
+            let fence = proven.unwrap_or(text).get(..16);
+            let (from, len) = (u32::try_from(from), u32::try_from(line.len() + 1));
+            if let (Some(Ok(fence)), Ok(from), Ok(len)) = (fence.map(str::parse), from, len) {
+                let line = Line {
+                    fence,
+                    lock,
+                    from,
+                    len,
+                };
+                match proven {
+                    Some(_) => unproven.push(line),
+                    None => lines.push(line),
+                }
+            }
+            Ok(())
+        })?;
+        let newest_first = |it: &Line| (Reverse(it.fence), Reverse(it.from));
+        lines.sort_unstable_by_key(newest_first);
+        let is_proven = |it: &Line| {
+            let at = lines.partition_point(|line| line.fence > it.fence);
+            lines.get(at).is_some_and(|line| line.fence == it.fence)
+        };
+        unproven.retain(is_proven);
+        lines.append(&mut unproven);
+        // All fencing tokens of this store are of one counter, so the largest are of the newest records.
+        lines.sort_unstable_by_key(newest_first);
+        let (mut of_lock, mut room) = (HashMap::<u64, usize>::new(), MAX_BYTES / 2);
+        lines.retain(|line| {
+            let count = of_lock.entry(line.lock).or_default();
+            *count += 1;
+            let fits = *count <= bounds.records() && u64::from(line.len) <= room;
+            room -= if fits { u64::from(line.len) } else { 0 };
+            fits
+        });
+        drop(of_lock);
+        lines.sort_unstable_by_key(|line| line.from);
+        let mut kept = lines.iter().map(|line| u64::from(line.from)).peekable();
+        self.files.draft_by(DRAFT, |file| {
+            let mut file = BufWriter::new(file);
+            self.for_each_line(|from, line| {
+                if kept.next_if_eq(&from).is_some() {
+                    return file.write_all(line).and_then(|()| file.write_all(b"\n"));
+                }
+                let counts = split(line).and_then(|(name, _)| {
+                    let counts = counted.remove(&hasher.hash_one(name))?;
+                    Some((name, counts.text()?))
+                });
+                match counts {
+                    Some((name, text)) => writeln!(file, "{name} {text}"),
+                    None => Ok(()),
+                }
+            })?;
+            file.flush()
+        })?;
+        self.files.rename(DRAFT, NAME)
     }
+}
+
+/// Splits a line into the name of its lock and its text; `None` if the line is damaged.
+fn split(line: &[u8]) -> Option<(&str, &str)> {
+    str::from_utf8(line).ok()?.split_once(' ')
 }
 
 #[cfg(test)]
@@ -134,7 +214,7 @@ mod tests {
     fn what_is_written_is_read_after_a_restart_and_a_torn_line_costs_only_itself() {
         let directory = TempDir::new().unwrap();
         let name = LockName::new("deploy").unwrap();
-        let open = || HistoryFile(Directory::take(directory.path()).unwrap().files().unwrap());
+        let open = || HistoryFile::new(Directory::take(directory.path()).unwrap().files().unwrap());
         assert_eq!(open().read(&name).unwrap(), StoredHistory::default());
         open().append(&name, &batch(1, "a")).unwrap();
         let path = directory.path().join(NAME);
@@ -158,7 +238,7 @@ mod tests {
     fn a_full_file_keeps_the_newest_records_of_each_lock() {
         let directory = TempDir::new().unwrap();
         let files = Directory::take(directory.path()).unwrap().files().unwrap();
-        let mut file = HistoryFile(files);
+        let file = HistoryFile::new(files);
         let [busy, quiet] = ["busy", "quiet"].map(|it| LockName::new(it).unwrap());
         file.append(&quiet, &batch(1, "first")).unwrap();
         let long = "x".repeat(1 << 20);
@@ -177,5 +257,44 @@ mod tests {
                 .any(|text| text.starts_with("0000000000000079 x"))
         );
         assert_eq!(read.counts.shorter, 2 * 78, "counts are summed up");
+    }
+
+    #[test]
+    fn a_record_that_proves_no_lease_stays_in_a_shorter_file_only_beside_one_that_does() {
+        let directory = TempDir::new().unwrap();
+        let files = Directory::take(directory.path()).unwrap().files().unwrap();
+        let file = HistoryFile::new(files);
+        let name = LockName::new("lock").unwrap();
+        let unproven = |fence| {
+            let mut batch = batch(fence, "refused");
+            let record = batch.records.pop().unwrap();
+            batch.records.push(record.unproven());
+            batch
+        };
+        for batch in [batch(5, "a"), unproven(5), unproven(7), unproven(3)] {
+            file.append(&name, &batch).unwrap();
+        }
+        let [of_5, of_7, of_3] = [5, 7, 3].map(|fence| format!("{fence:016} refused"));
+        let read = file.read(&name).unwrap();
+        assert!(
+            [&of_5, &of_7, &of_3]
+                .iter()
+                .all(|it| read.records.contains(it))
+        );
+        file.shorten(batch(1, "").bounds).unwrap();
+        let read = file.read(&name).unwrap();
+        assert_eq!(read.records, ["0000000000000005 a".to_owned(), of_5]);
+        assert_eq!(read.counts.shorter, 8);
+    }
+
+    #[test]
+    fn a_reader_does_not_wait_for_the_writer() {
+        let directory = TempDir::new().unwrap();
+        let files = Directory::take(directory.path()).unwrap().files().unwrap();
+        let file = HistoryFile::new(files);
+        let name = LockName::new("lock").unwrap();
+        file.append(&name, &batch(1, "a")).unwrap();
+        let _writing = file.writing.lock();
+        assert_eq!(file.read(&name).unwrap().records.len(), 1);
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
@@ -43,7 +43,7 @@ use super::{
     history::HistoryFile,
     log::{Contents, Directory, Log, LogEnd, RESERVE, Volume},
     records::Meta,
-    state::{ListProgress, Moment, PageBuilder, State},
+    state::{ListProgress, Moment, PageBuilder, State, WallClock},
     writer::Writer,
 };
 
@@ -68,7 +68,7 @@ pub struct EmbeddedStore {
     histories: Arc<Semaphore>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
-    pub(super) history: Arc<Mutex<HistoryFile>>,
+    pub(super) history: Arc<HistoryFile>,
     /// Whether the store is being closed. Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
@@ -130,13 +130,13 @@ impl EmbeddedStore {
     /// Reads or writes the file of the history, on a thread where that may take a while.
     async fn in_history<T: Send + 'static>(
         &self,
-        run: impl FnOnce(&mut HistoryFile) -> io::Result<T> + Send + 'static,
+        run: impl FnOnce(&HistoryFile) -> io::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
         let history = Arc::clone(&self.history);
-        let done = spawn_blocking(move || run(&mut history.lock())).await;
+        let done = spawn_blocking(move || run(&history)).await;
         let done = done.unwrap_or_else(|panicked| Err(io::Error::other(panicked)));
         done.map_err(|error| Unavailability::Disk(format!("the history: {error}")).into())
     }
@@ -162,7 +162,13 @@ impl EmbeddedStore {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
-        let state = self.state.read();
+        let mut state = self.state.read();
+        if state.wall_if_set(&*self.clock).is_some() {
+            drop(state);
+            let now = Moment::now(&*self.clock);
+            self.state.write().follow_wall(&*self.clock, now);
+            state = self.state.read();
+        }
         // The clock is read after the lock was waited for, because the remaining times are answered as of now.
         let now = Moment::now(&*self.clock);
         Ok(read_state(&state, now))
@@ -423,11 +429,20 @@ impl EmbeddedStore {
         let contents = if same_boot {
             contents
         } else {
-            rebased(contents, now, clock.wall())
+            rebased(contents, now)
         };
         let parking = Parking::default();
-        let mut state = State::new(contents.leases, contents.tombstones, fence, parking.clone());
-        state.clock = Some(Arc::clone(&clock));
+        let Contents {
+            mut leases,
+            tombstones,
+            ..
+        } = contents;
+        let wall = WallClock::default().look(&*clock);
+        for (_, lease) in &mut leases {
+            lease.follow(wall);
+        }
+        let mut state = State::new(leases, tombstones, fence, parking.clone());
+        state.wall = wall;
         let meta = Meta {
             fence: state.fence(),
             boot: boot.clone(),
@@ -455,7 +470,7 @@ impl EmbeddedStore {
         let path = directory.path().to_owned();
         let files = directory.files();
         let files = files.map_err(|error| OpenError::from_io(directory.path(), error))?;
-        let history = Arc::new(Mutex::new(HistoryFile(files)));
+        let history = Arc::new(HistoryFile::new(files));
         let writer = Writer {
             commands: received,
             state: Arc::clone(&state),
@@ -502,13 +517,13 @@ impl EmbeddedStore {
 }
 
 /// Converts all times of the log to the clock of a new boot of the machine.
-fn rebased(contents: Contents, now: Moment, wall: SystemTime) -> Contents {
+fn rebased(contents: Contents, now: Moment) -> Contents {
     let last_known = contents.meta.written_at;
     let leases = contents.leases.into_iter();
     let tombstones = contents.tombstones.into_iter();
     Contents {
         leases: leases
-            .map(|(name, lease)| (name, lease.rebased(last_known, now, wall)))
+            .map(|(name, lease)| (name, lease.rebased(last_known, now)))
             .collect(),
         tombstones: tombstones
             .map(|(tombstone, until)| (tombstone, until.rebased(last_known, now)))

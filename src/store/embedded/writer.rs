@@ -204,6 +204,7 @@ impl Writer {
             room: self.log.room(),
         });
         let mut state = self.state.write();
+        state.follow_wall(&*self.clock, now);
         state.bound(shortage, now);
         state.take_back(&self.orphans, now);
         change(&mut state, &mut self.backup);

@@ -191,6 +191,37 @@ pub(super) async fn a_lease_that_another_gateway_releases_is_one_entry(fixture: 
     assert!(entry.ended_at > entry.acquired_at, "{entry:?}");
 }
 
+pub(super) async fn a_refused_check_is_a_note_of_its_lease_and_no_lease_by_itself(
+    fixture: &dyn Fixture,
+) {
+    let [here, there] = gateways(fixture);
+    let first = hold(&here, LONG).await;
+    let is_recorded = |it: &History| it.entries.iter().any(|it| it.waited_ms.is_some());
+    until_history(&there, is_recorded).await;
+    let released = here.release(name("lock"), first.token.hash(), None).await;
+    released.unwrap();
+    let second = hold(&here, LONG).await;
+    let (first, second) = (first.held.fence, second.held.fence);
+    // Nobody had a lease with the second number.
+    let invented = FencingToken::new(first.get() - 1).unwrap();
+    for fence in [first, invented] {
+        let query = fence_query("lock", fence);
+        there.check_fence(&query, None).await.unwrap();
+    }
+    let is_noted = |text: &String| {
+        text.starts_with(&format!("{:016}", first.get())) && text.contains("stale-write-refused")
+    };
+    until("the refused check is written", async || {
+        let stored = stored(&fixture.store(), "lock").await;
+        stored.records.iter().any(is_noted)
+    })
+    .await;
+    let shown = here.history(&name("lock")).await.unwrap().entries;
+    let fences: Vec<_> = shown.iter().map(|it| it.fencing_token).collect();
+    assert_eq!(fences, [second.get(), first.get()], "{shown:?}");
+    assert_eq!(shown[1].notes.len(), 1, "{shown:?}");
+}
+
 pub(super) async fn a_break_is_recorded_however_short_the_lease_was(fixture: &dyn Fixture) {
     let [here, there] = gateways(fixture);
     let lease = hold(&here, LONG).await;

@@ -1,6 +1,7 @@
 //! The promises of every store: one case for each rule, run on each store.
 
 mod attempts;
+mod differential;
 mod fixture;
 mod groups;
 mod history;

@@ -113,6 +113,7 @@ conformance! {
             counts_of_shorter_leases_and_of_gaps_add_up,
             a_release_tells_which_lease_has_ended,
             a_lease_that_another_gateway_releases_is_one_entry,
+            a_refused_check_is_a_note_of_its_lease_and_no_lease_by_itself,
             a_break_is_recorded_however_short_the_lease_was,
             a_lease_that_nobody_renews_has_expired,
             a_short_lease_that_another_gateway_releases_is_counted_there,

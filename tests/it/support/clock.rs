@@ -11,7 +11,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::spawn;
 
-/// The clock of a server process: this machine's clock plus a number of seconds.
+/// The clock of a server process: this machine's clock plus a number of seconds, or a clock that a test moves.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     ahead: Arc<NamedTempFile>,
@@ -29,17 +29,27 @@ impl Clock {
         let clock = Self {
             ahead: Arc::new(ahead),
         };
-        clock.set(seconds);
+        clock.write([seconds, 0]);
         clock
     }
 
     /// Sets by how many seconds the clock is ahead, also while the server runs.
     pub(crate) fn set(&self, seconds: i64) {
+        self.write([seconds, 0]);
+    }
+
+    /// Lets the clock stand still at this time, in microseconds since 1970.
+    pub(crate) fn stop_at(&self, micros: i64) {
+        self.write([0, micros]);
+    }
+
+    fn write(&self, numbers: [i64; 2]) {
         let mut file = std::fs::File::options()
             .write(true)
             .open(self.ahead.path())
             .expect("the file is there");
-        file.write_all(&seconds.to_ne_bytes())
+        let bytes = numbers.map(i64::to_ne_bytes);
+        file.write_all(bytes.as_flattened())
             .expect("it can be written");
     }
 

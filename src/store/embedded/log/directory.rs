@@ -144,11 +144,15 @@ impl LogFiles {
         Ok(file)
     }
 
-    /// Creates a durable file with these bytes, in the place of one that a crash has left.
-    pub(crate) fn draft_of(&self, name: &str, bytes: &[u8]) -> io::Result<File> {
+    /// Creates a durable file and writes it, in the place of one that a crash has left.
+    pub(crate) fn draft_by(
+        &self,
+        name: &str,
+        write: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<File> {
         self.remove_file(name)?;
         let file = self.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+        let written = write(&file).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // On a full disk other files need the space of the failed draft.
             self.remove_file(name).ok();
@@ -209,7 +213,8 @@ impl Volume for LogFiles {
     }
 
     fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(self.draft_of(DRAFT, bytes)?))
+        let draft = self.draft_by(DRAFT, |file| file.write_all_at(bytes, 0));
+        Ok(Box::new(draft?))
     }
 
     fn put_in_place(&self, generation: u64) -> io::Result<()> {

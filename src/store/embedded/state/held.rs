@@ -100,6 +100,22 @@ impl Held {
             .chain(sharers.flat_map(move |sharers| sharers.living(now)))
     }
 
+    /// How many leases of the lock live.
+    pub(crate) fn count(&self, now: Moment) -> usize {
+        match self {
+            Self::Exclusive(lease) => usize::from(lease.lives(now)),
+            Self::Shared(sharers) => sharers.count(now),
+        }
+    }
+
+    /// How many leases of the lock live and are rests.
+    pub(crate) fn rests(&self, now: Moment) -> usize {
+        match self {
+            Self::Exclusive(lease) => usize::from(lease.lives(now) && lease.is_resting()),
+            Self::Shared(sharers) => sharers.living_rests(now),
+        }
+    }
+
     /// The lease of the lock that was granted under an idempotency key.
     pub(crate) fn under_key(&self, hash: &IdempotencyHash) -> Option<&Lease> {
         match self {
@@ -114,6 +130,16 @@ impl Held {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.fence == fence),
             Self::Shared(sharers) => sharers.with_fence(fence),
         }
+    }
+
+    /// The leases of the lock with larger fencing tokens, the newest first.
+    pub(crate) fn newer(&self, fence: FencingToken) -> impl Iterator<Item = &Lease> {
+        let alone = self.at(None).filter(move |lease| lease.fence > fence);
+        let sharers = self.sharers().into_iter().flat_map(move |sharers| {
+            let newer = (Bound::Excluded(fence), Bound::Unbounded);
+            sharers.by_fence.range(newer).rev().map(|(_, lease)| lease)
+        });
+        alone.into_iter().chain(sharers)
     }
 
     /// The fencing token of a lease of the lock that has ended, if there is one.
@@ -190,16 +216,23 @@ impl Sharers {
             .filter_map(|(_, fence)| self.with_fence(*fence))
     }
 
+    /// How many of the leases live. Visits only leases that have ended and are not yet cleared away.
+    fn count(&self, now: Moment) -> usize {
+        self.len() - self.ends.range(..=(now, FencingToken::MAX)).count()
+    }
+
     /// The shared leases as an answer shows them. They are counted in time in proportion to the ended leases, which are
     /// cleared away soon.
     pub(crate) fn shown(&self, now: Moment) -> SharedHolders {
-        let over = self.ends.range(..=(now, FencingToken::MAX));
-        let rests = over
-            .clone()
-            .filter_map(|(_, fence)| self.with_fence(*fence));
-        let rests = rests.filter(|lease| lease.is_resting()).count();
-        let counts = (self.len() - over.count(), self.rests - rests);
+        let counts = (self.count(now), self.living_rests(now));
         shown(self.living(now), counts, now)
+    }
+
+    /// How many of the living leases are rests. Visits only leases that have ended and are not yet cleared away.
+    fn living_rests(&self, now: Moment) -> usize {
+        let over = self.ends.range(..=(now, FencingToken::MAX));
+        let over = over.filter_map(|(_, fence)| self.with_fence(*fence));
+        self.rests - over.filter(|lease| lease.is_resting()).count()
     }
 
     /// Whether the limit of this attempt leaves room for one more lease.

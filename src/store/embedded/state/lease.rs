@@ -114,9 +114,13 @@ impl Lease {
     }
 
     /// The same lease, granted to a kept position that was queued since `queued_since`. The lease ends at `end`, when
-    /// the position would no longer be kept, unless a request with the same key arrives.
+    /// the position would no longer be kept, unless a request with the same key arrives: its TTL has not begun. A
+    /// reservation ends at its time.
     pub(crate) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
-        self.expires_at = self.expires_at.min(end);
+        self.expires_at = match self.metadata.reservation() {
+            Some(_) => self.expires_at.min(end),
+            None => end,
+        };
         if let Some(key) = &mut self.key {
             key.delivery = LeaseDelivery::Never;
             key.queued_since = queued_since;
@@ -124,12 +128,16 @@ impl Lease {
         self
     }
 
-    /// The same lease, answered to a request that asks again. If no caller knew of the lease, it lasts its full
-    /// TTL from now.
+    /// The same lease, answered to a request that asks again. If no caller knew of the lease, it counts as granted now.
     pub(crate) fn replayed(&self, now: Moment) -> Self {
         let mut lease = self.clone();
         if self.is_undelivered() {
-            lease.expires_at = self.end_from(self.ttl, now);
+            lease = lease.moved(self.granted_at, now);
+            if self.metadata.reservation().is_some() {
+                lease.hold_ends_at = self.hold_ends_at;
+            }
+            lease.request.clone_from(&self.request);
+            lease.expires_at = lease.end_from(self.ttl, now);
         }
         if let Some(key) = &mut lease.key {
             key.delivery = LeaseDelivery::Again;
@@ -175,44 +183,62 @@ impl Lease {
         }
     }
 
-    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later.
+    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later. A caller that has
+    /// the token knows of the lease.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
-        Self {
+        let mut lease = Self {
             ttl,
             expires_at: self.end_from(ttl, now).max(self.expires_at),
             ..self.clone()
+        };
+        if let (true, Some(key)) = (self.is_undelivered(), &mut lease.key) {
+            key.delivery = LeaseDelivery::Once;
         }
+        lease
     }
 
     /// The same lease on the clock of a new boot. It is unknown how long the machine was down, so a living
     /// lease gets its full TTL again, as far as its hold limit allowed at the last known moment. A lease that
-    /// no caller knows of is not in use, and gets no more time than it had left. The same holds for a rest. A
-    /// reservation ends at its time: `wall` is the wall time of `now`.
-    pub(crate) fn rebased(self, last_known: Moment, now: Moment, wall: SystemTime) -> Self {
+    /// no caller knows of is not in use, and gets no more time than it had left. The same holds for a rest.
+    pub(crate) fn rebased(self, last_known: Moment, now: Moment) -> Self {
         let is_in_use = self.lives(last_known) && !self.is_undelivered() && self.rests != Rest::Now;
-        let mut lease = Self {
-            granted_at: self.granted_at.rebased(last_known, now),
-            expires_at: self.expires_at.rebased(last_known, now),
-            hold_ends_at: self.hold_ends_at.map(|end| end.rebased(last_known, now)),
-            ..self
-        };
-        if let Rest::Until(until) = &mut lease.rests {
-            *until = until.rebased(last_known, now);
-        }
-        if let Some(request) = &mut lease.request {
-            request.until = request.until.rebased(last_known, now);
-        }
-        if let (true, Some(reservation)) = (is_in_use, lease.metadata.reservation()) {
-            // The wall clock may have been set back, and the lease lasts no longer than it did.
-            let longest = lease.hold_ends_at;
-            lease = lease.reserved_until(now.of_wall(wall, reservation.until()));
-            lease.hold_ends_at = lease.hold_ends_at.into_iter().chain(longest).min();
-            lease.expires_at = lease.end_from(lease.ttl, now);
-        } else if is_in_use {
+        let mut lease = self.moved(last_known, now);
+        if is_in_use {
             lease.expires_at = lease.end_from(lease.ttl, now).max(lease.expires_at);
         }
         lease
+    }
+
+    /// The same lease with all of its times moved, by the distance between two moments.
+    fn moved(self, here: Moment, there: Moment) -> Self {
+        let mut lease = Self {
+            granted_at: self.granted_at.rebased(here, there),
+            expires_at: self.expires_at.rebased(here, there),
+            hold_ends_at: self.hold_ends_at.map(|end| end.rebased(here, there)),
+            ..self
+        };
+        if let Rest::Until(until) = &mut lease.rests {
+            *until = until.rebased(here, there);
+        }
+        if let Some(request) = &mut lease.request {
+            request.until = request.until.rebased(here, there);
+        }
+        lease
+    }
+
+    /// Sets the end of a reservation by the wall clock, which may have been set. Any other lease stays as it is.
+    pub(crate) fn follow(&mut self, wall: WallClock) {
+        let Some(reservation) = self.metadata.reservation() else {
+            return;
+        };
+        let end = wall.moment(reservation.until());
+        self.hold_ends_at = Some(end);
+        self.expires_at = if self.is_undelivered() {
+            self.expires_at.min(end)
+        } else {
+            self.end_from(self.ttl, end)
+        };
     }
 
     /// The rest of the lease if it is released now: it keeps the lock or the slot until the minimum hold is over, under a
@@ -271,12 +297,17 @@ impl Lease {
     /// The lease as an answer shows it now. An answer that is sent later is corrected by the delay
     /// ([`Delay::age`]).
     pub(crate) fn held(&self, now: Moment) -> HeldLease {
+        let mut expires_in = self.expires_at.since(now);
+        if self.is_undelivered() {
+            // The end of the lease is that of the time in which it may be collected. Its TTL begins then.
+            expires_in = expires_in.min(self.ttl.duration());
+        }
         HeldLease {
             fence: self.fence,
             mode: self.mode,
             is_resting: self.rests == Rest::Now,
             ttl: self.ttl,
-            expires_in: self.expires_at.since(now),
+            expires_in,
             held_for: now.since(self.granted_at),
             hold_expires_in: self.hold_ends_at.map(|end| end.since(now)),
             owner: self.owner.clone(),
@@ -395,14 +426,6 @@ impl Moment {
         Self(self.0.saturating_add(micros(duration)))
     }
 
-    /// The moment of a wall time, if the wall time of this moment is `wall`.
-    pub(crate) fn of_wall(self, wall: SystemTime, time: SystemTime) -> Self {
-        match time.duration_since(wall) {
-            Ok(left) => self.after(left),
-            Err(past) => Self(self.0.saturating_sub(micros(past.duration()))),
-        }
-    }
-
     /// The time since `earlier`; zero if `earlier` is in the future.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         let distance = self.0.saturating_sub(earlier.0);
@@ -417,4 +440,48 @@ impl Moment {
 
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+// === WallClock ===
+//
+// The wall clock, by which reservations end.
+
+/// How far the wall clock is ahead of the clock by which leases expire, in microseconds: the wall time of moment zero.
+/// It changes when the wall clock is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WallClock(i64);
+
+/// A smaller difference between two looks at the wall clock is ignored: a clock that is being corrected changes by less
+/// than this in each second, and each change moves all reservations.
+const SLACK: i64 = 1_000;
+
+// === impl WallClock ===
+
+impl WallClock {
+    /// Looks at both clocks. Answers the same value if the wall clock was not set since the earlier look.
+    pub(crate) fn look(self, clock: &dyn Clock) -> Self {
+        let before = Moment::now(clock);
+        let wall = since_1970(clock.wall());
+        let after = Moment::now(clock);
+        // The thread may stand still between the looks, and the true value is between these two. With the smaller one a
+        // reservation does not end early.
+        let [least, most] = [after, before].map(|moment| wall.saturating_sub(moment.0));
+        if (least.saturating_sub(SLACK)..=most.saturating_add(SLACK)).contains(&self.0) {
+            self
+        } else {
+            Self(least)
+        }
+    }
+
+    /// The moment of a wall time.
+    pub(crate) fn moment(self, time: SystemTime) -> Moment {
+        Moment(since_1970(time).saturating_sub(self.0))
+    }
+}
+
+fn since_1970(time: SystemTime) -> i64 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => micros(since),
+        Err(before) => -micros(before.duration()),
+    }
 }

@@ -3,17 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map, hash_map::Entry},
     ops::Bound,
-    sync::Arc,
 };
 
 use tokio::time::Instant;
 
 use crate::{
-    clock::{Clock, SystemClock},
+    clock::Clock,
     lock::{FencingToken, LockName, TokenHash},
     store::{
         StoreError,
-        contract::{Attempt, FenceCheck, FenceQuery, Holder, Inspection, TOMBSTONE},
+        contract::{
+            Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, TOMBSTONE,
+        },
         embedded::records::{self, RowKey, Rows, Tombstone},
         parking::{News, Parking, Position},
     },
@@ -21,7 +22,7 @@ use crate::{
 
 use super::{
     held::{Catalog, Held, Sharers, shown},
-    lease::{Expiry, Lease, LeaseRequest, Moment},
+    lease::{Expiry, Lease, LeaseRequest, Moment, WallClock},
     queue::{Notice, Queues},
 };
 
@@ -62,8 +63,10 @@ pub(crate) struct State {
     /// Locks whose next waiter could not be granted the lock on a full disk; the waiter is granted it when the
     /// disk has room.
     held_back: HashSet<LockName>,
-    /// The clock whose wall time ends reservations; `None` for that of the system.
-    pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// The wall clock, by which reservations end, as it was when the reservations were last moved.
+    pub(crate) wall: WallClock,
+    /// The locks that are reserved.
+    reserved: HashSet<LockName>,
 }
 
 /// The value of every row that changed since the last commit, from before its first change.
@@ -128,10 +131,40 @@ impl State {
     }
 
     /// When the reservation that an attempt asks for ends, if it asks for one.
-    pub(super) fn reservation_end(&self, attempt: &Attempt, now: Moment) -> Option<Moment> {
+    pub(super) fn reservation_end(&self, attempt: &Attempt) -> Option<Moment> {
         let until = attempt.metadata.reservation()?.until();
-        let clock = self.clock.as_deref().unwrap_or(&SystemClock);
-        Some(now.of_wall(clock.wall(), until))
+        Some(self.wall.moment(until))
+    }
+
+    /// The wall clock, if it was set since the reservations were last moved; `None` if no lock is reserved.
+    pub(crate) fn wall_if_set(&self, clock: &dyn Clock) -> Option<WallClock> {
+        let is_needed = !self.reserved.is_empty();
+        let wall = is_needed.then(|| self.wall.look(clock));
+        wall.filter(|wall| *wall != self.wall)
+    }
+
+    /// Moves the ends of all reservations that live, if the wall clock was set. The log need not know: each start
+    /// computes these ends again.
+    pub(crate) fn follow_wall(&mut self, clock: &dyn Clock, now: Moment) {
+        let wall = self.wall.look(clock);
+        if wall == self.wall {
+            return;
+        }
+        self.wall = wall;
+        for name in &self.reserved {
+            if let Some(Held::Exclusive(lease)) = self.held.get_mut(name)
+                && lease.lives(now)
+            {
+                self.expiries.remove(&lease.expiry());
+                lease.follow(wall);
+                self.expiries.insert(lease.expiry(), name.clone());
+            }
+        }
+        // A reservation whose end is not durable yet may come back.
+        let before = self.undo.leases.values_mut().flatten();
+        for lease in before.filter(|lease| lease.lives(now)) {
+            lease.follow(wall);
+        }
     }
 
     /// The highest fencing token that the store ever granted.
@@ -162,17 +195,33 @@ impl State {
 
     /// Says whether a durable lease with this fencing token holds the lock.
     pub(crate) fn check_fence(&self, query: &FenceQuery, now: Moment) -> FenceCheck {
-        let leases = || self.durable_leases(&query.name, now);
+        let FenceQuery { name, fence } = query;
         let protects = |lease: &&Lease| !lease.is_undelivered() && !lease.is_resting();
-        match leases().find(|lease| lease.fence == query.fence && protects(lease)) {
+        let lease = self.durable(
+            (name, now),
+            |held| held.with_fence(*fence),
+            |lease| lease.fence == *fence,
+        );
+        match lease.filter(protects) {
             Some(lease) => FenceCheck::Held {
                 left: lease.expires_at.since(now),
                 as_of: Instant::now(),
             },
             None => FenceCheck::Stale {
-                is_outrun: leases().any(|lease| lease.fence > query.fence),
+                is_outrun: self.has_larger(query, now),
             },
         }
+    }
+
+    /// Whether a living durable lease of the lock has a larger fencing token.
+    fn has_larger(&self, FenceQuery { name, fence }: &FenceQuery, now: Moment) -> bool {
+        let newer = |lease: &&Lease| lease.fence > *fence && lease.lives(now);
+        let held = self.held.get(name).into_iter();
+        let mut unchanged = held
+            .flat_map(|held| held.newer(*fence))
+            .filter(|lease| !self.undo.has_changed(name, lease));
+        let mut before = self.undo.leases_before(name);
+        before.any(|lease| newer(&lease)) || unchanged.any(|lease| newer(&lease))
     }
 
     /// The living durable leases of a lock, in no order.
@@ -200,33 +249,68 @@ impl State {
         token: &TokenHash,
         now: Moment,
     ) -> Option<&Lease> {
-        let held = self.held.get(name);
-        let unchanged = held.and_then(|held| held.of_token(token));
+        self.durable(
+            (name, now),
+            |held| held.of_token(token),
+            |lease| lease.token == *token,
+        )
+    }
+
+    /// The living durable lease that `find` finds in the state with the changes that are not durable, and `is_it`
+    /// recognises in the state before these.
+    fn durable<'a>(
+        &'a self,
+        (name, now): (&LockName, Moment),
+        find: impl FnOnce(&'a Held) -> Option<&'a Lease>,
+        is_it: impl Fn(&Lease) -> bool,
+    ) -> Option<&'a Lease> {
+        let unchanged = self.held.get(name).and_then(find);
         unchanged
             .filter(|lease| !self.undo.has_changed(name, lease))
             .or_else(|| {
-                self.undo
-                    .leases_before(name)
-                    .find(|lease| lease.token == *token)
+                let rows = self.undo.rows(name);
+                rows.filter_map(|(_, before)| before.as_ref())
+                    .find(|lease| is_it(lease))
             })
             .filter(|lease| lease.lives(now))
     }
 
     /// The durable holder of a lock, if it has one.
     pub(crate) fn durable_holder(&self, name: &LockName, now: Moment) -> Option<Holder> {
-        let mut leases: Vec<_> = match self.held.get(name) {
-            Some(held) if self.undo.rows(name).next().is_none() => {
-                return held.living(now).next().map(|_| held.holder(now));
-            }
-            _ => self.durable_leases(name, now).collect(),
+        let held = self.held.get(name);
+        if let Some(held) = held
+            && self.undo.rows(name).next().is_none()
+        {
+            return held.living(now).next().map(|_| held.holder(now));
+        }
+        // Only the leases that are shown and those that have changed are visited: thousands may share the lock.
+        let lives = |lease: &&Lease| lease.lives(now);
+        let is_new = |(_, shared): &LeaseRow| {
+            let lease = held.and_then(|held| held.at(*shared));
+            lease.as_ref().is_some_and(lives)
         };
+        let mut leases: Vec<_> = self.undo.leases_before(name).filter(lives).collect();
+        let rests = |leases: &[&Lease]| leases.iter().filter(|it| it.is_resting()).count();
+        let new: Vec<_> = self.undo.rows(name).filter(|(row, _)| is_new(row)).collect();
+        let new_rests = new.iter().filter_map(|((_, shared), _)| held?.at(*shared));
+        let new_rests = new_rests.filter(|lease| lease.is_resting()).count();
+        let living = leases.len() + held.map_or(0, |held| held.count(now)) - new.len();
+        let resting = rests(&leases) + held.map_or(0, |held| held.rests(now)) - new_rests;
+        let unchanged = |is_rest: bool| {
+            let living = held.into_iter().flat_map(|held| held.living(now));
+            let unchanged = living.filter(|lease| !self.undo.has_changed(name, lease));
+            unchanged.filter(move |lease| lease.is_resting() == is_rest)
+        };
+        leases.extend(unchanged(false).take(SHOWN_HOLDERS));
+        if resting > 0 {
+            leases.extend(unchanged(true).take(SHOWN_HOLDERS));
+        }
         leases.sort_unstable_by_key(|lease| lease.expiry());
         match leases[..] {
             [] => None,
             [lease] if !lease.mode.is_shared() => Some(Holder::Lease(lease.held(now))),
             _ => {
-                let rests = leases.iter().filter(|lease| lease.is_resting()).count();
-                let counts = (leases.len(), rests);
+                let counts = (living, resting);
                 Some(Holder::Shared(shown(leases.iter().copied(), counts, now)))
             }
         }
@@ -492,7 +576,7 @@ impl State {
             self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
         }
         if let Some(key) = &lease.key
-            && !lease.is_undelivered()
+            && (released || !lease.is_undelivered())
         {
             self.add_tombstone(&RowKey::used_key(&key.idempotency.hash), ended_at);
             if released {
@@ -508,6 +592,11 @@ impl State {
     /// Adds a lease to the lock, or replaces the lease with its fencing token or the exclusive lease.
     pub(crate) fn put(&mut self, name: &LockName, lease: Lease) {
         let (row, expiry) = ((name.clone(), lease.row()), lease.expiry());
+        if lease.metadata.reservation().is_some() {
+            self.reserved.insert(name.clone());
+        } else if !self.reserved.is_empty() {
+            self.reserved.remove(name);
+        }
         self.live_bytes += records::len_of_lease(name, &lease);
         let before = match self.held.entry(name.clone()) {
             Entry::Occupied(held) => held.into_mut().put(lease),
@@ -541,6 +630,9 @@ impl State {
             },
         };
         self.note_before((name.clone(), lease.row()), Some(lease.clone()));
+        if !self.reserved.is_empty() {
+            self.reserved.remove(name);
+        }
         Some(lease)
     }
 

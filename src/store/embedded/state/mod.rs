@@ -7,7 +7,9 @@ mod memory;
 mod operations;
 mod queue;
 
-pub(super) use lease::{Delay, Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment, Rest};
+pub(super) use lease::{
+    Delay, Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment, Rest, WallClock,
+};
 pub(super) use list::{ListProgress, PageBuilder};
 pub(super) use memory::{CopyCursor, Shortage, State};
 pub(super) use queue::UndeliveredGrant;

@@ -83,7 +83,7 @@ impl State {
                 None => self.refuse_held(attempt, now),
             });
         }
-        if (self.reservation_end(attempt, now)).is_some_and(|end| end <= now) {
+        if (self.reservation_end(attempt)).is_some_and(|end| end <= now) {
             return Ok(Acquisition::ReservationOver);
         }
         let lease = self.grant(attempt, now)?;
@@ -99,7 +99,7 @@ impl State {
             Held::mode_beside(self.held.get(&attempt.name), sharing)
         });
         let lease = Lease::grant(attempt, mode, fence, now);
-        let end = self.reservation_end(attempt, now);
+        let end = self.reservation_end(attempt);
         Ok(match end {
             Some(end) => lease.reserved_until(end),
             None => lease,
@@ -418,8 +418,8 @@ impl State {
         );
         for lease in &meant {
             self.end(name, lease.fence, false, now);
-            self.add_tombstone(&RowKey::broken(name, &lease.token), now);
             if !lease.is_undelivered() {
+                self.add_tombstone(&RowKey::broken(name, &lease.token), now);
                 // A late copy of the lease's acquire must not be granted the lock again.
                 self.withdraw(name, &lease.token, now);
             }
@@ -489,7 +489,7 @@ impl State {
             let Some((order, first)) = self.queues.get(name).and_then(Queue::head) else {
                 return;
             };
-            let end = self.reservation_end(&first.attempt, now);
+            let end = self.reservation_end(&first.attempt);
             let is_over = first.until.min(end.unwrap_or(Moment::MAX)) <= now;
             if !is_over && held.is_some_and(|held| !held.admits(first.attempt.sharing)) {
                 return;

@@ -8,13 +8,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::rig::{Rig, attempt, cooling, key, keyed, limited, ttl, until};
+use super::{
+    disk::Fault,
+    rig::{Rig, attempt, cooling, key, keyed, limited, patient, told_of_its_grant, ttl, until},
+};
 use crate::{
     clock::{Clock, ManualClock},
-    lock::{Reason, Reservation},
+    lock::{HeldLease, Reason, Reservation},
     store::{
         Store,
-        contract::{Acquisition, Release, Renewal},
+        contract::{Acquisition, Attempt, Holder, Release, Renewal},
+        embedded::state::Moment,
     },
 };
 
@@ -96,14 +100,7 @@ async fn a_reboot_gives_no_more_than_the_hold_limit_left() {
 async fn a_reservation_ends_at_its_wall_time_even_after_a_reboot() {
     let mut rig = Rig::start();
     let until = rig.clock.wall() + 90 * SECOND;
-    let until_ms = until.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let reservation = Reservation {
-        until_ms: until_ms.as_millis().try_into().unwrap(),
-        reason: Reason::new("load test").unwrap(),
-        by: None,
-    };
-    let mut first = attempt("lock", 30_000);
-    first.metadata = first.metadata.of_reservation(&reservation);
+    let first = reserving(until, attempt("lock", 30_000));
     rig.granted(&first).await;
     assert_eq!(rig.left("lock").await, 90 * SECOND);
     rig.clock.advance(20 * SECOND);
@@ -123,6 +120,124 @@ async fn a_reservation_ends_at_its_wall_time_even_after_a_reboot() {
     rig.clock.step_wall(until);
     rig.open().unwrap();
     assert!(rig.is_free("lock").await);
+}
+
+fn reserving(until: SystemTime, asked: Attempt) -> Attempt {
+    let until_ms = until.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let reservation = Reservation {
+        until_ms: until_ms.as_millis().try_into().unwrap(),
+        reason: Reason::new("load test").unwrap(),
+        by: None,
+    };
+    let metadata = asked.metadata.of_reservation(&reservation);
+    Attempt { metadata, ..asked }
+}
+
+async fn shown(rig: &Rig, lock: &str) -> HeldLease {
+    match rig.shown(lock).await.holder {
+        Some(Holder::Lease(held)) => held,
+        other => panic!("not held: {other:?}"),
+    }
+}
+
+/// Asserts that a reservation ends at its time, whatever an answer shows.
+fn assert_ends_in(left: Duration, held: &HeldLease) {
+    assert_eq!(
+        (held.expires_in, held.hold_expires_in),
+        (left, Some(left)),
+        "{held:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_reservation_follows_the_wall_clock_wherever_it_is_set() {
+    const HOUR: Duration = Duration::from_hours(1);
+    for stays in [
+        "runs on",
+        "is closed",
+        "is closed over a reboot",
+        "loses power",
+    ] {
+        let mut rig = Rig::start();
+        let began = rig.clock.wall();
+        let until = began + 10 * HOUR;
+        let first = reserving(until, attempt("lock", 30_000));
+        rig.granted(&first).await;
+        let ordinary = attempt("ordinary", 86_400_000);
+        rig.granted(&ordinary).await;
+        for wall in [began + 2 * HOUR, began - 30 * HOUR, began + 7 * HOUR] {
+            match stays {
+                "runs on" => rig.clock.step_wall(wall),
+                "loses power" => {
+                    rig.clock.step_wall(wall);
+                    rig.lose_power().await;
+                }
+                _ => {
+                    rig.close().await;
+                    if stays != "is closed" {
+                        rig.clock.reboot();
+                    }
+                    rig.clock.step_wall(wall);
+                    rig.open().unwrap();
+                }
+            }
+            let left = until.duration_since(wall).unwrap();
+            let store = rig.store();
+            assert_ends_in(left, &shown(&rig, "lock").await);
+            let renewal = store.renew(&first.name, &first.token, None).await;
+            let Ok(Renewal::Renewed(held, _)) = renewal else {
+                panic!("{stays}: {renewal:?}")
+            };
+            assert_ends_in(left, &held);
+            assert_ends_in(left, &shown(&rig, "lock").await);
+            assert_eq!(rig.left("ordinary").await, 24 * HOUR, "{stays}");
+        }
+        rig.clock.advance(3 * HOUR - SECOND);
+        assert!(!rig.is_free("lock").await, "{stays}");
+        rig.clock.step_wall(until);
+        assert!(rig.is_free("lock").await, "{stays}");
+        // What has ended stays so.
+        rig.clock.step_wall(began);
+        assert!(rig.is_free("lock").await, "{stays}");
+    }
+}
+
+#[tokio::test]
+async fn a_reservation_that_waits_and_one_that_is_granted_follow_the_same_clock() {
+    let rig = Rig::start();
+    let until = rig.clock.wall() + 100 * SECOND;
+    let first = attempt("lock", 30_000);
+    rig.granted(&first).await;
+    let second = patient(reserving(until, attempt("lock", 30_000)));
+    let mut second_hears = rig.queued(&second).await;
+    let third = patient(reserving(until + 50 * SECOND, attempt("lock", 30_000)));
+    let mut third_hears = rig.queued(&third).await;
+    rig.clock.step_wall(until - 40 * SECOND);
+    rig.released(&first).await;
+    assert_ends_in(40 * SECOND, &told_of_its_grant(&mut second_hears).await);
+    // The machine's clock is set to after the end, and the writer notices that by itself.
+    rig.clock.step_wall(until + SECOND);
+    assert_ends_in(49 * SECOND, &told_of_its_grant(&mut third_hears).await);
+}
+
+#[tokio::test]
+async fn a_failed_write_brings_no_reservation_back_with_its_former_end() {
+    let rig = Rig::start();
+    let until = rig.clock.wall() + 100 * SECOND;
+    let first = reserving(until, attempt("lock", 30_000));
+    rig.granted(&first).await;
+    let (clock, state) = (Arc::clone(&rig.clock), Arc::clone(&rig.store().state));
+    rig.disk.on_sync(move || {
+        clock.step_wall(until - 70 * SECOND);
+        // Meanwhile another caller looks at a lock. (The writer itself reads the state while it writes all rows anew.)
+        if let Some(mut state) = state.try_write() {
+            state.follow_wall(&*clock, Moment::now(&*clock));
+        }
+    });
+    rig.disk.fail(Fault::SyncLoses(1));
+    let released = rig.store().release(&first.name, &first.token).await;
+    assert!(released.is_err(), "{released:?}");
+    assert_ends_in(70 * SECOND, &shown(&rig, "lock").await);
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@
 --   6  when the first of them ended, in ms
 --   7  how many dropped records to add to the count
 --   8  the command that sets an expiry: PEXPIRE, or PEXPIREAT for a user that may not run PEXPIRE
---   9  the records, with line feeds between them
+--   9  the records, with line feeds between them; one that begins with `?` is kept only if there is another record of
+--      its lease
 -- Reply
 --   {recorded, ARGV 1}
 -- Replay
@@ -22,16 +23,22 @@
 -- Cluster
 --   The sorted set is in the slot of the lock; it is not declared, because its name needs the time.
 -- Cost
---   O(log n) for each record, in the number of records of all locks of this sorted set.
+--   O(log n) for each record, in the number of records of all locks of this sorted set; for a record with `?` in each
+--   week of ARGV 3.
 
-local name, added = ARGV[1], {}
+local name, added, unproven = ARGV[1], {}, {}
 local now = redis.call('TIME')[1]
-local key = ARGV[2] == '' and string.sub(KEYS[1], 1, -6) .. 'history:' or ARGV[2]
-key = key .. string.format('%.0f', math.floor(now / 604800))
+local prefix = ARGV[2] == '' and string.sub(KEYS[1], 1, -6) .. 'history:' or ARGV[2]
+local week = math.floor(now / 604800)
+local key = prefix .. string.format('%.0f', week)
 local first, after = '[' .. name .. '\0', '(' .. name .. '\1'
 for text in string.gmatch(ARGV[9], '[^\n]+') do
-  added[#added + 1] = '0'
-  added[#added + 1] = name .. '\0' .. text
+  if string.sub(text, 1, 1) == '?' then
+    unproven[#unproven + 1] = string.sub(text, 2)
+  else
+    added[#added + 1] = '0'
+    added[#added + 1] = name .. '\0' .. text
+  end
 end
 if ARGV[5] ~= '0' or ARGV[7] ~= '0' then
   local count, since, dropped = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -48,6 +55,16 @@ end
 -- Lua unpacks only some thousand values.
 for i = 1, #added, 2000 do
   redis.call('ZADD', key, unpack(added, i, math.min(#added, i + 1999)))
+end
+for _, text in ipairs(unproven) do
+  local lease = name .. '\0' .. string.sub(text, 1, 16)
+  for back = 0, math.ceil(ARGV[3] / 604800000) do
+    local of_week = prefix .. string.format('%.0f', week - back)
+    if redis.call('ZRANGE', of_week, '[' .. lease, '(' .. lease .. '!', 'BYLEX', 'LIMIT', '0', '1')[1] then
+      redis.call('ZADD', key, '0', name .. '\0' .. text)
+      break
+    end
+  end
 end
 local over = redis.call('ZRANGE', key, after, first, 'BYLEX', 'REV', 'LIMIT', ARGV[4], '2000')
 if over[1] then

@@ -58,12 +58,15 @@ local function pass(id, body, fence, us, share)
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
   local ttl, limit = tonumber(ticket_ttl(body)), tonumber(ticket_hold_limit(body))
   local reserved = reserved_until(ticket_hold_limit(body), body)
-  if mine and reserved then
-    lasts = math.max(1, reserved - math.floor(us / 1000))
+  if kept then
+    lasts = math.max(1, math.floor((ticket_ends(body) - us) / 1000))
+  end
+  if reserved then
+    -- Until its caller comes, a grant must not keep the lock beyond the end of the reservation either.
+    local left = math.max(1, reserved - math.floor(us / 1000))
+    lasts = mine and left or math.min(lasts, left)
   elseif mine then
     lasts = limit > 0 and math.min(ttl, limit) or ttl
-  elseif kept then
-    lasts = math.max(1, math.floor((ticket_ends(body) - us) / 1000))
   end
   local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. ticket_span(body, 'mode', 'late') .. fence .. us
     .. string.format('%016.0f', us + lasts * 1000) .. ticket_span(body, 'ttl', 'end')
