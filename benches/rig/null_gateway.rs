@@ -93,6 +93,7 @@ impl Store for NullStore {
         Ok(Leaving::Left(Contention {
             holder: None,
             waiters: 0,
+            first: None,
         }))
     }
 

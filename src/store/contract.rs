@@ -384,6 +384,8 @@ pub struct Contention {
     pub holder: Option<Holder>,
     /// How many attempts are queued for the lock.
     pub waiters: u64,
+    /// The first waiter of a shared lock, if the answer refuses the attempt: the waiter may keep slots free.
+    pub first: Option<Waiter>,
 }
 
 /// The position of an attempt in the queue.

@@ -438,6 +438,7 @@ pub(super) fn contention() -> Contention {
     Contention {
         holder: None,
         waiters: 3,
+        first: None,
     }
 }
 

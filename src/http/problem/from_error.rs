@@ -17,7 +17,7 @@ use crate::{
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Holder, Loss, SharedHolders},
+        contract::{Contention, Holder, Loss, SharedHolders, Waiter},
     },
 };
 
@@ -44,7 +44,7 @@ impl From<AcquireError> for Problem {
                 waited,
                 sharing,
             } => {
-                let detail = why_held(contention.holder.as_ref(), sharing, waited);
+                let detail = why_held(&contention, sharing, waited);
                 let locked = Locked::by(contention, sharing, waited, jitter());
                 Self::new(Code::Locked, detail).with(Extra::Locked(Box::new(locked)))
             }
@@ -161,10 +161,11 @@ fn ambiguous(holders: &SharedHolders) -> Problem {
 /// Why the lock was not granted. `sharing` is how the caller wanted to share the lock; `None` for an
 /// exclusive lease.
 fn why_held(
-    holder: Option<&Holder>,
+    contention: &Contention,
     sharing: Option<Sharing>,
     waited: Duration,
 ) -> Cow<'static, str> {
+    let holder = contention.holder.as_ref();
     let why: Cow<'static, str> = match (holder, sharing) {
         (None, _) => return "The lock is passing to a waiter.".into(),
         (Some(holder), _) if holder.is_resting() => {
@@ -179,7 +180,9 @@ fn why_held(
             if count >= u64::from(limit.get()) {
                 format!("{count} share the lock, and the limit is {limit}").into()
             } else {
-                "An earlier waiter comes first".into()
+                let first = contention.first.as_ref();
+                let why = first.and_then(|first| why_it_waits(first, "an earlier", count));
+                why.map_or("An earlier waiter comes first".into(), Cow::from)
             }
         }
     };
@@ -193,6 +196,20 @@ fn why_held(
         ", and the wait is over."
     };
     why + end
+}
+
+/// Why the first waiter of a lock that `count` leases share is not granted it: the waiter's own limit. All later waiters
+/// wait behind it, whatever their limits are. `None` if the lock is just passing to the waiter.
+pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> Option<String> {
+    let wants = match first.sharing {
+        None => "the lock alone".to_owned(),
+        Some(Sharing { limit, .. }) if u64::from(limit.get()) > count => return None,
+        Some(Sharing { limit, .. }) if limit.get() == 1 => "at most 1 holder".to_owned(),
+        Some(Sharing { limit, .. }) => format!("at most {limit} holders"),
+    };
+    Some(format!(
+        "{count} share the lock, and {which} waiter asked for {wants}"
+    ))
 }
 
 /// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.

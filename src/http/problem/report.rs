@@ -344,7 +344,11 @@ mod tests {
     }
 
     fn retry_after(holder: Option<Holder>, jitter: u32) -> (u64, u64) {
-        let contention = Contention { holder, waiters: 0 };
+        let contention = Contention {
+            holder,
+            waiters: 0,
+            first: None,
+        };
         let locked = Locked::by(contention, None, Duration::ZERO, jitter);
         (locked.retry_after_ms, locked.retry_after_ms.div_ceil(1000))
     }
@@ -427,6 +431,7 @@ mod tests {
             let contention = Contention {
                 holder: Some(shared_by(more)),
                 waiters: 0,
+                first: None,
             };
             let left = time_to_wait(contention.holder.as_ref(), wanted);
             assert_eq!(left, Duration::from_secs(seconds), "{more} {wanted:?}");

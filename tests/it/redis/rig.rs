@@ -404,6 +404,7 @@ pub(crate) fn contention(holder: Holder) -> Contention {
     Contention {
         holder: Some(holder),
         waiters: 0,
+        first: None,
     }
 }
 

@@ -218,9 +218,13 @@ impl State {
 
     /// The holder and the queue that stand between an attempt and this lock.
     pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
+        let holder = self.held.get(name).map(|held| held.holder(now));
+        let first = self.queues.get(name).and_then(Queue::head);
+        let first = first.filter(|_| matches!(holder, Some(Holder::Shared(_))));
         Contention {
-            holder: self.held.get(name).map(|held| held.holder(now)),
+            holder,
             waiters: self.queues.len(name),
+            first: first.map(|(_, queued)| queued.to_waiter(now)),
         }
     }
 
@@ -243,6 +247,7 @@ impl State {
             contention: Contention {
                 holder: self.held.get(name).map(|held| held.holder_in_brief(now)),
                 waiters: self.queues.len(name),
+                first: None,
             },
         }
     }

@@ -79,7 +79,11 @@ impl Shared {
                 Ok(superseded) => {
                     self.supersede(&attempt.name, superseded);
                     let waiters = local_queue.len(Instant::now());
-                    Acquisition::Held(Contention { holder, waiters })
+                    Acquisition::Held(Contention {
+                        holder,
+                        waiters,
+                        first: None,
+                    })
                 }
             };
         };
@@ -98,7 +102,11 @@ impl Shared {
                     self.start_contending(&attempt.name, local_queue);
                 }
                 let waiters = local_queue.len(Instant::now());
-                let contention = Contention { holder, waiters };
+                let contention = Contention {
+                    holder,
+                    waiters,
+                    first: None,
+                };
                 Acquisition::Queued(QueuePosition {
                     ahead,
                     waited,
