@@ -93,7 +93,6 @@ impl Store for NullStore {
         Ok(Leaving::Left(Contention {
             holder: None,
             waiters: 0,
-            first: None,
         }))
     }
 

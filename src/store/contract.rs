@@ -384,8 +384,6 @@ pub struct Contention {
     pub holder: Option<Holder>,
     /// How many attempts are queued for the lock.
     pub waiters: u64,
-    /// The first waiter of a shared lock, if the answer refuses the attempt: the waiter may keep slots free.
-    pub first: Option<Waiter>,
 }
 
 /// The position of an attempt in the queue.
@@ -450,6 +448,8 @@ pub struct SharedHolders {
     pub leases: Vec<HeldLease>,
     /// How many leases share the lock, shown or not.
     pub count: u64,
+    /// The first waiter, in an answer that refuses an attempt: the limit of this waiter may keep slots free.
+    pub first: Option<Waiter>,
 }
 
 /// How many leases of a shared lock an answer shows at most.

@@ -123,6 +123,7 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     let others = SharedHolders {
         leases: Vec::new(),
         count: 150,
+        first: None,
     };
     *store.holder.lock() = Some(Holder::Shared(others));
     store.acquisitions.lock().push_back(Ok(granted()));

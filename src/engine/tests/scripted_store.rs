@@ -438,7 +438,6 @@ pub(super) fn contention() -> Contention {
     Contention {
         holder: None,
         waiters: 3,
-        first: None,
     }
 }
 

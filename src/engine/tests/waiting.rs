@@ -230,7 +230,6 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
     let now = Contention {
         holder: None,
         waiters: 77,
-        first: None,
     };
     let (store, engine) = leaving(Ok(Leaving::Left(now.clone())));
     store.confirmations.lock().push_back(Ok(Confirmation::Lost));

@@ -17,7 +17,7 @@ use crate::{
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Contention, Holder, Loss, SharedHolders, Waiter},
+        contract::{Holder, Loss, SharedHolders, Waiter},
     },
 };
 
@@ -44,7 +44,7 @@ impl From<AcquireError> for Problem {
                 waited,
                 sharing,
             } => {
-                let detail = why_held(&contention, sharing, waited);
+                let detail = why_held(contention.holder.as_ref(), sharing, waited);
                 let locked = Locked::by(contention, sharing, waited, jitter());
                 Self::new(Code::Locked, detail).with(Extra::Locked(Box::new(locked)))
             }
@@ -161,11 +161,10 @@ fn ambiguous(holders: &SharedHolders) -> Problem {
 /// Why the lock was not granted. `sharing` is how the caller wanted to share the lock; `None` for an
 /// exclusive lease.
 fn why_held(
-    contention: &Contention,
+    holder: Option<&Holder>,
     sharing: Option<Sharing>,
     waited: Duration,
 ) -> Cow<'static, str> {
-    let holder = contention.holder.as_ref();
     let why: Cow<'static, str> = match (holder, sharing) {
         (None, _) => return "The lock is passing to a waiter.".into(),
         (Some(holder), _) if holder.is_resting() => {
@@ -180,7 +179,7 @@ fn why_held(
             if count >= u64::from(limit.get()) {
                 format!("{count} share the lock, and the limit is {limit}").into()
             } else {
-                let first = contention.first.as_ref();
+                let first = holders.first.as_ref();
                 let why = first.and_then(|first| why_it_waits(first, "an earlier", count));
                 why.map_or("An earlier waiter comes first".into(), Cow::from)
             }

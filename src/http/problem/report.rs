@@ -344,11 +344,7 @@ mod tests {
     }
 
     fn retry_after(holder: Option<Holder>, jitter: u32) -> (u64, u64) {
-        let contention = Contention {
-            holder,
-            waiters: 0,
-            first: None,
-        };
+        let contention = Contention { holder, waiters: 0 };
         let locked = Locked::by(contention, None, Duration::ZERO, jitter);
         (locked.retry_after_ms, locked.retry_after_ms.div_ceil(1000))
     }
@@ -404,6 +400,7 @@ mod tests {
             // The leases are not in the order of their ends, as can happen after renewals.
             leases: [2, 1, 4].map(lease).into(),
             count: 3 + more,
+            first: None,
         })
     }
 
@@ -431,7 +428,6 @@ mod tests {
             let contention = Contention {
                 holder: Some(shared_by(more)),
                 waiters: 0,
-                first: None,
             };
             let left = time_to_wait(contention.holder.as_ref(), wanted);
             assert_eq!(left, Duration::from_secs(seconds), "{more} {wanted:?}");

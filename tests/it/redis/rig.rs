@@ -404,7 +404,6 @@ pub(crate) fn contention(holder: Holder) -> Contention {
     Contention {
         holder: Some(holder),
         waiters: 0,
-        first: None,
     }
 }
 

@@ -156,6 +156,7 @@ impl Held {
             Self::Shared(sharers) => Holder::Shared(SharedHolders {
                 leases: Vec::new(),
                 count: count(sharers.len()),
+                first: None,
             }),
         }
     }
@@ -208,6 +209,7 @@ impl Sharers {
         SharedHolders {
             leases: leases.into_iter().map(|lease| lease.held(now)).collect(),
             count: count(living),
+            first: None,
         }
     }
 

@@ -232,6 +232,7 @@ impl State {
                 Some(Holder::Shared(SharedHolders {
                     leases: shown.map(|lease| lease.held(now)).collect(),
                     count: count(leases.len()),
+                    first: None,
                 }))
             }
         }

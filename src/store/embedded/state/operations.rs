@@ -218,13 +218,14 @@ impl State {
 
     /// The holder and the queue that stand between an attempt and this lock.
     pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
-        let holder = self.held.get(name).map(|held| held.holder(now));
-        let first = self.queues.get(name).and_then(Queue::head);
-        let first = first.filter(|_| matches!(holder, Some(Holder::Shared(_))));
+        let mut holder = self.held.get(name).map(|held| held.holder(now));
+        if let Some(Holder::Shared(shared)) = &mut holder {
+            let first = self.queues.get(name).and_then(Queue::head);
+            shared.first = first.map(|(_, queued)| queued.to_waiter(now));
+        }
         Contention {
             holder,
             waiters: self.queues.len(name),
-            first: first.map(|(_, queued)| queued.to_waiter(now)),
         }
     }
 
@@ -247,7 +248,6 @@ impl State {
             contention: Contention {
                 holder: self.held.get(name).map(|held| held.holder_in_brief(now)),
                 waiters: self.queues.len(name),
-                first: None,
             },
         }
     }
@@ -595,6 +595,7 @@ fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
             Holder::Shared(SharedHolders {
                 count: count(leases.len()),
                 leases,
+                first: None,
             })
         }
     }

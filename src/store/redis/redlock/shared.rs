@@ -151,7 +151,6 @@ impl Shared {
                 .and_then(|view| view.holding().ok().flatten())
                 .map(NodeHolder::holder),
             waiters: local_queue.len(Instant::now()),
-            first: None,
         }
     }
 }

@@ -79,11 +79,7 @@ impl Shared {
                 Ok(superseded) => {
                     self.supersede(&attempt.name, superseded);
                     let waiters = local_queue.len(Instant::now());
-                    Acquisition::Held(Contention {
-                        holder,
-                        waiters,
-                        first: None,
-                    })
+                    Acquisition::Held(Contention { holder, waiters })
                 }
             };
         };
@@ -102,11 +98,7 @@ impl Shared {
                     self.start_contending(&attempt.name, local_queue);
                 }
                 let waiters = local_queue.len(Instant::now());
-                let contention = Contention {
-                    holder,
-                    waiters,
-                    first: None,
-                };
+                let contention = Contention { holder, waiters };
                 Acquisition::Queued(QueuePosition {
                     ahead,
                     waited,

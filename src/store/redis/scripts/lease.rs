@@ -337,9 +337,7 @@ impl LockScripts<'_> {
             return Err(reply.unexpected());
         }
         let queue = reply.queue().ok_or_else(|| reply.unexpected())?;
-        let Contention {
-            holder, waiters, ..
-        } = reply.contention(&self.keys)?;
+        let Contention { holder, waiters } = reply.contention(&self.keys)?;
         let floors = &self.context.gateway.floors;
         floors.raise_to_holder(self.keys.slot(), holder.as_ref());
         Ok(Inspection {

@@ -57,7 +57,11 @@ impl Reply {
             let text = shown.text()?;
             leases.extend(Record::read(&text).and_then(|record| record.lease(now, self.sent())));
         }
-        Some(SharedHolders { leases, count })
+        Some(SharedHolders {
+            leases,
+            count,
+            first: None,
+        })
     }
 
     /// Reads a remaining TTL in ms from the reply; -1: without an expiry.
@@ -110,24 +114,19 @@ impl Reply {
     /// waiter of a shared lock.
     pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
         let waiters = self.count().ok_or_else(|| self.unexpected())?;
-        let mut first = None;
         let holder = match self.text().as_deref() {
             Some("held") => Some(Holder::Lease(self.held(keys)?)),
             Some("shared") => {
-                let shared = self.shared().ok_or_else(|| self.unexpected())?;
+                let mut shared = self.shared().ok_or_else(|| self.unexpected())?;
                 let ticket = self.text().ok_or_else(|| self.unexpected())?;
-                first = waiter(&ticket, 0);
+                shared.first = waiter(&ticket, 0);
                 Some(Holder::Shared(shared))
             }
             Some("foreign") => Some(self.foreign().ok_or_else(|| self.unexpected())?),
             Some("passing") => None,
             _ => return Err(self.unexpected()),
         };
-        Ok(Contention {
-            holder,
-            waiters,
-            first,
-        })
+        Ok(Contention { holder, waiters })
     }
 }
 

@@ -476,7 +476,6 @@ async fn is_shown_to_those_who_look_and_who_want_the_lock_if_they_may_view_it() 
         let contention = Contention {
             holder: holder(),
             waiters: 0,
-            first: None,
         };
         let answer = Ok(Acquisition::Held(contention));
         service.script.acquire.push(answer);

@@ -157,7 +157,6 @@ async fn a_wait_that_is_over_tells_of_the_sharers() {
     let left = latchgate::store::contract::Leaving::Left(Contention {
         holder: Some(Holder::Shared(sharers(3, 3))),
         waiters: 0,
-        first: None,
     });
     service.script.leave.ok(left);
     let answer = service.acquire(r#"{"limit":3,"wait_ms":1000}"#).await;
@@ -189,11 +188,11 @@ async fn who_stands_behind_a_smaller_limit_is_told_so() {
         (Some(4), None),
     ] {
         let service = Service::start();
-        service.script.acquire.ok(Acquisition::Held(Contention {
-            holder: Some(Holder::Shared(sharers(3, 3))),
-            waiters: 1,
+        let sharers = SharedHolders {
             first: Some(waiter(limit)),
-        }));
+            ..sharers(3, 3)
+        };
+        (service.script.acquire).ok(held_by(Holder::Shared(sharers.clone())));
         let refused = service.acquire(r#"{"limit":10}"#).await;
         let why = refused.is_problem(423, "locked").json()["detail"].clone();
         let expected = wants.map_or("An earlier waiter comes first.".to_owned(), |wants| {
@@ -203,7 +202,7 @@ async fn who_stands_behind_a_smaller_limit_is_told_so() {
         let shown = Inspection {
             queue: vec![waiter(limit), waiter(Some(10))],
             waiters: 2,
-            ..shown(Holder::Shared(sharers(3, 3)))
+            ..shown(Holder::Shared(sharers))
         };
         let why = inspect(&service, shown)
             .await

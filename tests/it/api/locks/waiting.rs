@@ -83,7 +83,6 @@ async fn a_lock_that_is_passing_on_has_no_holder_to_show() {
     service.script.acquire.ok(Acquisition::Held(Contention {
         holder: None,
         waiters: 7,
-        first: None,
     }));
     let answer = service.acquire("").await.is_problem(423, "locked");
     assert_eq!(

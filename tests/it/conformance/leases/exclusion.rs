@@ -22,7 +22,6 @@ pub(crate) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture
     let Contention {
         holder: Some(Holder::Lease(holder)),
         waiters: 0,
-        first: None,
     } = told
     else {
         panic!("not held by a lease: {told:?}");

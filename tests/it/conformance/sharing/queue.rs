@@ -15,7 +15,10 @@ async fn refused(gateways: &Gateways, request: AcquireRequest) -> Contention {
 
 /// The sharing terms of the first waiter, as a refusal tells them.
 fn first(told: Contention) -> Option<Sharing> {
-    told.first.expect("there is a first waiter").sharing
+    let Some(Holder::Shared(sharers)) = told.holder else {
+        panic!("not shared: {told:?}");
+    };
+    sharers.first.expect("there is a first waiter").sharing
 }
 
 async fn release(gateways: &Gateways, leases: &[Lease]) {

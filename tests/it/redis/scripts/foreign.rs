@@ -137,7 +137,6 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
                     ..
                 }),
             waiters: 0,
-            first: None,
         }) => {
             let expected = left > Duration::from_secs(50) && left <= Duration::from_mins(1);
             assert!(expected, "{left:?}");

@@ -12,9 +12,7 @@ async fn nobody_passes_those_who_wait() {
     let hasty = at_once(request("barge"));
     let refused = gate.ask(hasty).refusal().await;
     let AcquireError::Held {
-        contention: Contention {
-            holder, waiters, ..
-        },
+        contention: Contention { holder, waiters },
         ..
     } = refused
     else {

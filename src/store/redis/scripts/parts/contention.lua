@@ -5,7 +5,7 @@
 local SHOWN_HOLDERS = '100'
 
 -- The number of waiters and the holder of a lock, as fields of a reply: at most `most` leases of a shared lock, and,
--- if leases are shown, the first line of the first ticket.
+-- if leases are shown, the first line of the first ticket (empty without one).
 local function contention(count, held, us, most)
   if not held then
     return field(count) .. '7:passing'
@@ -16,7 +16,7 @@ local function contention(count, held, us, most)
     if not shown then
       return field(count) .. '7:passing'
     end
-    local first = most ~= '0' and redis.call('LINDEX', name .. 'wait', '0')
+    local first = most ~= '0' and tonumber(count) > 0 and redis.call('LINDEX', name .. 'wait', '0')
     local ticket = first and redis.pcall('GET', name .. 'of:' .. first)
     ticket = is_queued(ticket) and ticket_ends(ticket) > us and string.match(ticket, '^[^\n]*')
     return field(count) .. '6:shared' .. shown .. field(ticket or '')
