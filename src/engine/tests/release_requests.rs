@@ -88,6 +88,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
     let shared = Holder::Shared(SharedHolders {
         leases: leases.to_vec(),
         count: 2,
+        resting: 0,
         first: None,
     });
     let store = answering(Requesting::Requested(shared.clone()));
@@ -188,6 +189,7 @@ async fn those_who_share_a_lock_are_broken_together() {
     let shared = Holder::Shared(SharedHolders {
         leases,
         count: 9,
+        resting: 0,
         first: None,
     });
     let (store, _lifecycle) = asked(shared).await;

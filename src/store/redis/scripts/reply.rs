@@ -49,7 +49,7 @@ impl Reply {
 
     /// Reads the next fields of the reply as the leases that share a lock. An unreadable lease is only counted.
     pub(super) fn shared(&mut self) -> Option<SharedHolders> {
-        let (count, look) = (self.count()?, self.count()?);
+        let (count, resting, look) = (self.count()?, self.count()?, self.count()?);
         self.note_next_look(Duration::from_millis(look));
         let (mut shown, now) = (self.nested()?, self.micros()?);
         let mut leases = Vec::new();
@@ -60,6 +60,7 @@ impl Reply {
         Some(SharedHolders {
             leases,
             count,
+            resting,
             first: None,
         })
     }
