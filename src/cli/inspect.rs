@@ -102,7 +102,8 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
             format!("{name} is shared by {count}\n{}", table(holders, count))
         }
     };
-    how + &rests(&lock.resting) + &queue(&lock.waiters, lock.waiter_count)
+    let why = lock.waiting_because.as_deref();
+    how + &rests(&lock.resting) + &queue(&lock.waiters, lock.waiter_count, why)
 }
 
 /// Describes what rests of a lock after a release, one rest in each line.
@@ -150,14 +151,16 @@ fn table(holders: &[Holder], count: u64) -> String {
     text
 }
 
-/// Describes the queue of a lock: the number of waiters, and a line for each with the time that it has waited.
-fn queue(waiters: &[Waiter], count: u64) -> String {
+/// Describes the queue of a lock: the number of waiters and why they wait, if the gateway says so, and a line for each
+/// with the time that it has waited.
+fn queue(waiters: &[Waiter], count: u64, why: Option<&str>) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| {
         writeln!(text, "{line}").expect("writing to a String never fails");
     };
     if count > 0 {
-        line(format_args!("{count} waiting"));
+        let why = why.map_or_else(String::new, |why| format!(": {}", visible(why)));
+        line(format_args!("{count} waiting{why}"));
     }
     for waiter in waiters {
         let waited = duration(Duration::from_millis(waiter.waited_ms));
@@ -386,7 +389,7 @@ mod tests {
             limit: None,
             waited_ms: 12_340,
         };
-        assert_eq!(queue(&[], 0), "");
+        assert_eq!(queue(&[], 0, None), "");
         let reader = Waiter {
             mode: Some("shared".to_owned()),
             ..waiter(1, None)
@@ -396,11 +399,11 @@ mod tests {
             ..reader.clone()
         };
         assert_eq!(
-            queue(&[reader, limited], 2),
-            "2 waiting\n  1              somebody for 12.3s, shared\n  1              somebody for 12.3s, shared by at most 3\n"
+            queue(&[reader, limited], 2, Some("3 share the lock")),
+            "2 waiting: 3 share the lock\n  1              somebody for 12.3s, shared\n  1              somebody for 12.3s, shared by at most 3\n"
         );
         assert_eq!(
-            queue(&[waiter(1, Some("ci")), waiter(2, None)], 5),
+            queue(&[waiter(1, Some("ci")), waiter(2, None)], 5, None),
             "5 waiting\n  1              ci for 12.3s\n  2              somebody for 12.3s\n  and 3 more\n"
         );
     }

@@ -450,6 +450,8 @@ pub struct SharedHolders {
     pub count: u64,
     /// How many of these are rests, which nobody holds. Not counted in the answer to an attempt that is queued.
     pub resting: u64,
+    /// The first waiter, in an answer that refuses an attempt: the limit of this waiter may keep slots free.
+    pub first: Option<Waiter>,
 }
 
 /// How many leases of a shared lock an answer shows at most.

@@ -33,6 +33,9 @@ pub struct Inspection {
     /// The number of all waiters, including waiters that are not listed.
     #[serde(default)]
     pub waiter_count: u64,
+    /// Why the first waiter of a shared lock waits, if the gateway says so.
+    #[serde(default)]
+    pub waiting_because: Option<String>,
     #[serde(skip)]
     json: String,
 }
@@ -162,6 +165,7 @@ impl Inspection {
             resting: Vec::new(),
             waiter_count: waiters.len() as u64,
             waiters,
+            waiting_because: None,
             json: String::new(),
         }
     }

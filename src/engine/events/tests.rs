@@ -124,6 +124,7 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
         leases: Vec::new(),
         count: 150,
         resting: 0,
+        first: None,
     };
     *store.holder.lock() = Some(Holder::Shared(others));
     store.acquisitions.lock().push_back(Ok(granted()));
@@ -147,6 +148,7 @@ async fn nobody_is_asked_to_release_a_rest() {
         leases: vec![rest, held()],
         count: 2,
         resting: 1,
+        first: None,
     };
     let asked = Ok(Requesting::Requested(Holder::Shared(rests)));
     store.requestings.lock().push_back(asked);

@@ -89,6 +89,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
         leases: leases.to_vec(),
         count: 2,
         resting: 0,
+        first: None,
     });
     let store = answering(Requesting::Requested(shared.clone()));
     // The first lease was released after the request, so another lease holds the lock now.
@@ -189,6 +190,7 @@ async fn those_who_share_a_lock_are_broken_together() {
         leases,
         count: 9,
         resting: 0,
+        first: None,
     });
     let (store, _lifecycle) = asked(shared).await;
     // No break is answered, and yet all breaks are sent.

@@ -19,7 +19,7 @@ use crate::{
             Query, declare_fields, prefix,
         },
         json_response::JsonResponse,
-        problem::{Extra, Problem, ProblemCode},
+        problem::{Extra, Problem, ProblemCode, why_it_waits},
         state::AppState,
     },
     lock::{Limit, LockName, Owner, SearchText, Sharing},
@@ -107,6 +107,14 @@ pub(in crate::http) struct LockBody {
     /// The number of all waiters. In Redis, up to a quarter of a queue of more than 512 may have left
     /// already.
     waiter_count: u64,
+    /// Why the first waiter of a shared lock waits: its own limit, or because it asked for the lock alone. Later
+    /// waiters wait behind it, also if their limits are larger. Only if the lock is shared and has waiters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(
+        nullable = false,
+        example = "3 share the lock, and the first waiter asked for at most 2 holders"
+    )]
+    waiting_because: Option<String>,
 }
 
 /// Whether a lock is held.
@@ -151,6 +159,12 @@ impl LockBody {
         viewer: &Access,
     ) -> Self {
         let holder = inspection.holder;
+        let waiting_because = match (&holder, inspection.queue.first()) {
+            (Some(Holder::Shared(holders)), Some(first)) => {
+                why_it_waits(first, "the first", holders.count)
+            }
+            _ => None,
+        };
         let resting = RestBody::all_of(holder.as_ref());
         let holder_count = holder.as_ref().map_or(0, Holder::holders);
         let holders =
@@ -171,6 +185,7 @@ impl LockBody {
                 .map(|(position, waiter)| WaiterBody::new(position, waiter))
                 .collect(),
             waiter_count: inspection.waiters,
+            waiting_because,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Holder, Loss, SharedHolders},
+        contract::{Holder, Loss, SharedHolders, Waiter},
     },
 };
 
@@ -183,7 +183,9 @@ fn why_held(
             if count >= u64::from(limit.get()) {
                 format!("{count} share the lock, and the limit is {limit}").into()
             } else {
-                "An earlier waiter comes first".into()
+                let first = holders.first.as_ref();
+                let why = first.and_then(|first| why_it_waits(first, "an earlier", count));
+                why.map_or("An earlier waiter comes first".into(), Cow::from)
             }
         }
     };
@@ -197,6 +199,20 @@ fn why_held(
         ", and the wait is over."
     };
     why + end
+}
+
+/// Why the first waiter of a lock that `count` leases share is not granted it: the waiter's own limit. All later waiters
+/// wait behind it, whatever their limits are. `None` if the lock is just passing to the waiter.
+pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> Option<String> {
+    let wants = match first.sharing {
+        None => "the lock alone".to_owned(),
+        Some(Sharing { limit, .. }) if u64::from(limit.get()) > count => return None,
+        Some(Sharing { limit, .. }) if limit.get() == 1 => "at most 1 holder".to_owned(),
+        Some(Sharing { limit, .. }) => format!("at most {limit} holders"),
+    };
+    Some(format!(
+        "{count} share the lock, and {which} waiter asked for {wants}"
+    ))
 }
 
 /// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.

@@ -401,6 +401,7 @@ mod tests {
             leases: [2, 1, 4].map(lease).into(),
             count: 3 + more,
             resting: 0,
+            first: None,
         })
     }
 

@@ -185,6 +185,7 @@ impl Held {
                 leases: Vec::new(),
                 count: count(sharers.len()),
                 resting: 0,
+                first: None,
             }),
         }
     }
@@ -292,6 +293,7 @@ pub(crate) fn shown<'a>(
         leases,
         count: count(total),
         resting: count(resting),
+        first: None,
     }
 }
 

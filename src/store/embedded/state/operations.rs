@@ -218,8 +218,13 @@ impl State {
 
     /// The holder and the queue that stand between an attempt and this lock.
     pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
+        let mut holder = self.held.get(name).map(|held| held.holder(now));
+        if let Some(Holder::Shared(shared)) = &mut holder {
+            let first = self.queues.get(name).and_then(Queue::head);
+            shared.first = first.map(|(_, queued)| queued.to_waiter(now));
+        }
         Contention {
-            holder: self.held.get(name).map(|held| held.holder(now)),
+            holder,
             waiters: self.queues.len(name),
         }
     }
@@ -596,6 +601,7 @@ fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
                 count: count(leases.len()),
                 resting: count(leases.iter().filter(|lease| lease.is_resting).count()),
                 leases,
+                first: None,
             })
         }
     }

@@ -61,6 +61,7 @@ impl Reply {
             leases,
             count,
             resting,
+            first: None,
         })
     }
 
@@ -110,14 +111,18 @@ impl Reply {
         Some(queue)
     }
 
-    /// Reads the next fields of the reply as a contention: the number of waiters and the holder of the lock.
+    /// Reads the next fields of the reply as a contention: the number of waiters, the holder of the lock, and the first
+    /// waiter of a shared lock.
     pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
         let waiters = self.count().ok_or_else(|| self.unexpected())?;
         let holder = match self.text().as_deref() {
             Some("held") => Some(Holder::Lease(self.held(keys)?)),
-            Some("shared") => Some(Holder::Shared(
-                self.shared().ok_or_else(|| self.unexpected())?,
-            )),
+            Some("shared") => {
+                let mut shared = self.shared().ok_or_else(|| self.unexpected())?;
+                let ticket = self.text().ok_or_else(|| self.unexpected())?;
+                shared.first = waiter(&ticket, 0);
+                Some(Holder::Shared(shared))
+            }
             Some("foreign") => Some(self.foreign().ok_or_else(|| self.unexpected())?),
             Some("passing") => None,
             _ => return Err(self.unexpected()),

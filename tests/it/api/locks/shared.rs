@@ -169,6 +169,54 @@ async fn a_wait_that_is_over_tells_of_the_sharers() {
     assert_eq!(told["holder_count"], 3);
 }
 
+/// A waiter that shares the lock with this limit, or wants it alone.
+fn waiter(limit: Option<u64>) -> Waiter {
+    Waiter {
+        owner: None,
+        sharing: limit.map(|limit| sharing(limit, true)),
+        waited: Duration::ZERO,
+    }
+}
+
+#[tokio::test]
+async fn who_stands_behind_a_smaller_limit_is_told_so() {
+    for (limit, wants) in [
+        (Some(2), Some("at most 2 holders")),
+        (Some(1), Some("at most 1 holder")),
+        (None, Some("the lock alone")),
+        // The lock is just passing to the waiter.
+        (Some(4), None),
+    ] {
+        let service = Service::start();
+        let sharers = SharedHolders {
+            first: Some(waiter(limit)),
+            ..sharers(3, 3)
+        };
+        (service.script.acquire).ok(held_by(Holder::Shared(sharers.clone())));
+        let refused = service.acquire(r#"{"limit":10}"#).await;
+        let why = refused.is_problem(423, "locked").json()["detail"].clone();
+        let expected = wants.map_or("An earlier waiter comes first.".to_owned(), |wants| {
+            format!("3 share the lock, and an earlier waiter asked for {wants}.")
+        });
+        assert_eq!(why, expected);
+        let shown = Inspection {
+            queue: vec![waiter(limit), waiter(Some(10))],
+            waiters: 2,
+            ..shown(Holder::Shared(sharers))
+        };
+        let why = inspect(&service, shown)
+            .await
+            .get("waiting_because")
+            .cloned();
+        let expected = wants.map(|wants| {
+            json!(format!(
+                "3 share the lock, and the first waiter asked for {wants}"
+            ))
+        });
+        assert_eq!(why, expected);
+    }
+}
+
 async fn inspect(service: &Service, inspection: Inspection) -> Value {
     service.script.inspect.ok(inspection);
     service.get("/locks/a").await.json()

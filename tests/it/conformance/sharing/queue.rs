@@ -9,8 +9,16 @@ fn at_once(request: AcquireRequest) -> AcquireRequest {
 }
 
 /// Acquires without a wait, and must be refused.
-async fn refused(gateways: &Gateways, request: AcquireRequest) {
-    gateways.ask(at_once(request)).held().await;
+async fn refused(gateways: &Gateways, request: AcquireRequest) -> Contention {
+    gateways.ask(at_once(request)).held().await
+}
+
+/// The sharing terms of the first waiter, as a refusal tells them.
+fn first(told: Contention) -> Option<Sharing> {
+    let Some(Holder::Shared(sharers)) = told.holder else {
+        panic!("not shared: {told:?}");
+    };
+    sharers.first.expect("there is a first waiter").sharing
 }
 
 async fn release(gateways: &Gateways, leases: &[Lease]) {
@@ -26,7 +34,8 @@ pub(crate) async fn one_who_reads_does_not_pass_one_who_waits_to_be_alone(fixtur
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     // These attempts could share the lock, but a waiter was there before them.
     refused(&gateways, sharing(None, "hasty")).await;
-    refused(&gateways, sharing(Some(9), "hasty")).await;
+    let told = refused(&gateways, sharing(Some(9), "hasty")).await;
+    assert_eq!(first(told), None, "the writer is alone");
     let reader = gateways.queue(sharing(None, "r3"), 2).await;
     release(&gateways, &readers[..1]).await;
     assert!(writer.is_waiting(), "it is not alone");
@@ -48,7 +57,16 @@ pub(crate) async fn one_with_a_larger_limit_does_not_pass_one_with_a_small_one(
     let holders = ["h1", "h2"].map(|owner| sharing(Some(2), owner));
     let holders = gateways.hold_each(holders).await;
     let small = gateways.queue(sharing(Some(1), "small"), 1).await;
-    refused(&gateways, sharing(Some(9), "hasty")).await;
+    let told = refused(&gateways, sharing(Some(9), "hasty")).await;
+    let brief = with(sharing(Some(9), "brief"), |it| {
+        it.wait = Duration::from_millis(300);
+    });
+    for told in [told, gateways.ask(brief).held().await] {
+        assert_eq!(
+            first(told).and_then(|it| it.explicit_limit()),
+            Limit::new(1).ok()
+        );
+    }
     let large = gateways.queue(sharing(Some(9), "large"), 2).await;
     release(&gateways, &holders[..1]).await;
     assert!(small.is_waiting());

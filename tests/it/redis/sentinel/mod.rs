@@ -7,6 +7,7 @@ mod fake;
 mod logins;
 mod named;
 pub(crate) mod observer;
+mod outvoted;
 pub(crate) mod process;
 mod split;
 pub(crate) mod watched;

@@ -204,9 +204,12 @@ async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
 }
 
 #[tokio::test]
-async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
+async fn a_failover_is_followed_when_most_sentinels_have_seen_it() {
     let rig = Named::serving(3).await;
     rig.sentinels[2].say(SECOND(&rig));
+    rig.all_were_asked().await;
+    rig.acquires_on(0, "a").await;
+    rig.sentinels[1].say(SECOND(&rig));
     rig.follows(1).await;
     rig.acquires_on(1, "b").await;
     // The store subscribes to the other server, although the first server has closed no connection.
@@ -218,6 +221,73 @@ async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
         ((before, now) == (0, 1)).then_some(())
     })
     .await;
+}
+
+/// How long a server that few sentinels name must have no rival before it is followed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn sentinels_of_which_no_majority_agrees_lead_nobody_away_from_a_master() {
+    let rig = Named::serving(2).await;
+    rig.sentinels[1].say(SECOND(&rig));
+    let differ = "2 of 2 answer; they name different masters";
+    until_health(&rig.store, "sentinels", Health::Warning, differ).await;
+    for lock in ["a", "b", "c"] {
+        rig.hang_up(0).await;
+        rig.acquires_on(0, lock).await;
+    }
+    assert_eq!(rig.store.figures().master_changes, Some(0));
+    // A gateway that starts now cannot know which of the two masters is right.
+    let next = open_with(&rig.url(), &config());
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE + PATIENCE / 2 {
+        assert_unavailable(next.acquire(&attempt("next")).await);
+    }
+    // The first server says that it is no master any more.
+    let port = rig.servers[1].port().to_string();
+    let demote = ["REPLICAOF", "127.0.0.1", &port];
+    rig.servers[0].run(&demote).await;
+    rig.follows(1).await;
+    until_answered(&next, "next").await;
+    rig.sentinels[0].say(SECOND(&rig));
+    until_passing(&rig.store, "sentinels").await;
+}
+
+#[tokio::test]
+async fn the_latest_epoch_of_few_sentinels_is_followed_when_no_other_master_is_reached_for_a_while()
+{
+    for frozen in [false, true] {
+        let mut rig = Named::serving(2).await;
+        rig.sentinels[1].say(SECOND(&rig));
+        rig.all_were_asked().await;
+        rig.acquires_on(0, "a").await;
+        let lost = Instant::now();
+        if frozen {
+            rig.servers[0].freeze();
+        } else {
+            rig.servers[0].kill();
+        }
+        rig.follows(1).await;
+        assert!(lost.elapsed() >= PATIENCE, "{:?}", lost.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn sentinels_that_have_lost_their_epoch_are_believed_again_in_the_next_failover() {
+    let rig = Named::start(3).await;
+    rig.all_say(SentinelReply::Master(rig.servers[0].port(), 9));
+    rig.acquires_on(0, "a").await;
+    // The sentinels were made again. No answer shows that the gateway believes the lower epoch, five seconds later.
+    rig.all_say(SentinelReply::Master(rig.servers[0].port(), 0));
+    sleep(Duration::from_secs(7)).await;
+    rig.all_say(SentinelReply::Master(rig.servers[1].port(), 1));
+    let said = Instant::now();
+    rig.follows(1).await;
+    assert!(
+        said.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        said.elapsed()
+    );
 }
 
 #[tokio::test]

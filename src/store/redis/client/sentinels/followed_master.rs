@@ -1,10 +1,14 @@
 //! Follows the master through failovers.
 //!
 //! A new connection is made only to a server that a sentinel has just named and that itself says that it is a master.
-//! When another server becomes the master, all connections to the previous one are closed at once. Of two sentinels the
-//! answer with the later configuration epoch counts. An answer with an earlier epoch than the latest that counted is
-//! followed only if more than half of the sentinels give this answer, and keep giving it for a while (`ask_many.rs`).
+//! When another server becomes the master, all connections to the previous one are closed at once. An answer counts if
+//! more than half of the sentinels that answer give it. An answer with an earlier epoch than the latest that counted is
+//! followed only if more than half of all sentinels give this answer, and keep giving it for a while (`ask_many.rs`).
 //! So neither a deposed master nor sentinels that have missed its end can lead the gateway back to it.
+//!
+//! If no answer counts, the latest epoch is followed once no other server that is named or followed is a master. While
+//! more than half of all sentinels name one server, no other server is followed: a sentinel that watches another master
+//! under the same name is outvoted, even while the real master is down and not replaced yet.
 
 use std::{
     sync::{
@@ -20,7 +24,7 @@ use humantime::format_rfc3339_seconds;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
-    time::{Duration, Instant, sleep},
+    time::{Duration, Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -46,6 +50,7 @@ use super::{
         identity::RunId,
         script::Command,
     },
+    disagreement::Disagreement,
     sentinel::{Candidate, Sentinel, ask},
 };
 
@@ -65,13 +70,14 @@ pub(crate) struct FollowedMaster {
     /// The latest configuration epoch that was followed, or that more than half of the sentinels have given.
     epoch: AtomicU64,
     epoch_regression: EpochRegression<RedisNode>,
+    disagreement: Disagreement,
     /// How often the followed master has changed.
     changes: AtomicU64,
     /// Notified when the master may have changed: the sentinels are then asked at once.
     switched: Notify,
 }
 
-/// The followed master, and whether a sentinel has just named it; or the reason why there is no master.
+/// The followed master, and whether most sentinels that answer have just named it; or the reason why there is no master.
 type MasterLookup = Result<(Arc<Master>, bool), Unavailability>;
 
 /// How long most sentinels must name a server with an earlier epoch before it is followed: after this time they learn
@@ -85,8 +91,11 @@ const FRESH: Duration = Duration::from_millis(50);
 /// How often the sentinels are asked for the master while nothing seems to be wrong. If an announcement is lost, a
 /// failover is noticed this much later.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How often the sentinels are asked for the master while there is none.
+/// How often the sentinels are asked for the master while there is none, or while they begin to disagree.
 const RECHECK_WITHOUT: Duration = Duration::from_millis(200);
+/// How long a server may take to give its role while the sentinels begin to disagree. A server that is frozen must not
+/// delay the next question to the sentinels.
+const GLANCE: Duration = Duration::from_millis(100);
 
 // === impl FollowedMaster ===
 
@@ -110,6 +119,7 @@ impl FollowedMaster {
             master: Mutex::default(),
             epoch: AtomicU64::new(0),
             epoch_regression: EpochRegression::default(),
+            disagreement: Disagreement::default(),
             changes: AtomicU64::new(0),
             switched: Notify::new(),
         }
@@ -154,8 +164,9 @@ impl FollowedMaster {
     async fn watch(&self) {
         loop {
             let pause = match self.ask(Duration::ZERO).await {
-                Ok(_) => RECHECK,
-                Err(_told_to_those_who_connect) => RECHECK_WITHOUT,
+                Ok(_) if !self.disagreement.is_new() => RECHECK,
+                // Those who connect are told the error.
+                _ => RECHECK_WITHOUT,
             };
             tokio::select! {
                 () = self.switched.notified() => {}
@@ -173,7 +184,7 @@ impl FollowedMaster {
         }
     }
 
-    /// Returns the master and whether a sentinel has named it, by an answer of the sentinels that is no older than
+    /// Returns the master and whether most sentinels have named it, by answers of the sentinels that are no older than
     /// `age`.
     async fn ask(&self, age: Duration) -> MasterLookup {
         let now = Instant::now();
@@ -184,7 +195,10 @@ impl FollowedMaster {
         {
             return outcome.clone();
         }
-        let (candidates, last_error) = ask(&self.sentinels, &self.service, self.timeout).await;
+        let patiently = self.disagreement.may_be_decided();
+        let asked = ask(&self.sentinels, &self.service, self.timeout, patiently);
+        let (candidates, last_error) = asked.await;
+        self.disagreement.note(&candidates, &self.service);
         let outcome = self.decide(candidates, last_error).await;
         *self.last.lock() = Some((Instant::now(), outcome.clone()));
         outcome
@@ -192,47 +206,78 @@ impl FollowedMaster {
 
     async fn decide(
         &self,
-        candidates: Vec<Candidate>,
+        mut candidates: Vec<Candidate>,
         mut last_error: Option<Unavailability>,
     ) -> MasterLookup {
-        for candidate in candidates {
+        let followed = self.current_master();
+        let is_followed =
+            |it: &Candidate| (followed.as_ref()).is_some_and(|master| *master.node() == it.node);
+        let most_of_all = majority(self.sentinels.len());
+        let answering = self.sentinels.iter().filter(|it| it.is_present()).count();
+        let most = majority(answering);
+        let named = (candidates.iter()).find(|it| is_followed(it) && it.by >= most);
+        if let Some(named) = named {
             let latest = self.epoch.load(Ordering::Relaxed);
-            let most = candidate.by >= majority(self.sentinels.len());
-            if let Some(master) = self.current_master()
-                && *master.endpoint.node() == candidate.node
-            {
-                self.epoch.fetch_max(candidate.epoch, Ordering::Relaxed);
+            if named.epoch >= latest || self.may_go_back_to(named, most_of_all) {
+                self.epoch.store(named.epoch, Ordering::Relaxed);
                 self.epoch_regression.clear();
-                return Ok((master, true));
             }
-            if candidate.epoch < latest
-                && !(most && (self.epoch_regression).has_persisted(&candidate.node, MUST_PERSIST))
-            {
-                let node = &candidate.node;
+        }
+        let named = named.is_some();
+
+        // The server of the latest epoch, if few sentinels name it and most sentinels name no other server.
+        let is_outvoted = candidates.iter().any(|it| it.by >= most_of_all);
+        let few = candidates.first().filter(|it| {
+            let latest = self.epoch.load(Ordering::Relaxed);
+            let is_latest = candidates.get(1).is_none_or(|next| next.epoch < it.epoch);
+            is_latest && it.epoch >= latest && it.by < most && !is_followed(it) && !is_outvoted
+        });
+        let few = few.map(|it| it.node.clone());
+        if few.is_none() {
+            self.disagreement.not_due();
+        }
+        // What most sentinels name is tried before a later epoch that few name.
+        candidates.sort_by_key(|it| it.by < most);
+        for candidate in candidates.iter().filter(|it| !is_followed(it)) {
+            let node = &candidate.node;
+            let latest = self.epoch.load(Ordering::Relaxed);
+            if candidate.epoch < latest && !self.may_go_back_to(candidate, most_of_all) {
                 let why = format!("only an outdated message names {node} as the master");
                 last_error = Some(Unavailability::Refused(why));
                 continue;
             }
-            match self.verify(&candidate).await {
+            if candidate.by < most
+                && !(few.as_ref() == Some(node) && self.has_no_rival(candidate, &candidates).await)
+            {
+                let by = candidate.by;
+                let why = format!("only {by} of {answering} sentinels that answer say {node}");
+                last_error = Some(Unavailability::Refused(why));
+                continue;
+            }
+            match self.verify(candidate).await {
                 Ok(master) => {
                     self.epoch.store(candidate.epoch, Ordering::Relaxed);
                     self.epoch_regression.clear();
+                    self.disagreement.not_due();
                     return Ok((self.follow(master), true));
                 }
                 Err(why) => {
-                    if most && candidate.epoch > latest {
+                    if candidate.by >= most_of_all && candidate.epoch > latest {
                         // Most sentinels name another server, so the previous master is deposed even if the new one
                         // cannot be reached. The stored epoch prevents a return to the previous master.
                         self.epoch.store(candidate.epoch, Ordering::Relaxed);
-                        self.unfollow(&candidate);
+                        self.unfollow(candidate);
+                    }
+                    if candidate.by < most {
+                        self.disagreement.not_due();
                     }
                     last_error = Some(why);
                 }
             }
         }
-        // No sentinel's answer overrules the followed master, so the gateway keeps it.
+        // No answer of the sentinels overrules the followed master, so the gateway keeps it.
         match (self.current_master(), last_error) {
-            (Some(master), _) => Ok((master, false)),
+            (Some(master), _) => Ok((master, named)),
             (None, Some(why)) => Err(why),
             (None, None) => {
                 let why = "no sentinel has answered in time".to_owned();
@@ -241,11 +286,47 @@ impl FollowedMaster {
         }
     }
 
+    /// Whether an answer with an earlier epoch than the gateway has followed counts.
+    fn may_go_back_to(&self, candidate: &Candidate, most_of_all: usize) -> bool {
+        let by_most = candidate.by >= most_of_all;
+        by_most && (self.epoch_regression).has_persisted(&candidate.node, MUST_PERSIST)
+    }
+
+    /// Whether no server but this one, which few sentinels name, is a master: the followed master, and other servers
+    /// that sentinels name. A server that cannot be reached must stay so for a while.
+    async fn has_no_rival(&self, candidate: &Candidate, candidates: &[Candidate]) -> bool {
+        let is_due = self.disagreement.is_due(&candidate.node);
+        let limit = if is_due { self.connect_timeout } else { GLANCE };
+        let followed = self.current_master();
+        let others = candidates.iter().filter(|it| {
+            let is_followed = (followed.as_ref()).is_some_and(|by| *by.node() == it.node);
+            it.node != candidate.node && !is_followed
+        });
+        let mut others: Vec<_> = others
+            .map(|it| (Arc::new(self.endpoint(it)), None))
+            .collect();
+        if let Some(master) = followed {
+            others.push((Arc::clone(&master.endpoint), master.run.lock().clone()));
+        }
+        let roles = others.iter().map(async |(endpoint, run)| {
+            let asked = timeout(limit, is_master(endpoint, run.as_ref())).await;
+            asked.ok().flatten()
+        });
+        let roles = join_all(roles).await;
+        if roles.contains(&Some(true)) {
+            self.disagreement.not_due();
+            return false;
+        }
+        is_due || (!roles.is_empty() && roles.iter().all(|role| *role == Some(false)))
+    }
+
+    fn endpoint(&self, candidate: &Candidate) -> Endpoint {
+        let (node, credentials) = (candidate.node.clone(), Arc::clone(&self.credentials));
+        Endpoint::new(node, credentials, self.connect_timeout)
+    }
+
     async fn verify(&self, candidate: &Candidate) -> Result<Master, Unavailability> {
-        let credentials = Arc::clone(&self.credentials);
-        let node = candidate.node.clone();
-        let endpoint = Endpoint::new(node, credentials, self.connect_timeout);
-        let verified = Master::verify(endpoint, self.clock.wall()).await;
+        let verified = Master::verify(self.endpoint(candidate), self.clock.wall()).await;
         verified.map_err(|why| match why {
             // A wrong configuration stays without a prefix, because its text begins with what is missing.
             Unavailability::Misconfigured(_) => why,
@@ -309,15 +390,20 @@ impl Master {
         })
     }
 
-    /// Opens a new connection to the master. `named`: whether a sentinel has just named it. If no sentinel has, the
-    /// connection must reach the known run of the master: a server that was restarted may have been replaced meanwhile.
+    fn node(&self) -> &RedisNode {
+        self.endpoint.node()
+    }
+
+    /// Opens a new connection to the master. `named`: whether most sentinels that answer have just named it. Otherwise
+    /// the connection must reach the known run of the master: a server that was restarted may have been replaced
+    /// meanwhile.
     async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
         let connection = verify(&self.endpoint).await?;
         let run = connection.run().cloned();
         let mut known = self.run.lock();
         if !named && (run.is_none() || *known != run) {
-            let why = "the server was started again, and no sentinel says that it still is the \
-                       master";
+            let why = "the server was started again, and the sentinels do not say that it still is \
+                       the master";
             return Err(Unavailability::Connect(why.to_owned()));
         }
         *known = run;
@@ -327,11 +413,26 @@ impl Master {
 
 /// Opens a connection to a server, and verifies with ROLE on this connection that the server is a master.
 async fn verify(endpoint: &Endpoint) -> Result<Connection, Unavailability> {
+    let (connection, role) = ask_role(endpoint).await?;
+    judge_role(&role)?;
+    Ok(connection)
+}
+
+async fn ask_role(endpoint: &Endpoint) -> Result<(Connection, Value), Unavailability> {
     let limit = Instant::now() + endpoint.connect_timeout();
     let connection = endpoint.connect().await?;
     let role = connection.send(&Command::new("ROLE"), limit).await;
-    judge_role(&role.map_err(Failure::reason)?)?;
-    Ok(connection)
+    Ok((connection, role.map_err(Failure::reason)?))
+}
+
+/// Whether a server is a master by its own account, and in this `run` if one is known; `None` if the server does not
+/// say.
+async fn is_master(endpoint: &Endpoint, run: Option<&RunId>) -> Option<bool> {
+    let (connection, role) = ask_role(endpoint).await.ok()?;
+    let is_master = judge_role(&role).is_ok();
+    // A master that was restarted may have been replaced meanwhile.
+    let is_restarted = run.is_some() && connection.run() != run;
+    (!(is_master && is_restarted)).then_some(is_master)
 }
 
 fn judge_role(role: &Value) -> Result<(), Unavailability> {
@@ -383,6 +484,11 @@ impl FollowedMaster {
         let answers = self.sentinels.iter().filter(|it| it.last_error().is_none());
         let answer = answers.count();
         let told = format!("{answer} of {all} answer");
+        if self.disagreement.lasts() {
+            let why = "they name different masters, and the log says which: the gateway believes \
+                       most of those that answer";
+            return Check::new("sentinels", Health::Warning(format!("{told}; {why}")));
+        }
         let why = match answer {
             0 => {
                 "the gateway uses the master as long as the master answers, and notices no \

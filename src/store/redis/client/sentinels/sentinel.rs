@@ -1,9 +1,9 @@
 //! Asks each sentinel for the master, and ranks the servers that the sentinels name.
 
-use std::{pin::pin, sync::Arc};
+use std::{cmp::Reverse, pin::pin, sync::Arc};
 
 use bb8_redis::redis::Value;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future::join_all};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
@@ -27,6 +27,7 @@ pub(super) struct Sentinel {
     endpoint: Endpoint,
     /// The connection on which the sentinel is asked, once it is open.
     connection: AsyncMutex<Option<Connection>>,
+    presence: Mutex<Presence>,
     errors: Mutex<SentinelErrors>,
 }
 
@@ -38,11 +39,16 @@ struct SentinelErrors {
     subscription_error: Option<String>,
 }
 
+/// When a sentinel last named a master, and how often it was asked since then.
+#[derive(Default)]
+struct Presence(Option<(Instant, usize)>);
+
 /// A server that sentinels name as the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) node: RedisNode,
-    /// Configuration epoch of the sentinel's answer; of two answers, the answer with the higher epoch is later.
+    /// Configuration epoch of the sentinel's answer; of two answers, the answer with the higher epoch is later. If
+    /// several sentinels name this server: the latest epoch that more than half of them have reached.
     pub(super) epoch: u64,
     /// How many sentinels name this server.
     pub(super) by: usize,
@@ -50,6 +56,9 @@ pub(super) struct Candidate {
 
 /// The channel on which a sentinel announces a new master, once the sentinels agree that a failover is over.
 const SWITCHES: &str = "+switch-master";
+/// For how long a sentinel that no longer answers still counts as one that does, and how many questions it must leave
+/// unanswered. If the answers of most sentinels are late once, the others must not decide alone.
+const ABSENT_AFTER: (Duration, usize) = (Duration::from_secs(2), 2);
 /// Pause before the gateway subscribes again to a sentinel whose subscription failed or was lost.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -64,6 +73,7 @@ impl Sentinel {
         Self {
             endpoint: Endpoint::new(node, credentials, timeout).for_any_server(),
             connection: AsyncMutex::new(None),
+            presence: Mutex::default(),
             errors: Mutex::new(errors),
         }
     }
@@ -74,18 +84,27 @@ impl Sentinel {
 
     /// Asks the sentinel for the master of a service, the name under which sentinels watch a master.
     async fn ask(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
+        self.presence.lock().asked();
         let asked = timeout_at(limit, self.ask_once(service, limit)).await;
         let answer = asked.unwrap_or_else(|_elapsed| {
             Err(Unavailability::Connect("no answer in time".to_owned()))
         });
         match &answer {
-            Ok(_) => self.note(|now| now.refusal = None),
+            Ok(_) => {
+                self.presence.lock().answered();
+                self.note(|now| now.refusal = None);
+            }
             // A slow sentinel is not recorded as failing here: its subscription shows within seconds whether it can be
             // reached.
             Err(Unavailability::Connect(_)) => {}
             Err(why) => self.note(|now| now.refusal = Some(why.to_string())),
         }
         answer
+    }
+
+    /// Whether the sentinel counts as one that answers.
+    pub(super) fn is_present(&self) -> bool {
+        self.presence.lock().lasts()
     }
 
     async fn ask_once(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
@@ -162,6 +181,25 @@ impl Sentinel {
     }
 }
 
+// === impl Presence ===
+
+impl Presence {
+    fn asked(&mut self) {
+        if let Some((_, questions)) = &mut self.0 {
+            *questions += 1;
+        }
+    }
+
+    fn answered(&mut self) {
+        self.0 = Some((Instant::now(), 0));
+    }
+
+    fn lasts(&self) -> bool {
+        let (time, unanswered) = ABSENT_AFTER;
+        (self.0).is_some_and(|(at, asked)| at.elapsed() <= time || asked < unanswered)
+    }
+}
+
 // === impl SentinelErrors ===
 
 impl SentinelErrors {
@@ -220,10 +258,12 @@ fn text(value: &Value) -> Option<&str> {
 
 /// Asks all sentinels at once. Returns the servers that they name, the latest epoch first, and of equal epochs the
 /// server that more sentinels name first; and the error of a sentinel that named none, if there is one.
+/// `patiently`: all sentinels are waited for until the time-out, also when more than half have answered.
 pub(super) async fn ask(
     sentinels: &[Sentinel],
     service: &str,
     timeout: Duration,
+    patiently: bool,
 ) -> (Vec<Candidate>, Option<Unavailability>) {
     let limit = Instant::now() + timeout;
     let questions = sentinels.iter().map(async |sentinel| {
@@ -231,22 +271,32 @@ pub(super) async fn ask(
         let at = |why: Unavailability| why.at(format_args!("sentinel {}", sentinel.node()));
         answer.map_err(at)
     });
-    let (named, errors) = ask_most(questions, limit).await;
+    let (named, errors) = if patiently {
+        let mut errors = Vec::new();
+        let answers = join_all(questions).await.into_iter();
+        let named = answers.filter_map(|it| it.map_err(|why| errors.push(why)).ok());
+        (named.collect(), errors)
+    } else {
+        ask_most(questions, limit).await
+    };
     (rank(named), errors.into_iter().reduce(worse))
 }
 
-fn rank(named: Vec<Candidate>) -> Vec<Candidate> {
+fn rank(mut named: Vec<Candidate>) -> Vec<Candidate> {
+    named.sort_by_key(|answer| Reverse(answer.epoch));
     let mut candidates: Vec<Candidate> = Vec::new();
-    for new in named {
-        match candidates.iter_mut().find(|it| it.node == new.node) {
-            Some(candidate) => {
-                candidate.by += 1;
-                candidate.epoch = candidate.epoch.max(new.epoch);
-            }
-            None => candidates.push(new),
+    for new in &named {
+        if candidates.iter().all(|it| it.node != new.node) {
+            let same: Vec<_> = named.iter().filter(|it| it.node == new.node).collect();
+            candidates.push(Candidate {
+                // One sentinel whose epoch is too high must not make the answers of all others outdated.
+                epoch: same[same.len() / 2].epoch,
+                by: same.len(),
+                ..new.clone()
+            });
         }
     }
-    candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.epoch, candidate.by)));
+    candidates.sort_by_key(|candidate| Reverse((candidate.epoch, candidate.by)));
     candidates
 }
 
@@ -262,6 +312,7 @@ fn worse(before: Unavailability, now: Unavailability) -> Unavailability {
 #[cfg(test)]
 mod tests {
     use bb8_redis::redis::parse_redis_value;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -326,6 +377,36 @@ mod tests {
         assert_eq!(ports(vec![named(1, 0), named(2, 0), named(2, 0)]), [2, 1]);
         let by = |named: Vec<Candidate>| rank(named)[0].by;
         assert_eq!(by(vec![named(1, 4), named(1, 3), named(2, 1)]), 2);
+        // Most of the sentinels that name a server must have reached its epoch.
+        for (epochs, epoch) in [
+            (&[4][..], 4),
+            (&[99, 4], 4),
+            (&[99, 4, 4], 4),
+            (&[1, 5, 5], 5),
+        ] {
+            let named = epochs.iter().map(|&epoch| named(1, epoch));
+            assert_eq!(rank(named.collect())[0].epoch, epoch, "{epochs:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_is_absent_when_it_has_left_several_questions_unanswered_for_a_while() {
+        let mut presence = Presence::default();
+        presence.asked();
+        assert!(!presence.lasts(), "it has never answered");
+        presence.answered();
+        presence.asked();
+        presence.asked();
+        assert!(presence.lasts(), "it may just be slow");
+        presence.answered();
+        // The gateway was stopped for a while, so that the answers were late.
+        advance(2 * ABSENT_AFTER.0).await;
+        presence.asked();
+        assert!(presence.lasts());
+        presence.asked();
+        assert!(!presence.lasts());
+        presence.answered();
+        assert!(presence.lasts());
     }
 
     #[test]
