@@ -11,6 +11,8 @@
 
 mod layout;
 mod members;
+mod roster;
 mod watch;
 
 pub(crate) use members::Cluster;
+pub(crate) use roster::BelievedRoster;
