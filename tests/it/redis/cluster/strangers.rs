@@ -187,15 +187,15 @@ async fn nodes_are_recognised_whatever_their_addresses_are_called() {
         server.set("cluster-announce-hostname", "localhost").await;
     }
     let store = open(&cluster.url());
-    for kind in ["hostname", "unknown-endpoint", "ip"] {
+    // A server without an address is sought at the host of the server that names it.
+    for (kind, host) in [
+        ("hostname", "localhost"),
+        ("unknown-endpoint", "localhost"),
+        ("ip", "127.0.0.1"),
+    ] {
         for server in cluster.masters() {
             server.set("cluster-preferred-endpoint-type", kind).await;
         }
-        let host = if kind == "hostname" {
-            "localhost"
-        } else {
-            "127.0.0.1"
-        };
         until("the addresses are known by these names", async || {
             let masters = store.figures().masters;
             let is_named =

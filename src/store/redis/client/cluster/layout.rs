@@ -203,30 +203,6 @@ impl ClusterView {
     }
 }
 
-/// Reads the address of a node from its fields in a reply of the server `by`; `None` inside if the server knows no
-/// address of the node.
-#[expect(clippy::option_option, reason = "without an address is an answer, too")]
-pub(super) fn read_address(node: &[Value], by: &RedisNode) -> Option<Option<RedisNode>> {
-    let port = match node.get(1)? {
-        Value::Int(port) => u16::try_from(*port).ok()?,
-        _ => return None,
-    };
-    let host = match node.first()? {
-        Value::Nil => "",
-        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        Value::SimpleString(host) => host,
-        _ => return None,
-    };
-    Some(match host {
-        "?" => None,
-        // If another server answers at the address of a node, the other nodes forget the address.
-        _ if port == 0 => None,
-        // An empty host means the host of the server that was asked.
-        "" => Some(RedisNode::new(by.host(), port)),
-        host => Some(RedisNode::new(host, port)),
-    })
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use crate::{

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{config::RedisNode, store::Unavailability};
 
-use super::{super::connection::answered, layout::read_address};
+use super::super::connection::answered;
 
 /// The nodes of a cluster that have slots, and their replicas, as one server names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -167,6 +167,30 @@ impl NamedNode {
             address: read_address(fields, by)?,
         })
     }
+}
+
+/// Reads the address of a node from its fields in a reply of the server `by`; `None` inside if the server knows no
+/// address of the node.
+#[expect(clippy::option_option, reason = "without an address is an answer, too")]
+fn read_address(node: &[Value], by: &RedisNode) -> Option<Option<RedisNode>> {
+    let port = match node.get(1)? {
+        Value::Int(port) => u16::try_from(*port).ok()?,
+        _ => return None,
+    };
+    let host = match node.first()? {
+        Value::Nil => "",
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::SimpleString(host) => host,
+        _ => return None,
+    };
+    Some(match host {
+        "?" => None,
+        // If another server answers at the address of a node, the other nodes forget the address.
+        _ if port == 0 => None,
+        // An empty host means the host of the server that was asked.
+        "" => Some(RedisNode::new(by.host(), port)),
+        host => Some(RedisNode::new(host, port)),
+    })
 }
 
 #[cfg(test)]
