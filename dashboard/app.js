@@ -7,6 +7,7 @@ import { forgetEvents, hear, keepEvents } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
+import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
 import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomething, session } from "./model/session.js";
@@ -18,12 +19,6 @@ import { Shell } from "./parts/shell.js";
 import { Help } from "./parts/shortcuts.js";
 
 const TITLES = { overview: "Overview", locks: "Locks", events: "Events", missing: "Not found" };
-/**
- * A page that nobody looks at takes no place at the gateway after so long: over HTTP/1.1 a browser makes six
- * connections to a host, for all its tabs. When it is looked at again it reads on where it was.
- */
-const OUT_OF_SIGHT = 60_000;
-
 function App() {
   const { state, problem } = session.value;
   if (state === "unknown") return html`<main class="alone"><${Loading} what="Asking the gateway…" /></main>`;
@@ -33,12 +28,9 @@ function App() {
   return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />`;
 }
 
-let leaving = null;
-
-/** Opens the stream while the page is looked at, and closes it a while after it was. */
+/** Hears events once the page is looked at. Where windows share no stream, it stops as soon as nobody looks. */
 function follow() {
-  clearTimeout(leaving);
-  if (document.hidden) leaving = setTimeout(close, OUT_OF_SIGHT);
+  if (document.hidden) isShared || close();
   else if (session.value.state === "in" && seesSomething()) open();
 }
 

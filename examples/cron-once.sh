@@ -3,6 +3,9 @@
 #
 #   15 3 * * *  LATCHGATE_URL=http://locks:7420 /opt/examples/cron-once.sh backup /opt/backup.sh --all
 #
+# `latchgate run backup --min-hold 10m --wait 0 -- /opt/backup.sh --all` does the same without this program, with every
+# store but a quorum. LATCHGATE_URL must lead all machines to one store, so it is not localhost.
+#
 # The lock is named after the job and the day in UTC, and is not released: a machine whose clock is some minutes late finds
 # the lock held, and does nothing. The lease ends an hour later. The exit code is that of the command.
 #

@@ -34,6 +34,13 @@ export interface LatchgateOptions {
   owner?: string;
   /** Called when somebody asks for a lock that this client holds. */
   onReleaseRequested?: (request: ReleaseRequest, lease: Lease) => void;
+  /**
+   * How many acquires of this client wait at the gateway at once; the others stand in line. The default, 4, leaves two of the six
+   * connections that a browser has for a gateway over HTTP/1.1.
+   */
+  waits?: number;
+  /** The log: told that no gateway has answered for some seconds, and which lock may have been lost. The default is `console.warn`. */
+  warn?: (text: string) => void;
 }
 
 export interface AcquireOptions {
@@ -89,7 +96,9 @@ export class Latchgate {
   acquire(name: Locks, options?: AcquireOptions): Promise<Lease>;
 
   /**
-   * Runs `work` under a lease and gives it back. Rejects with `LeaseLost` if the lease was lost before `work` was done.
+   * Runs `work` under a lease and gives it back. Rejects with `LeaseLost` if the lease was lost before `work` was done, also if only
+   * the release finds that out. Rejects with `OutcomeUnknown` if the lease was over when a release without an answer was repeated.
+   * If the release fails otherwise, it is not known whether the lease was lost, which `warn` is told.
    * Stop what you do when `signal` is aborted.
    */
   with<T>(name: Locks, work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>): Promise<T>;
@@ -120,7 +129,7 @@ export class Latchgate {
 
   /**
    * Releases all leases that were acquired through this client, and ignores what fails. An acquire that waits rejects with the code
-   * `closed` and gives its place up.
+   * `closed` and gives its place up. Takes 5 s at most.
    */
   close(): Promise<void>;
 
@@ -197,10 +206,12 @@ export interface Lease {
    */
   renew(ttl?: Duration): Promise<void>;
   /**
-   * Gives the lock back. Rejects with `LeaseLost` if the lease was lost before. After another failure it may be called again; the client
-   * goes on in the background until the lease ends.
+   * Gives the lock back, within 5 s. Rejects with `LeaseLost` if the lease was lost before, and with `OutcomeUnknown` if an earlier copy
+   * of the release got no answer and may have ended the lease. After another failure it may be called again; the client goes on in
+   * the background until the lease ends.
    */
   release(): Promise<void>;
+  /** Gives the lock back at the end of a block, as `with` does. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

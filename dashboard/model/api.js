@@ -126,12 +126,13 @@ export function problem(response, json) {
   });
 }
 
-function unreachable(late) {
+/** A request without an answer. A browser that has no connection left does not send it, and its time runs out, too. */
+export function unreachable(late) {
   return new Problem({
     code: "unreachable",
-    title: "The gateway does not answer",
+    title: late ? "There was no answer in time" : "The gateway does not answer",
     detail: late
-      ? "The request got no answer in time."
+      ? "The gateway is slow or gone, or the browser has no connection left: over HTTP/1.1 it makes six to a gateway, for all windows."
       : "The connection could not be made, or broke before the answer.",
   });
 }

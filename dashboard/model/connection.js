@@ -1,8 +1,9 @@
 // The stream of events, and whether it lives: everything that is shown as live hangs on it.
 
 import { signal } from "../view.js";
-import { ask, identity, problem as toProblem, refused, root } from "./api.js";
+import { identity, Problem, problem as toProblem, refused, root, unreachable } from "./api.js";
 import { now } from "./clock.js";
+import { isShared, join } from "./relay.js";
 import { Parser } from "./sse.js";
 
 /**
@@ -11,16 +12,18 @@ import { Parser } from "./sse.js";
  */
 export const connection = signal({ state: "off" });
 
-/** After how long without a word the gateway is asked whether it is there, and how long that may take. */
-const SILENCE = 5_000;
-const PROBE = 4_000;
+/** Without a word for so long the stream is dead: the gateway says something every ten seconds. */
+const SILENCE = 14_000;
 /** How long to wait before trying again: longer each time, up to the last. */
 const PAUSES = [250, 500, 1_000, 2_000, 3_000];
 
 let listeners = { event() {}, resync() {}, session() {}, unheard() {} };
-let stop = null;
+let leave = null;
+let say = () => {};
 let lastId = null;
-let heardAt = 0;
+/** Which opening of the stream was heard of last, by any window, and whether that was the first for this one. */
+let opening = null;
+let known = false;
 let wake = () => {};
 
 /**
@@ -31,17 +34,27 @@ export function listen(to) {
   listeners = to;
 }
 
-/** Opens the stream and keeps it open until `close`. */
+/** Hears the events until `close`: from a stream of this window, or from the window that reads it for all. */
 export function open() {
-  if (stop) return;
-  stop = new AbortController();
-  run(stop.signal);
+  if (leave) return;
+  opening = null;
+  known = false;
+  if (!isShared) {
+    const stop = new AbortController();
+    leave = () => stop.abort();
+    return void run(stop.signal);
+  }
+  connection.value = { state: "connecting" };
+  // What one key may see is passed on to nobody who is signed in with another.
+  const name = `latchgate-events ${root.pathname} ${JSON.stringify(identity())}`;
+  ({ leave, say } = join(name, { lead: run, hear, state: told, paused: () => (connection.value = { state: "off" }) }));
 }
 
-/** Closes the stream. What was read last is remembered unless `forget` is given. */
+/** Ends that. What was read last is remembered unless `forget` is given. */
 export function close({ forget = false } = {}) {
-  stop?.abort();
-  stop = null;
+  leave?.();
+  leave = null;
+  say = () => {};
   if (forget) lastId = null;
   connection.value = { state: "off" };
 }
@@ -55,39 +68,77 @@ export function answers() {
 /** Tries again at once. */
 export function retry() {
   wake();
+  say({ retry: true });
+}
+
+/** How the stream is, for another window: `opened` names its opening, `at` the event that was read last. */
+function told() {
+  const { state, since, problem } = connection.peek();
+  const { extra, ...plain } = problem instanceof Problem ? problem : {};
+  return { state, ago: now() - since, problem: plain.code && { ...extra, ...plain }, opened: opening, at: lastId };
+}
+
+/** What another window says. One that has lost the lead, and does not know yet, hears events too. */
+function hear({ events, retry, state, ago, problem, opened, at }, leads) {
+  // Before the first load there is nothing that events would change.
+  if (events && known) events.forEach(take);
+  if (retry) wake();
+  if (!state || leads) return;
+  show({ state, since: now() - ago, problem: problem && new Problem(problem) });
+  if (state !== "live") return;
+  if (opened !== opening) resync(opened);
+  if (lastId === null) lastId = at;
+  if (lastId === at || isKnown(at)) return;
+  // This window was away, and the others have read on.
+  take({ id: at, kind: "gap", data: JSON.stringify({ reason: "not heard by this window", at: new Date() }) });
+}
+
+/** Shows how the stream is, in the window that reads it or in another. */
+function show(value) {
+  connection.value = value;
+  const { state, problem } = value;
+  // Whether that is the end of the session is asked; if it is, this is closed.
+  if (state === "lost" && problem) refused(problem.status);
+  // The gateway is there, and has no place for one more who listens, or not now.
+  if (state === "lost" && answers()) listeners.unheard();
+  if (state !== "refused") return;
+  leave();
+  leave = null;
+}
+
+function resync(opened) {
+  opening = opened;
+  listeners.resync(known ? "again" : "first");
+  known = true;
 }
 
 async function run(signal) {
   let failures = 0;
-  let known = false;
+  const tell = (value) => {
+    connection.value = value;
+    say(told());
+    show(value);
+  };
   const lost = (problem) => {
     const { state, since } = connection.value;
-    connection.value = { state: "lost", since: state === "lost" ? since : now(), problem };
+    tell({ state: "lost", since: state === "lost" ? since : now(), problem });
   };
-  if (connection.value.state !== "lost") connection.value = { state: "connecting" };
+  if (connection.value.state !== "lost") tell({ state: "connecting" });
   while (!signal.aborted) {
     let pause = PAUSES[Math.min(failures, PAUSES.length - 1)];
     try {
       await read(signal, () => {
         failures = 0;
-        connection.value = { state: "live" };
-        listeners.resync(known ? "again" : "first");
-        known = true;
+        opening = Math.random();
+        tell({ state: "live" });
+        resync(opening);
       });
       pause = PAUSES[0];
       lost();
     } catch (error) {
       if (signal.aborted) return;
-      // Whether that is the end of the session is asked; if it is, this is closed.
-      if (error.status !== 403) refused(error.status);
-      if (error.status === 403) {
-        connection.value = { state: "refused", problem: error };
-        stop = null;
-        return;
-      }
+      if (error.status === 403) return tell({ state: "refused", problem: error });
       lost(error);
-      // The gateway is there, and has no place for one more who listens, or not now.
-      if (answers()) listeners.unheard();
       pause = Math.max(pause, Math.min(error.extra?.retry_after_ms ?? 0, 10_000));
     }
     failures += 1;
@@ -98,27 +149,44 @@ async function run(signal) {
 /** Reads the stream to its end. */
 async function read(signal, opened) {
   let first = true;
+  const unsaid = [];
   await stream(signal, (event) => {
-    if (first) {
-      first = false;
-      opened();
-    }
-    if (event.id) lastId = event.id;
-    if (!event.kind) return;
-    if (event.kind === "session") return listeners.session();
-    if (event.kind === "end") return;
-    if (event.kind === "gap") listeners.resync("gap");
-    listeners.event({ ...JSON.parse(event.data), kind: event.kind, id: event.id });
+    if (first) opened();
+    first = false;
+    // What came together is passed on together.
+    if (unsaid.push(event) === 1) queueMicrotask(() => say({ events: unsaid.splice(0) }));
+    take(event);
   });
 }
 
-/** One connection: hands over what comes, until it ends, fails, or the gateway stops answering. */
+function take({ id, kind, data }) {
+  if (kind === "session") return listeners.session();
+  if (kind === "end" || (kind !== "gap" && isKnown(id))) return;
+  if (id) lastId = id;
+  if (!kind) return;
+  if (kind === "gap") listeners.resync("gap");
+  listeners.event({ ...JSON.parse(data), kind, id });
+}
+
+/** Whether the event was heard: a window that begins to lead reads again what another one has heard. */
+function isKnown(id) {
+  const [instance, number] = id?.split("-") ?? [];
+  const [known, last] = lastId?.split("-") ?? [];
+  return instance === known && Number(number) <= Number(last);
+}
+
+/** One connection: hands over what comes, until it ends, fails, or nothing comes any more. */
 async function stream(signal, hand) {
   const dead = new AbortController();
   const headers = { Accept: "text/event-stream", ...identity() };
   if (lastId !== null) headers["Last-Event-ID"] = lastId;
-  heardAt = now();
-  const watch = setInterval(() => probe(dead), 1_000);
+  let watch;
+  const heard = (problem) => {
+    clearTimeout(watch);
+    watch = setTimeout(() => dead.abort(problem), SILENCE);
+  };
+  // Perhaps the request has not even left the browser.
+  heard(unreachable(true));
   try {
     const response = await fetch(new URL("events", root), {
       headers,
@@ -131,28 +199,12 @@ async function stream(signal, hand) {
     const reader = response.body.getReader();
     for (;;) {
       const { done, value } = await reader.read();
-      heardAt = now();
       if (done) return;
+      heard();
       parser.push(value);
     }
   } finally {
-    clearInterval(watch);
-  }
-}
-
-let probing = false;
-
-/** Heartbeats are further apart than a viewer wants to wait: after a silence the gateway is asked. */
-async function probe(dead) {
-  if (probing || document.hidden || now() - heardAt < SILENCE) return;
-  probing = true;
-  try {
-    await ask("healthz", { timeout: PROBE });
-    heardAt = now();
-  } catch {
-    dead.abort();
-  } finally {
-    probing = false;
+    clearTimeout(watch);
   }
 }
 

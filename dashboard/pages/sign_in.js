@@ -22,7 +22,8 @@ export function SignIn() {
     try {
       await signIn(key);
     } catch (problem) {
-      trouble.value = problem;
+      // The detail says what is wrong with the key. That a key is needed is known here.
+      trouble.value = problem.status === 401 ? { ...problem, title: "The gateway refuses this key" } : problem;
       busy.value = false;
       field.current.select();
     }

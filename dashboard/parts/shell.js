@@ -115,8 +115,8 @@ function Lost() {
           <span><${Foreign} value=${problem.detail} whole /> The locks are asked for now and then.</span>
         </span>`
       : html`<span>
-          <strong>Connection lost, reconnecting.</strong> ${" "}
-          <span>What you see is ${duration(away)} old.</span>
+          <strong>${problem?.title ?? "Connection lost"}, reconnecting.</strong> ${" "}
+          <span>What you see is ${duration(away)} old. ${problem?.detail}</span>
         </span>`}
     <button type="button" onClick=${retry}>Try now</button>
   </div>`;

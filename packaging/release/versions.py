@@ -55,6 +55,7 @@ def stated():
         ("openapi/latchgate.json", json.loads(read("openapi/latchgate.json"))["info"]["version"]),
         *found("clients/python/src/latchgate/version.py", r'^__version__ = "(.*)"$'),
         *found("Dockerfile", r'image\.version="([^"]*)"'),
+        *found("compose.yaml", r"image: latchgate:(\S+)$"),
         *found("docs/deploy.md", r"\blatchgate[:_-]v?(\d[\w.+~]*?)(?=-|_|\.t| |`|$)"),
         *locked("Cargo.lock"),
         *locked("fuzz/Cargo.lock"),

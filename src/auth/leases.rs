@@ -15,15 +15,15 @@ use super::Excess;
 
 /// The leases of one API key, and its requests that may yet get a lease.
 ///
-/// The gateway knows of a lease from its grant to its release here, or to the end of its TTL as last renewed here.
-/// Renewals and releases at other gateways are not seen.
+/// The gateway knows of a lease from its grant to its release here, or to the end of its TTL as last renewed here, and
+/// of the rest that it leaves. Renewals and releases at other gateways are not seen.
 #[derive(Debug, Default)]
 pub(super) struct LeaseAccount(Mutex<Slots>);
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// The slots that are taken, each with the end of its lease; `None` while the lease is only requested. A slot
-    /// whose lease is over is free, and is removed when no other room is left.
+    /// The slots that are taken, each with the end of its lease or rest; `None` while the lease is only requested. A
+    /// slot whose lease is over is free, and is removed when no other room is left.
     taken: HashMap<u64, Option<Instant>>,
     /// The slots of requests with an idempotency key, so that a repeated request shares the slot.
     of_requests: HashMap<SlotRequest, (u64, Weak<SlotInner>)>,
@@ -35,8 +35,8 @@ struct Slots {
 /// locks.
 type SlotRequest = (IdempotencyHash, LockName);
 
-/// A slot for one of the leases that an API key may have. The slot is free when its last clone is dropped, or when
-/// the end set by `extend_until` has come.
+/// A slot for one of the leases that an API key may have. The slot is free when its last clone is dropped and the rest
+/// of its lease is over, or when the end set by `extend_until` has come.
 #[derive(Debug, Clone)]
 pub struct LeaseSlot(Arc<SlotInner>);
 
@@ -45,6 +45,8 @@ struct SlotInner {
     account: Arc<LeaseAccount>,
     number: u64,
     request: Option<SlotRequest>,
+    /// When the minimum hold of the lease is over, until which the lock rests after a release; `None` without a rest.
+    rests_until: Mutex<Option<Instant>>,
 }
 
 /// The longest time after which a request that was refused for too many leases is told to ask again: a lease may be
@@ -97,6 +99,7 @@ impl LeaseAccount {
             account: Arc::clone(self),
             number,
             request: request.clone(),
+            rests_until: Mutex::default(),
         });
         if let Some(request) = request {
             let entry = (number, Arc::downgrade(&slot));
@@ -112,6 +115,11 @@ impl LeaseSlot {
     /// Sets the end of the slot's lease, which was granted or renewed.
     pub fn extend_until(&self, end: Instant) {
         self.0.set_end(Some(end));
+    }
+
+    /// Sets how long the slot counts when its lease has ended, because the lock rests; `None`: no longer than the lease.
+    pub fn rest_until(&self, end: Option<Instant>) {
+        *self.0.rests_until.lock() = end;
     }
 
     /// Makes the slot count without an end: its lease is lost, and its request asks for another lease.
@@ -136,7 +144,15 @@ impl SlotInner {
 impl Drop for SlotInner {
     fn drop(&mut self) {
         let mut slots = self.account.0.lock();
-        slots.taken.remove(&self.number);
+        let rests_until = self
+            .rests_until
+            .get_mut()
+            .filter(|end| *end > Instant::now());
+        if rests_until.is_some() {
+            slots.taken.insert(self.number, rests_until);
+        } else {
+            slots.taken.remove(&self.number);
+        }
         // A later request under the same idempotency key may have a slot of its own.
         if let Some(request) = &self.request
             && let Some((number, _)) = slots.of_requests.get(request)
@@ -261,6 +277,23 @@ mod tests {
         assert!(adopted.has_same_account(&rig.0.adopt()));
         drop(adopted);
         assert_eq!(rig.0.0.lock().taken.len(), 2);
+    }
+
+    #[test]
+    fn a_rest_counts_until_its_end_and_no_longer() {
+        let mut rig = Rig::new();
+        for (rest, is_full) in [(Some(2 * TTL), true), (None, false)] {
+            let [a, b] = [rig.lease(Some(1), TTL), rig.lease(None, TTL)];
+            a.rest_until(Some(rig.1 + 9 * TTL));
+            a.rest_until(rest.map(|rest| rig.1 + rest));
+            drop([a, b]);
+            let next = rig.lease(None, 9 * TTL);
+            assert_eq!(rig.is_full(), is_full);
+            rig.1 += 2 * TTL;
+            assert!(!rig.is_full());
+            drop(next);
+        }
+        assert!(rig.0.0.lock().of_requests.is_empty());
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub struct LogConfig {
     /// The form of the log: `text` for people, `json` for machines, one object per line.
     pub format: LogFormat,
     /// Which requests get a log line: `failed` for requests that failed or were slow, `all` for every
-    /// request. A request failed if its status is 400 or more, except 423 (a held lock is no failure),
-    /// or if its caller hung up before the answer. A request was slow if the gateway worked on it for a
+    /// request. A request failed if its status is 400 or more, except 423 (a held lock is no failure) and
+    /// 503 `draining`, or if its caller hung up before the answer. A request was slow if the gateway worked on it for a
     /// second or longer; the time in which a request waits for a lock, or for the rest of its own body,
     /// does not count. Metrics count every request in either case.
     pub requests: LogRequests,

@@ -665,12 +665,6 @@ impl AcquireAttempt {
             Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Superseded) => {
                 Err(AcquireError::Superseded)
             }
-            // The wait of a reservation is no longer than the time until its end, and ended there.
-            Ok(Leaving::Left(_))
-                if matches!(end, WaitEnd::WaitOver) && self.is_reservation_over() =>
-            {
-                Err(AcquireError::ReservationOver)
-            }
             Ok(Leaving::Left(contention)) => match end {
                 WaitEnd::WaitOver | WaitEnd::HungUp => Err(self.held(contention)),
                 WaitEnd::Draining => Err(AcquireError::Draining),
@@ -790,7 +784,7 @@ impl From<&Release> for LeaseOutcome {
     fn from(release: &Release) -> Self {
         match release {
             Release::Released => Self::Done,
-            Release::Adopted => Self::Adopted,
+            Release::Adopted(_) => Self::Adopted,
             Release::Lost(_) => Self::Lost,
         }
     }

@@ -106,12 +106,10 @@ impl Engine {
         DetachOnDrop::new(&self.0.lifecycle, async move {
             let outcome = match engine.store.request_release(&name, target, &request).await {
                 Ok(Requesting::Requested(holder)) => {
-                    engine.metrics.release_requested(holder.count());
-                    for lease in holder.leases() {
+                    engine.metrics.release_requested(holder.holders());
+                    // Nobody holds a rest, so nobody is asked to end one.
+                    for lease in holder.leases().iter().filter(|lease| !lease.is_resting) {
                         engine.events.release_requested(&name, lease, &request);
-                        if lease.is_resting {
-                            continue;
-                        }
                         let kind = EventKind::ReleaseRequested.as_str();
                         let reason = request.reason.as_str();
                         let (by, history) = (by.as_ref(), &engine.history);
@@ -200,7 +198,7 @@ impl EngineShared {
                         .note(name, recorded, RELEASED, by, Some(reason));
                     return Ok(holder);
                 }
-                self.metrics.lock_broken(holder.count());
+                self.metrics.lock_broken(holder.holders());
                 if let Holder::Foreign { .. } = &holder {
                     self.events.broken(name, None, reason, key);
                 }

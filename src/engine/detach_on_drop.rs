@@ -10,12 +10,29 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::oneshot::{self, error::TryRecvError},
+    time::Instant,
 };
 
 use crate::{
     lifecycle::Lifecycle,
     store::{StoreError, Uncertainty},
 };
+
+tokio::task_local! {
+    /// When the caller of the command hung up. A task-local value, because a request whose caller hangs up is moved to
+    /// another task half-way, and the command is deep within it.
+    static HUNG_UP_AT: Instant;
+}
+
+/// Runs the rest of a command whose caller has just hung up.
+pub fn without_caller<F: Future>(command: F) -> impl Future<Output = F::Output> + use<F> {
+    HUNG_UP_AT.scope(Instant::now(), command)
+}
+
+/// When the caller of the command that runs now hung up; `None` while the caller waits, as far as is known.
+pub(super) fn hung_up_at() -> Option<Instant> {
+    HUNG_UP_AT.try_with(|at| *at).ok()
+}
 
 /// A command that its caller polls. If the caller drops the command, it continues in a separate task and its outcome
 /// is discarded.
@@ -87,6 +104,7 @@ impl<O: 'static> Drop for DetachOnDrop<O> {
             && self.begun
             && (!thread::panicking() || Handle::try_current().is_ok())
         {
+            let command = without_caller(command);
             self.lifecycle.spawn(async move {
                 // The caller has gone, so the outcome is dropped. If the outcome is a grant, this releases the
                 // lease.

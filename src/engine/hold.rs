@@ -12,6 +12,7 @@
 
 use std::{
     future::poll_fn,
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -45,6 +46,7 @@ use super::{
     leases::Displaced,
     loss::LossReason,
     managed_lease::ManagedLease,
+    reaper::{AbandonedBy, AbandonedLease},
     renew::margin,
     start::EngineShared,
 };
@@ -165,8 +167,8 @@ impl Engine {
     ///
     /// A lease whose TTL is longer than the caller may ask for gets the caller's longest TTL from now on.
     ///
-    /// If the caller hangs up half-way, the lease may have been adopted or not. The lease is not released, because
-    /// the caller may repeat the request here or at another gateway; until then no stream renews it.
+    /// If the caller hangs up half-way, the lease may have been adopted or not, and is not adopted later. The lease is
+    /// not released, because the caller may repeat the request here or at another gateway; until then no stream renews it.
     pub async fn adopt(
         &self,
         name: LockName,
@@ -183,8 +185,19 @@ impl Engine {
             asked: None,
             max: authorization.max_ttl(),
         };
-        let renewed = self.0.store.renew_as(adopter, &name, &hash, ttl);
-        let held = match renewed.await? {
+        let renewed = {
+            let pending = PendingAdoption {
+                engine: &self.0,
+                name: &name,
+                keeper: id,
+            };
+            let renewed = self.0.store.renew_as(adopter, &name, &hash, ttl).await;
+            if !matches!(renewed, Err(StoreError::Indeterminate(_))) {
+                mem::forget(pending);
+            }
+            renewed
+        };
+        let held = match renewed? {
             Renewal::Renewed(held, _) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
             // Another stream adopted the lease after this stream, before the store's answer came.
@@ -196,6 +209,7 @@ impl Engine {
         };
         let leases = &self.0.leases;
         leases.insert_counted(hash, &name, &held);
+        leases.adopted_by(&name, &hash, id);
         leases.charge(&name, &hash, authorization.adopted_slot());
         let waited = Duration::ZERO;
         let lease = Lease {
@@ -232,6 +246,26 @@ impl Engine {
             reading,
             phase: HoldPhase::Waiting,
         }
+    }
+}
+
+/// An adoption that the store has not answered. Dropping it refuses the adoption from now on.
+///
+/// Without this, a copy that the store carries out late would take the lease from the stream with which the caller has
+/// adopted the lease meanwhile, perhaps at another gateway, and no stream would keep the lease.
+struct PendingAdoption<'a> {
+    engine: &'a EngineShared,
+    name: &'a LockName,
+    keeper: KeeperId,
+}
+
+// === impl PendingAdoption ===
+
+impl Drop for PendingAdoption<'_> {
+    fn drop(&mut self) {
+        let adoption = (self.name.clone(), self.keeper.attempt());
+        let adoption = AbandonedLease::new(adoption.0, adoption.1, AbandonedBy::Attempt);
+        self.engine.reaper.submit(adoption);
     }
 }
 
@@ -600,6 +634,9 @@ impl HoldTask {
         if let Some(unread) = unread {
             self.report_lost(managed, unread);
         }
+        if !by.may_rest() {
+            self.engine.leases.rest(&managed.name, &token, None);
+        }
         let store = &self.engine.store;
         let release = store.release_as(by, &managed.name, &token);
         let release = Box::pin(release).await;
@@ -610,7 +647,7 @@ impl HoldTask {
             leases, history, ..
         } = &*self.engine;
         let since = match release {
-            Ok(Release::Adopted) => None,
+            Ok(Release::Adopted(_)) => None,
             Ok(Release::Released) => {
                 let removed = leases.remove(&managed.name, &token);
                 self.engine.events.released(&managed.name, &token);

@@ -17,7 +17,10 @@ use tokio::{
 
 use crate::{
     auth::LeaseSlot,
-    lock::{FencingToken, HeldLease, HistoryEntry, LockName, Metadata, Mode, Owner, TokenHash},
+    lock::{
+        FencingToken, HeldLease, HistoryEntry, KeeperId, LockName, Metadata, MinHold, Mode, Owner,
+        TokenHash,
+    },
     store::contract::FenceQuery,
 };
 
@@ -74,6 +77,8 @@ pub(super) struct RegisteredLease {
     seen: Instant,
     /// When a request under the lease's idempotency key was last answered with the lease.
     answered: Option<Instant>,
+    /// The keeper that has last adopted the lease here, and when; `None` if none has.
+    adopter: Option<Box<(KeeperId, Instant)>>,
     /// Whether another gateway reports the end of the lease: that gateway has renewed the lease after this gateway,
     /// as far as is known.
     ends_elsewhere: bool,
@@ -211,6 +216,7 @@ impl LeaseRegistry {
             needed_until: held.metadata.reservation().map_or(until, |_| now),
             seen: now,
             answered: None,
+            adopter: None,
             ends_elsewhere: false,
             is_end_known: false,
             recording: match (opening, self.recorded_after.get()) {
@@ -227,7 +233,7 @@ impl LeaseRegistry {
         let mut shard = self.shard(&key);
         if let Some(listed) = shard.leases.remove(&key) {
             lease.is_counted |= listed.is_counted;
-            lease.answered = listed.answered;
+            (lease.answered, lease.adopter) = (listed.answered, listed.adopter);
             (lease.slot, lease.stream) = (listed.slot, listed.stream);
             if let Recording::Pending(_) = listed.recording {
                 lease.recording = listed.recording;
@@ -257,6 +263,16 @@ impl LeaseRegistry {
         });
     }
 
+    /// Sets for how long from its grant the lease counts for its API key at least, because the lock rests after a
+    /// release; `None`: it leaves no rest.
+    pub(super) fn rest(&self, name: &LockName, token: &TokenHash, min_hold: Option<MinHold>) {
+        self.with_lease(name, token, |lease| {
+            if let Some(slot) = &lease.slot {
+                slot.rest_until(min_hold.map(|it| lease.since + it.duration()));
+            }
+        });
+    }
+
     /// Records that the lease is about to be answered under its idempotency key. Returns the time that
     /// `was_answered_since` compares.
     pub(super) fn answered(&self, name: &LockName, token: &TokenHash) -> Instant {
@@ -274,6 +290,19 @@ impl LeaseRegistry {
     ) -> bool {
         self.with_lease(name, token, |lease| lease.answered > Some(since))
             .unwrap_or(false)
+    }
+
+    /// Records that this keeper has adopted the lease: a stream, or a request under the lease's idempotency key.
+    pub(super) fn adopted_by(&self, name: &LockName, token: &TokenHash, keeper: KeeperId) {
+        let adopter = Some(Box::new((keeper, Instant::now())));
+        self.with_lease(name, token, |lease| lease.adopter = adopter);
+    }
+
+    /// The keeper that the lease had at this instant, as far as this gateway knows.
+    pub(super) fn keeper(&self, name: &LockName, token: &TokenHash, at: Instant) -> KeeperId {
+        let adopter = self.with_lease(name, token, |lease| lease.adopter.as_deref().copied());
+        let adopter = adopter.flatten().filter(|(_, since)| *since <= at);
+        adopter.map_or_else(|| KeeperId::of_attempt(token), |(keeper, _)| keeper)
     }
 
     /// Registers a stream of this gateway as the keeper of the lease, and displaces an older stream. If the lease is

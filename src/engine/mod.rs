@@ -51,10 +51,11 @@ pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted, StoreFea
 pub use backup::BackupParts;
 pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;
+pub use detach_on_drop::without_caller;
 pub use group::{GrantedGroup, GroupAcquireError, GroupRequest};
 pub use history::Actor;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};
 pub use loss::LossReason;
-pub use release::ReleaseError;
+pub use release::{HolderRelease, ReleaseError};
 pub use renew::RenewError;
 pub use start::Engine;

@@ -57,7 +57,12 @@ impl AcquireAttempt {
         })
     }
 
+    /// The refusal of an attempt whose lock is held. After the time of a reservation a grant would be refused, too: the
+    /// attempt is not told to ask again.
     pub(super) fn held(&self, contention: Contention) -> AcquireError {
+        if self.is_reservation_over() {
+            return AcquireError::ReservationOver;
+        }
         AcquireError::Held {
             contention,
             waited: self.waited(),
@@ -67,7 +72,7 @@ impl AcquireAttempt {
 
     /// Whether the attempt is for a reservation that has ended, by the clock of this gateway: only the words of the
     /// refusal depend on it.
-    pub(super) fn is_reservation_over(&self) -> bool {
+    fn is_reservation_over(&self) -> bool {
         let reservation = self.attempt.metadata.reservation();
         reservation.is_some_and(|it| it.until() <= SystemClock.wall())
     }
@@ -183,6 +188,7 @@ impl AcquireAttempt {
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         let opening = Some(self.opening(&held));
         leases.insert_as(is_new, (hash, name), &held, opening);
+        leases.adopted_by(name, &hash, keeper);
         self.charge(&hash);
         let (by, kind) = if is_unfinished {
             (
@@ -220,10 +226,12 @@ impl AcquireAttempt {
         }
     }
 
+    /// Counts the lease for the API key, and the rest that it may leave.
     fn charge(&self, token: &TokenHash) {
         if let Some(slot) = &self.slot {
             let (leases, name) = (&self.engine.leases, &self.attempt.name);
             leases.charge(name, token, Some(slot.clone()));
+            leases.rest(name, token, self.attempt.min_hold);
         }
     }
 

@@ -76,10 +76,9 @@ pub(super) enum AbandonedBy {
     Keeper(Releaser, Option<LossReason>),
     /// A holder that has hung up after the store did not answer its release.
     Holder {
-        /// Whether the holder has not used the lease, so that the lock does not rest.
-        is_unused: bool,
-        /// When the release came. A lease that was answered again after that is not released.
-        since: Instant,
+        /// The keeper that the lease had when the release came. A lease that was answered again since then has another
+        /// keeper, and is not released.
+        releaser: Releaser,
         /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
         until: Instant,
     },
@@ -132,6 +131,11 @@ impl Reaper {
     /// Takes over an abandoned lease. The lease is released at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, mut lease: AbandonedLease) {
+        if !lease.by.may_rest() {
+            for name in [&lease.name].into_iter().chain(&lease.others) {
+                self.leases.rest(name, &lease.token, None);
+            }
+        }
         if let AbandonedBy::Holder { .. } = lease.by {
             self.leases.give_up(&lease.name, &lease.token);
         } else {
@@ -159,6 +163,19 @@ impl Reaper {
         let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
         if let (Some(lost), false) = (lost, is_keeper || abandoned.may_come_back) {
             self.history.abandoned(name, lost);
+        }
+    }
+}
+
+// === impl AbandonedBy ===
+
+impl AbandonedBy {
+    /// Whether the lock may rest after the release.
+    fn may_rest(&self) -> bool {
+        match self {
+            Self::Attempt | Self::UnansweredAttempt(_) => false,
+            Self::Keeper(releaser, _) => releaser.may_rest(),
+            Self::Holder { is_unused, .. } => !is_unused,
         }
     }
 }
@@ -334,19 +351,11 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                     history.released(name, (None, ended), None, Some(reason));
                     gave_back(*lost);
                 }
-                outcome == Release::Adopted
+                matches!(outcome, Release::Adopted(_))
             })
         }
-        AbandonedBy::Holder { since, .. } if leases.was_answered_since(name, token, *since) => {
-            Ok(true)
-        }
-        AbandonedBy::Holder { is_unused, .. } => {
-            let who = if *is_unused {
-                Releaser::Unused
-            } else {
-                Releaser::Bearer
-            };
-            let released = store.release_as(who, name, token).await;
+        AbandonedBy::Holder { releaser, .. } => {
+            let released = store.release_as(*releaser, name, token).await;
             released.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
@@ -438,12 +447,8 @@ mod tests {
         };
         let mut task = ReaperTask::new(context, Duration::ZERO);
         let lease = |by| AbandonedLease::new(name(), Token::random().hash(), by);
-        let (since, until) = (Instant::now(), Instant::now());
-        let release = AbandonedBy::Holder {
-            is_unused: false,
-            since,
-            until,
-        };
+        let (releaser, until) = (Releaser::Bearer, Instant::now());
+        let release = AbandonedBy::Holder { releaser, until };
         for _ in 0..BACKLOG / 2 {
             task.accept(lease(AbandonedBy::Attempt), 0);
         }

@@ -1,6 +1,6 @@
 //! Release: end a lease before its TTL.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{task::yield_now, time::Instant};
 
@@ -9,6 +9,7 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Loss, Release, Releaser},
+        history::EndedLease,
     },
     telemetry::metrics::SeenBy,
 };
@@ -16,11 +17,29 @@ use crate::{
 use super::{
     Engine,
     acquire::lease_outcome,
-    detach_on_drop::DetachOnDrop,
+    detach_on_drop::{DetachOnDrop, hung_up_at},
     history::Actor,
     reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
 };
+
+/// A release that a caller with the token asks for.
+///
+/// Every copy of the release names the keeper that the lease had when the release came, as far as this gateway knows.
+/// Without the keeper, a copy that the store carries out after its caller has hung up would end a lease that was
+/// answered again meanwhile under its idempotency key, to a caller that relies on it.
+#[derive(Debug, Clone)]
+pub struct HolderRelease {
+    name: LockName,
+    token: TokenHash,
+    /// The keeper, with what the caller says of its use of the lease.
+    releaser: Releaser,
+    came: Instant,
+}
+
+/// How soon after a release the store must name another keeper for that keeper to count as the one before the release:
+/// sooner than a caller whose end cannot be seen, behind a proxy or after a power failure, is answered again.
+const KEEPER_NAMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +47,9 @@ pub enum ReleaseError {
     /// The token does not hold the lock.
     #[error("the lease is lost")]
     Lost(Loss),
+    /// The lease has another keeper than when the release came, and lives on.
+    #[error("the lease was answered again while its release was under way")]
+    AnsweredAgain,
     /// The store did not answer, or could not carry out the command.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -48,25 +70,43 @@ impl ReleaseError {
 // === impl Engine ===
 
 impl Engine {
+    /// Begins a release that has just come. `releaser` is what the caller says of its use of the lease: it is no keeper.
+    pub fn begin_release(
+        &self,
+        releaser: Releaser,
+        name: LockName,
+        token: TokenHash,
+    ) -> HolderRelease {
+        let came = Instant::now();
+        // A release whose caller hung up before its turn came knows no later keeper either.
+        let asked = hung_up_at().unwrap_or(came);
+        let keeper = self.0.leases.keeper(&name, &token, asked);
+        HolderRelease {
+            name,
+            token,
+            releaser: releaser.kept_by(keeper),
+            came,
+        }
+    }
+
     /// Ends a living lease. Works while the gateway drains. `by` is recorded in the history of the lock.
-    ///
-    /// If the caller hangs up half-way, the command still runs to its end, because the caller wants the lock
-    /// released. If the store does not answer, `release_later` tries again.
     pub async fn release(
         &self,
         name: LockName,
         token: TokenHash,
         by: Option<Actor>,
     ) -> Result<(), ReleaseError> {
-        self.release_as(Releaser::Bearer, name, token, by).await
+        let release = self.begin_release(Releaser::Bearer, name, token);
+        self.carry_out(release, by).await
     }
 
-    /// As [`Engine::release`], with what the caller says of its use of the lease: it is no keeper.
-    pub async fn release_as(
+    /// Carries out a release that has begun.
+    ///
+    /// If the caller hangs up half-way, the command still runs to its end, because the caller wants the lock
+    /// released. If the store does not answer, `release_later` tries again.
+    pub async fn carry_out(
         &self,
-        releaser: Releaser,
-        name: LockName,
-        token: TokenHash,
+        release: HolderRelease,
         by: Option<Actor>,
     ) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
@@ -74,24 +114,43 @@ impl Engine {
             let EngineShared {
                 leases, history, ..
             } = &*engine;
-            let release = engine.store.release_as(releaser, &name, &token).await;
-            let ended = release.as_ref().ok().and_then(|it| it.1);
-            let release = release.map(|it| it.0);
+            let answer = release.send(&engine).await;
+            let HolderRelease {
+                name,
+                token,
+                releaser,
+                ..
+            } = release;
+            let ended = answer.as_ref().ok().and_then(|it| it.1);
+            let release = answer.map(|it| it.0);
             let (lease, lost) = match &release {
                 Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
-                Ok(_) => (leases.remove(&name, &token), None),
+                Ok(Release::Released) => {
+                    if !releaser.may_rest() {
+                        leases.rest(&name, &token, None);
+                    }
+                    (leases.remove(&name, &token), None)
+                }
+                Ok(Release::Adopted(keeper)) => {
+                    // A caller that waits and repeats the release names this keeper.
+                    leases.adopted_by(&name, &token, *keeper);
+                    (None, None)
+                }
                 Err(_) => {
                     leases.released_unheard(&name, &token, by.clone());
                     (None, None)
                 }
             };
-            // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown token
-            // may be a guess.
             let lost_since = lost.as_ref().and_then(|lost| lost.since);
-            if let (Some(_), Ok(Release::Lost(loss @ (Loss::HeldByAnother | Loss::Free)))) =
+            if let (Some(known), Ok(Release::Lost(loss @ (Loss::HeldByAnother | Loss::Free)))) =
                 (&lost, &release)
             {
-                engine.metrics.expired_while_held(SeenBy::Release);
+                // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown
+                // token may be a guess. A lease whose time is not over was most likely released at another gateway,
+                // whose answer was lost.
+                if known.until <= Instant::now() {
+                    engine.metrics.expired_while_held(SeenBy::Release);
+                }
                 history.lost(&name, lost, *loss);
             }
             let held_since = lease.as_ref().map(|lease| lease.since).or(lost_since);
@@ -112,36 +171,59 @@ impl Engine {
         });
         match release.await? {
             Release::Released => Ok(()),
-            // Only a release that names a keeper can fail like this, and this release names none.
-            Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),
+            Release::Adopted(_) => Err(ReleaseError::AnsweredAgain),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
         }
     }
 
-    /// Retries a release in the background, because the store did not answer and the caller has gone. `since` is the
-    /// time at which the release came.
+    /// Retries a release in the background, because the store did not answer and the caller has gone.
     ///
-    /// The retries end when the store answers, when no lease can last any longer, or when the lease is answered again
-    /// here under its idempotency key.
-    pub fn release_later(
-        &self,
-        releaser: Releaser,
-        name: LockName,
-        token: TokenHash,
-        since: Instant,
-    ) {
-        if self.0.leases.was_answered_since(&name, &token, since) {
+    /// The retries end when the store answers, or when no lease can last any longer.
+    pub fn release_later(&self, release: HolderRelease) {
+        let EngineShared { leases, reaper, .. } = &*self.0;
+        let HolderRelease {
+            name,
+            token,
+            releaser,
+            ..
+        } = release;
+        let now = Instant::now();
+        // The lease of a caller that was answered again still counts for its API key.
+        if releaser.keeper() != Some(leases.keeper(&name, &token, now)) {
             return;
         }
         // Only a reservation may last longer than the longest TTL.
-        let longest = Instant::now() + self.0.longest_ttl;
-        let known = self.0.leases.until(&name, &token);
+        let longest = now + self.0.longest_ttl;
+        let known = leases.until(&name, &token);
         let until = known.map_or(longest, |until| until.max(longest));
-        let by = AbandonedBy::Holder {
-            is_unused: releaser == Releaser::Unused,
-            since,
-            until,
-        };
-        self.0.reaper.submit(AbandonedLease::new(name, token, by));
+        let by = AbandonedBy::Holder { releaser, until };
+        reaper.submit(AbandonedLease::new(name, token, by));
+    }
+}
+
+// === impl HolderRelease ===
+
+impl HolderRelease {
+    /// Sends the release to the store. If another keeper has the lease and the caller waits, that keeper is named then:
+    /// this gateway did not know that a stream or a repeated acquire at another gateway had adopted the lease.
+    async fn send(
+        &self,
+        engine: &EngineShared,
+    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+        let Self { name, token, .. } = self;
+        let mut releaser = self.releaser;
+        loop {
+            let answer = engine.store.release_as(releaser, name, token).await;
+            match answer {
+                Ok((Release::Adopted(keeper), _))
+                    if releaser.keeper() != Some(keeper)
+                        && hung_up_at().is_none()
+                        && self.came.elapsed() < KEEPER_NAMED_WITHIN =>
+                {
+                    releaser = releaser.kept_by(keeper);
+                }
+                answer => return answer,
+            }
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use futures_util::{StreamExt, stream::unfold};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     auth::LimitSlot,
@@ -89,30 +90,11 @@ impl Engine {
             metrics: metrics.clone(),
         };
         let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
-        let (mut listener, registry) = (store.breaks().listen(), Arc::clone(&leases));
-        let (broken, told) = (store.clone(), Arc::clone(&history));
-        let (spawner, stopped) = (lifecycle.clone(), lifecycle.stopped());
+        let broken = hear_breaks(store.clone(), Arc::clone(&leases), Arc::clone(&history));
+        let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
-            let listen = async {
-                while let Some(BrokenLease { name, token }) = listener.recv().await {
-                    let Some(fence) = registry.broken(&name, &token) else {
-                        continue;
-                    };
-                    let (store, leases, history) =
-                        (broken.clone(), Arc::clone(&registry), Arc::clone(&told));
-                    spawner.spawn(async move {
-                        let query = FenceQuery { name, fence };
-                        let found = store.check_fence(&query).await;
-                        let ended = matches!(found, Ok(FenceCheck::Stale { .. }));
-                        let ended = ended.then(|| leases.remove(&query.name, &token)).flatten();
-                        if let Some(lease) = ended {
-                            history.ended_elsewhere(&query.name, &lease);
-                        }
-                    });
-                }
-            };
             tokio::select! {
-                () = listen => {}
+                () = broken => {}
                 () = stopped => {}
             }
         });
@@ -235,6 +217,47 @@ impl Engine {
     /// The returned future ends when the gateway drains: from then on it refuses new acquires.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.0.lifecycle.drained()
+    }
+}
+
+// === Breaks ===
+//
+// Notices of broken leases and of release requests.
+
+/// How many leases the store is asked about at the same time, and how many more may wait for that. A notice is a hint: a
+/// lease beyond that stays listed until its TTL is over.
+const ASKED_TOGETHER: usize = 64;
+const ASKED_NEXT: usize = 1_024;
+
+/// Tells the streams whose leases are broken from now on. Asks the store about leases that no stream keeps.
+fn hear_breaks(
+    store: AnyStore,
+    leases: Arc<LeaseRegistry>,
+    history: Arc<Recorder>,
+) -> impl Future<Output = ()> {
+    let mut listener = store.breaks().listen();
+    async move {
+        let (sender, asked) = mpsc::channel(ASKED_NEXT);
+        let hear = async {
+            while let Some(BrokenLease { name, token }) = listener.recv().await {
+                if let Some(fence) = leases.broken(&name, &token) {
+                    drop(sender.try_send((FenceQuery { name, fence }, token)));
+                }
+            }
+        };
+        let asked = unfold(asked, async |mut it| Some((it.recv().await?, it)));
+        let ask = asked.for_each_concurrent(ASKED_TOGETHER, |(query, token)| {
+            let (store, leases, history) = (store.clone(), leases.clone(), history.clone());
+            async move {
+                let found = store.check_fence(&query).await;
+                if let Ok(FenceCheck::Stale { .. }) = found
+                    && let Some(lease) = leases.remove(&query.name, &token)
+                {
+                    history.ended_elsewhere(&query.name, &lease);
+                }
+            }
+        });
+        tokio::join!(hear, ask);
     }
 }
 

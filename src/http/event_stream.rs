@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::stream::unfold;
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE, request::Parts};
 use tokio::time::timeout;
-use tracing::info;
+use tracing::debug;
 
 use super::{
     edge::{RequestContext, RequestId},
@@ -177,7 +177,7 @@ impl<S: EventSource> Drop for EventAnswer<S> {
     fn drop(&mut self) {
         if self.phase != Phase::Over {
             let id = self.stream.request_id();
-            info!(id, "{}", S::HUNG_UP);
+            debug!(id, "{}", S::HUNG_UP);
         }
     }
 }

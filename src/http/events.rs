@@ -10,7 +10,7 @@ use axum::extract::State;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Duration;
-use tracing::info;
+use tracing::{debug, info};
 use utoipa::ToSchema;
 
 use crate::{
@@ -169,7 +169,11 @@ impl Events {
 
     fn end(reason: &'static str, stream: &EventStream) -> NextEvent {
         let id = stream.request_id();
-        info!(id, reason, "a stream of events has ended");
+        if reason == "draining" {
+            debug!(id, reason, "a stream of events has ended");
+        } else {
+            info!(id, reason, "a stream of events has ended");
+        }
         let data = json!({ "kind": "end", "reason": reason });
         Break(encode("end", &to_json(&data)))
     }

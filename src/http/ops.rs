@@ -264,7 +264,7 @@ impl CheckStatus {
     }
 }
 
-/// The media type that Prometheus asks for. The text of the metrics is also valid in the older format.
+/// The media type that Prometheus asks for.
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// What does the gateway count and measure?
@@ -308,11 +308,13 @@ pub(in crate::http) async fn metrics_for_all(
         .as_ref()
         .and_then(|certificates| certificates.ends()?.duration_since(UNIX_EPOCH).ok())
         .map(|ends| ends.as_secs());
-    let text = gateway.engine.metrics().text(&figures);
-    let form = if wants_open_metrics(&headers) {
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    let metrics = gateway.engine.metrics();
+    let (form, text) = if wants_open_metrics(&headers) {
+        let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        (form, metrics.text(&figures))
     } else {
-        "text/plain; version=0.0.4; charset=utf-8"
+        let form = "text/plain; version=0.0.4; charset=utf-8";
+        (form, metrics.plain_text(&figures))
     };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(form)),

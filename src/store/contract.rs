@@ -185,7 +185,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
-    /// (clause 8).
+    /// (clause 8). With the id of an adopter ([`KeeperId::attempt`]) it refuses the adoption.
     fn give_back(
         &self,
         name: &LockName,
@@ -446,8 +446,10 @@ pub struct SharedHolders {
     /// would hide a holder. After a break, all leases that
     /// were broken. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
-    /// How many leases share the lock, shown or not.
+    /// How many leases share the lock, shown or not, rests included.
     pub count: u64,
+    /// How many of these are rests, which nobody holds. Not counted in the answer to an attempt that is queued.
+    pub resting: u64,
 }
 
 /// How many leases of a shared lock an answer shows at most.
@@ -472,7 +474,7 @@ pub enum Releaser {
     Bearer,
     /// The keeper of the lease. If another keeper has the lease now, the release changes nothing.
     Keeper(KeeperId),
-    /// As `Keeper`, for a lease that was delivered to no caller: the lock does not rest.
+    /// As `Keeper`, for a lease that was delivered to no caller, or that its caller has not used: the lock does not rest.
     Undelivered(KeeperId),
     /// As `Bearer`, for a lease that its caller has not used, because it withdrew the acquire: the lock does not rest.
     Unused,
@@ -503,8 +505,8 @@ pub enum Renewal {
 pub enum Release {
     /// The lease has ended, now or by an earlier copy of this command.
     Released,
-    /// Another keeper has the lease, which is unchanged. Only a keeper gets this answer.
-    Adopted,
+    /// This other keeper has the lease, which is unchanged. Only a keeper gets this answer.
+    Adopted(KeeperId),
     /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
@@ -637,6 +639,16 @@ impl Releaser {
         }
     }
 
+    /// As this releaser, but only if the keeper still keeps the lease.
+    #[must_use]
+    pub fn kept_by(self, keeper: KeeperId) -> Self {
+        if self.may_rest() {
+            Self::Keeper(keeper)
+        } else {
+            Self::Undelivered(keeper)
+        }
+    }
+
     /// Whether the lock rests if the minimum hold of the lease is not over.
     pub fn may_rest(self) -> bool {
         matches!(self, Self::Bearer | Self::Keeper(_))
@@ -705,6 +717,15 @@ impl Holder {
         match self {
             Self::Lease(_) | Self::Foreign { .. } => 1,
             Self::Shared(holders) => holders.count,
+        }
+    }
+
+    /// How many leases or foreign clients hold the lock, without its rests.
+    pub fn holders(&self) -> u64 {
+        match self {
+            Self::Lease(lease) => u64::from(!lease.is_resting),
+            Self::Foreign { .. } => 1,
+            Self::Shared(holders) => holders.count.saturating_sub(holders.resting),
         }
     }
 }

@@ -23,10 +23,12 @@ class Session(BrowserCase):
         page = self.open()
         field = page.get_by_label("API key")
         expect(field).to_be_focused()
-        field.fill("lgk_wrong")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_be_visible()
-        expect(field).to_be_focused()
+        for wrong in ("lgk_wrong", "no key", self.gateway.keys["ops"][:-1]):
+            _, refusal = self.gateway.call("POST", "/session", {"key": wrong}, headers={"Origin": self.gateway.url})
+            field.fill(wrong)
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("alert")).to_have_text(f"The gateway refuses this key. {refusal['detail']}")
+            expect(field).to_be_focused()
         self.sign_in(page, "ops")
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 

@@ -104,6 +104,8 @@ def check(gateway, api):
         return found["data"]["result"]
 
     wait_until("something to show", scraped)
+    with urllib.request.urlopen(f"{gateway}/metrics", timeout=10) as answer:
+        subprocess.run(["promtool", "check", "metrics"], input=answer.read(), check=True)
     empty = []
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", []):

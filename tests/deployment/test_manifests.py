@@ -117,7 +117,7 @@ class Renderer(unittest.TestCase):
         used = set()
         for directory in ALL + COMPONENTS:
             (kustomization,) = kustomize.documents(directory / "kustomization.yaml")
-            named = [*kustomization["resources"], *(p["path"] for p in kustomization.get("patches", []))]
+            named = [*kustomization.get("resources", []), *(p["path"] for p in kustomization.get("patches", []))]
             used |= {directory / name for name in named} | {directory / "kustomization.yaml"}
         files = {path for path in K8S.rglob("*") if path.is_file()}
         self.assertEqual(files - {path.resolve() for path in used}, set())
@@ -222,9 +222,24 @@ class Gateways(unittest.TestCase):
                     self.assertEqual(scheme, "redis")
                     self.assertGreaterEqual(workload["spec"]["replicas"], 2)
 
-    def test_the_image_is_of_this_version(self):
+    def test_the_image_has_one_name_in_pages_compose_file_and_manifests(self):
+        image = f"latchgate:{program.version()}"
+        (built,) = re.findall(r"docker build .* -t (\S+) ", (program.ROOT / "docs/deploy.md").read_text())
+        compose = kustomize.documents(program.ROOT / "compose.yaml")[0]["services"]["gateway"]["image"]
+        self.assertEqual((built, compose), (image, image))
         for name, _, _, container in self.each_gateway():
-            self.assertEqual(container["image"], f"latchgate:{program.version()}", name)
+            self.assertEqual(container["image"], image, name)
+
+    def test_the_image_of_every_overlay_is_named_in_one_place(self):
+        with tempfile.TemporaryDirectory() as directory:
+            copy = Path(directory) / "k8s"
+            shutil.copytree(K8S, copy)
+            place = copy / "components/image/kustomization.yaml"
+            place.write_text(place.read_text().replace("newName: latchgate", "newName: registry.example/latchgate"))
+            for path in ALL:
+                rendered = kustomize.render(copy / path.relative_to(K8S))
+                for _, container in gateways(rendered):
+                    self.assertEqual(container["image"], f"registry.example/latchgate:{program.version()}", path.name)
 
 
 class Cluster(unittest.TestCase):
@@ -374,7 +389,7 @@ class Components(unittest.TestCase):
             return kustomize.render(directory)
 
     def test_each_is_what_kubernetes_knows(self):
-        self.assertEqual([path.name for path in COMPONENTS], ["autoscaling", "ingress"])
+        self.assertEqual([path.name for path in COMPONENTS], ["autoscaling", "image", "ingress"])
         objects = self.rendered("autoscaling", "ingress")
         for o in objects:
             for version in VERSIONS:

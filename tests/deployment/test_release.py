@@ -35,7 +35,7 @@ class Versions(unittest.TestCase):
         places = " ".join(place for place, _ in versions.stated())
         for client in (path.parent.relative_to(ROOT) for path in ROOT.glob("clients/*/CHANGELOG.md")):
             self.assertIn(f"{client}/CHANGELOG.md", places)
-        for place in ("clients/rust/Cargo.toml", "clients/js/package.json", "version.py", "Dockerfile", "k8s/base"):
+        for place in ("clients/rust/Cargo.toml", "clients/js/package.json", "version.py", "Dockerfile", "compose.yaml", "k8s/"):
             self.assertIn(place, places)
 
     def test_whoever_says_something_else_is_named(self):

@@ -231,6 +231,9 @@ class Nginx(Recipe, unittest.TestCase):
             },
         )
         self.assertEqual((ran.returncode, self.written()), (0, ["report/one.txt", "report/two.txt"]), ran.stderr)
+        # Programs that read run as other users.
+        modes = [(self.files / path).stat().st_mode & 0o777 for path in ("report", "report/one.txt", "report/two.txt")]
+        self.assertEqual(modes, [0o755, 0o644, 0o644])
 
 
 class Caddy(Recipe, unittest.TestCase):

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import { Latchgate } from '../client/src/index.js';
 import { makeFolder, readLog } from './folder.mjs';
+import { findRunner } from './host.mjs';
 import { input, readInputs } from './inputs.mjs';
 import { annotate, log, mask, saveState, setOutput } from './runner.mjs';
 
@@ -33,7 +34,7 @@ function startRenewer(folder) {
 }
 
 /** Resolves to what the renewing process says, or to `{ failed }` or `{ cancelled }`. */
-function request(renewer, folder, inputs) {
+function request(renewer, folder, inputs, runner) {
   return new Promise((resolve) => {
     let cancelled;
     for (const [signal, code] of [['SIGINT', 130], ['SIGTERM', 143], ['SIGHUP', 129]]) {
@@ -54,7 +55,7 @@ function request(renewer, folder, inputs) {
           resolve({ failed: error.message });
           return;
         }
-        renewer.send({ ask: inputs, runner: process.ppid }, () => {});
+        renewer.send({ ask: inputs, runner }, () => {});
       } else if (!cancelled) {
         resolve(message);
       }
@@ -69,7 +70,7 @@ function request(renewer, folder, inputs) {
 
 /** Says who holds the lock, as long as this key may know it. */
 async function showHolders({ url, key, names }, signal) {
-  const locks = new Latchgate(url, { key });
+  const locks = new Latchgate(url, { key, warn: log });
   let before;
   for (let pause = FIRST_LOOK_MS; ; pause = NEXT_LOOK_MS) {
     await new Promise((resolve) => setTimeout(resolve, pause).unref());
@@ -91,16 +92,16 @@ async function describe(locks, names) {
   for (const name of names) {
     const { state, holders, waiterCount } = await locks.inspect(name);
     const owners = holders?.map(({ owner }) => owner ?? 'somebody').join(', ');
+    const reservation = holders?.[0]?.reservation;
+    if (reservation) return `waiting for ${name}: reserved until ${reservation.until} because ${reservation.reason}, ${waiterCount} in the queue`;
     if (state === 'resting') return `waiting for ${name}: it rests after the last job, ${waiterCount} in the queue`;
     if (state !== 'free') return `waiting for ${name}: held by ${owners}, ${waiterCount} in the queue`;
   }
   return undefined;
 }
 
-function refused({ failed, code, holders = [] }, names) {
-  const by = holders.length ? `, by ${holders.join(', ')}` : '';
-  return `${names.join(', ')}${code === 'locked' ? ` is held${by}, and was not released within the wait` : `: ${failed}`}`;
-}
+const refused = ({ failed, code }, names) =>
+  code === 'locked' ? `${failed}, and was not released within the wait` : `${names.join(', ')}: ${failed}`;
 
 async function main() {
   const secret = input('key');
@@ -110,7 +111,8 @@ async function main() {
   const renewer = startRenewer(folder);
   const shown = new AbortController();
   const began = performance.now();
-  const answered = request(renewer, folder, inputs);
+  const runner = findRunner();
+  const answered = request(renewer, folder, inputs, runner);
   showHolders(inputs, shown.signal).catch(() => {});
   const answer = await answered;
   shown.abort();
@@ -127,6 +129,7 @@ async function main() {
   await new Promise((resolve, reject) => renewer.send('keep', (error) => (error ? reject(error) : resolve())));
   const seconds = Math.round((performance.now() - began) / 1000);
   log(`holding ${inputs.names.join(', ')} after ${seconds} s, fencing token ${fencingToken}`);
+  if (!runner) log(`the runner is outside of this container: if it dies and the container goes on, the lock is held until max-hold (${inputs.options.maxHold})`);
   return 0;
 }
 

@@ -32,6 +32,7 @@ function ask(address) {
 
 /** Whether the job may go on to be green. */
 function report(outcome, names) {
+  const unknown = 'it is not known whether the lock was held until now';
   const unlocked = 'The steps after that may have run while another caller held the lock.';
   const lost = (text) => {
     annotate(failsIfLost() ? 'error' : 'warning', `${names}: ${text} ${unlocked}`);
@@ -46,10 +47,13 @@ function report(outcome, names) {
       return true;
     case 'lost':
       return lost(`the lock was lost before the job was over; the action noticed this at ${outcome.at} (${outcome.message}).`);
+    case 'unknown':
+      annotate(failsIfLost() ? 'error' : 'warning', `${names}: ${unknown} (${outcome.message}).`);
+      return !failsIfLost();
     case 'unreleased': {
       const left = Math.ceil(outcome.expiresInMs / 1000);
       const free = `It is free in ${left} s at the latest.`;
-      annotate('warning', `${names}: held until now, but not released (${outcome.message}). ${free}`);
+      annotate('warning', `${names}: ${unknown}, because its release was not confirmed (${outcome.message}). ${free}`);
       return true;
     }
     default: {

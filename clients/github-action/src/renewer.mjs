@@ -7,6 +7,7 @@ import { createServer } from 'node:net';
 
 import { Latchgate, LeaseLost, OutcomeUnknown } from '../client/src/index.js';
 import { enter, writeOutcome } from './folder.mjs';
+import { isAlive } from './host.mjs';
 
 /** How long the end of a request is waited for that may have been granted. */
 const WITHDRAW_MS = 15_000;
@@ -53,8 +54,7 @@ async function acquire({ url, key, locks, options }) {
   } catch (error) {
     const mayHold = error instanceof OutcomeUnknown || error.status >= 500 || requests.granted;
     if (giveUp.signal.aborted || mayHold) await withdrawn();
-    const holders = (error.holders ?? []).map(({ owner }) => owner).filter(Boolean);
-    tell({ failed: error.message, code: error.code, holders });
+    tell({ failed: error.message, code: error.code });
     return;
   }
   grantedAt = performance.now();
@@ -86,7 +86,9 @@ async function release() {
     return { state: 'released', heldMs };
   } catch (error) {
     if (error instanceof LeaseLost) return { state: 'lost', message: error.message, at: new Date().toISOString() };
-    return { state: 'unreleased', heldMs, message: error.message, expiresInMs };
+    // 410: the lease is over, by a copy of the release that got no answer, or before it.
+    const state = error.status === 410 ? 'unknown' : 'unreleased';
+    return { state, heldMs, message: error.message, expiresInMs };
   }
 }
 
@@ -118,14 +120,10 @@ if (!process.connected) cancel();
 
 /** A runner that died lets nobody run post.mjs: the lease ends with its TTL, as it does with the machine. */
 function watch(runner) {
-  // In a container the parent is outside, and is not seen.
-  if (runner <= 1) return;
+  // In a container the runner is not seen.
+  if (!runner) return;
   setInterval(() => {
-    try {
-      process.kill(runner, 0);
-    } catch (error) {
-      if (error.code === 'ESRCH' && kept && !finishing) process.exit();
-    }
+    if (kept && !finishing && !isAlive(runner)) process.exit();
   }, WATCH_MS);
 }
 

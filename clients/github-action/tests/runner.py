@@ -16,15 +16,19 @@ DEADLINE = 90
 class Step:
     """One of main and post, while it runs and afterwards."""
 
-    def __init__(self, job, script, state, parent=()):
+    def __init__(self, job, script, state, parent=(), shell=()):
         self.job = job
         self._files = {name: job.home / f"{name.lower()}-{uuid.uuid4().hex}" for name in ("GITHUB_STATE", "GITHUB_OUTPUT")}
         for file in self._files.values():
             file.touch()
         environment = {**job.environment(), **{name: str(file) for name, file in self._files.items()}}
         environment.update({f"STATE_{name}": value for name, value in state.items()})
+        command = [*shell, job.node, str(job.action / script)]
+        if parent:
+            # The runner itself does not know the file of the state, a shell that it starts does.
+            command = [*parent, "env", f"GITHUB_STATE={environment.pop('GITHUB_STATE')}", *command]
         self.process = subprocess.Popen(
-            [*parent, job.node, str(job.action / script)], env=environment, cwd=job.workspace, text=True,
+            command, env=environment, cwd=job.workspace, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         job.case.addCleanup(self.process.stdout.close)

@@ -139,12 +139,21 @@ class Life(Case):
             with self.subTest(wait=wait):
                 step = self.job(wait=wait).main().ended()
                 self.assertEqual(step.code, 1, step.raw)
-                self.assertRegex(step.commands("error")[0], f"^{LOCK} is held, by somebody else")
+                self.assertRegex(step.commands("error")[0], f"^{LOCK} is held by somebody else, and was not released within the wait")
                 self.assertEqual(self.lock()["waiter_count"], 0)
                 post = step.job.post()
                 self.assertEqual(post.code, 0, post.raw)
                 until("no process is left", lambda: not step.job.processes(), DEADLINE)
         self.assertEqual(self.lock()["holders"][0]["fencing_token"], lease["fencing_token"])
+
+    def test_it_says_until_when_and_why_a_lock_is_reserved(self):
+        ends = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + 3600))
+        status, text = call(self.urls["b"], "POST", f"/locks/{LOCK}", {"reserve": {"until": ends, "reason": "load test"}})
+        self.assertEqual(status, 201, text)
+        step = self.job(wait="3s").main().ended()
+        self.assertIn(f"waiting for {LOCK}: reserved until {ends} because load test", step.log)
+        (told,) = step.commands("error")
+        self.assertEqual(told, f"{LOCK} is reserved until {ends} because load test, and was not released within the wait")
 
     def test_people_see_which_run_holds_it(self):
         job = self.holding()
@@ -369,8 +378,38 @@ class Gone(Case):
         rig("POST", "/rig/fault", {"kind": "lose-request", "count": 1000})
         post = job.post()
         self.assertEqual((post.code, post.commands("error")), (0, []), post.raw)
-        self.assertRegex(post.commands("warning")[0], r"held until now, but not released.*free in \d+ s at the latest")
+        self.assertRegex(post.commands("warning")[0], r"not known whether the lock was held until now.*free in \d+ s at the latest")
         until("no process is left", lambda: not job.processes(), DEADLINE)
+
+    def test_a_gateway_that_hangs_at_the_end_is_not_waited_for_long(self):
+        job = self.holding(ttl="1m")
+        rig("POST", "/rig/fault", {"kind": "hang", "count": 1000})
+        began = time.monotonic()
+        post = job.post()
+        # The release takes 5 s, and Node some time.
+        self.assertLess(time.monotonic() - began, 9)
+        self.assertEqual((post.code, len(post.commands("warning"))), (0, 1), post.raw)
+        rig("DELETE", "/rig/fault")
+
+    def test_a_lock_that_only_the_release_finds_lost_fails_the_job(self):
+        job = self.holding(ttl="1m")
+        status, text = call(self.urls["b"], "POST", f"/locks/{LOCK}/break", {"reason": "runner 7 is gone", "all": True})
+        self.assertEqual(status, 200, text)
+        post = job.post()
+        self.assertEqual(post.code, 1, post.raw)
+        self.assertRegex(post.commands("error")[0], "the lock was lost before the job was over.*was broken")
+
+    def test_a_lock_that_is_lost_after_a_release_without_an_answer_is_not_known(self):
+        job = self.holding(ttl="1m")
+        rig("POST", "/rig/fault", {"kind": "lose-request", "method": "DELETE"})
+        rig("POST", "/rig/fault", {"kind": "status", "method": "DELETE", "status": 410, "code": "lease-lost"})
+        post = job.post()
+        self.assertEqual(post.code, 1, post.raw)
+        (told,) = post.commands("error")
+        self.assertRegex(told, "not known whether the lock was held until now .*an earlier copy was not answered")
+        job.inputs["on-lost"] = "warn"
+        post = job.post()
+        self.assertEqual((post.code, post.commands("error"), len(post.commands("warning"))), (0, [], 1), post.raw)
 
     def test_a_release_whose_answer_is_lost_is_a_release(self):
         job = self.holding(ttl="1m")
@@ -393,17 +432,36 @@ class Gone(Case):
         self.assertEqual(job.end(), [renewer])
         self.check_nothing_is_left(job)
 
-    def test_without_a_runner_it_ends_by_itself(self):
-        job = self.job()
-        step = job.main(parent=["sh", "-c", '"$@"; echo main is done; exec sleep 1000', "-"])
+    def started(self, shell=()):
+        """A job whose main a runner of its own has run, which goes on."""
+        step = self.job().main(parent=["sh", "-c", '"$@"; echo main is done; exec sleep 1000', "-"], shell=shell)
         for line in step.process.stdout:
             if line == "main is done\n":
                 break
         self.assertTrue(self.held())
+        return step
+
+    def test_without_a_runner_it_ends_by_itself(self):
+        step = self.started()
         step.process.kill()
         # Somebody has noticed its end: a runner is started by another process.
         step.process.wait()
-        self.check_nothing_is_left(job)
+        self.check_nothing_is_left(step.job)
+
+    def test_a_runner_whose_end_nobody_has_noticed_is_dead(self):
+        step = self.started()
+        step.process.kill()
+        self.check_nothing_is_left(step.job)
+
+    def test_a_shell_that_the_runner_starts_is_no_runner(self):
+        step = self.started(shell=["sh", "-c", 'sh -c \'"$@"; exit\' - "$@"; exit', "-"])
+        # It looks every five seconds.
+        ends = time.monotonic() + 11
+        while time.monotonic() < ends:
+            self.assertTrue(self.held())
+            time.sleep(0.2)
+        step.process.kill()
+        self.check_nothing_is_left(step.job)
 
     def test_post_without_main_has_nothing_to_do(self):
         step = self.job(url="ftp://nowhere").main().ended()
@@ -452,8 +510,9 @@ class Refused(Case):
         self.assertEqual(step.job.post().code, 0)
 
     def test_without_a_gateway_it_fails_when_the_wait_is_over(self):
-        step = self.job(url=self.urls["nobody"], wait="1s").main().ended()
+        step = self.job(url=self.urls["nobody"], wait="6s").main().ended()
         self.assertEqual(step.code, 1)
+        self.assertEqual(step.log.count("no gateway has answered for"), 1, step.log)
         self.assertIn("cannot be reached", step.commands("error")[0])
         self.assertEqual(step.job.post().code, 0)
 

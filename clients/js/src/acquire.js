@@ -5,7 +5,7 @@ import { toMs } from './duration.js';
 import { LatchgateError, LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
 import { Lease, locksPath } from './lease.js';
-import { RETRY_MS, Retry, send } from './request.js';
+import { END_MS, RETRY_MS, Retry, send } from './request.js';
 
 /** How long one request waits at the gateway: common proxies give up after 29 s. */
 const LINK_MS = 25_000;
@@ -110,13 +110,15 @@ export class Acquire {
   }
 
   async #run() {
-    const { signal } = this.#options;
+    const { signal, waits = 4 } = this.#options;
     signal?.throwIfAborted();
     const abort = () => this.#controller.abort(signal.reason);
     signal?.addEventListener('abort', abort);
     releaseOnExit(this, this.#sendCopy);
+    const { line } = this.#sendCopy;
+    const place = this.#waitMs ? line.enter(`${this.#names}`, waits) : undefined;
     try {
-      return await this.#chain();
+      return await this.#chain(line, place);
     } catch (error) {
       // After a refusal the gateway holds nothing for this acquire. After a failure of the gateway or of `fetch` it
       // may.
@@ -126,6 +128,7 @@ export class Acquire {
       throw error;
     } finally {
       held.delete(this);
+      line.leave(place);
       signal?.removeEventListener('abort', abort);
     }
   }
@@ -134,27 +137,34 @@ export class Acquire {
   async release() {
     this.#controller.abort(new LatchgateError('the client was closed', { code: 'closed' }));
     await this.#running.catch(() => {});
-    await this.#withdrawn;
+    await Promise.race([this.#withdrawn, sleep(END_MS, undefined, true)]);
   }
 
-  async #chain() {
-    for (let hasty = 0; ; ) {
-      const left = this.#waitMs && this.#retry.left;
+  async #chain(line, place) {
+    for (let hasty = 0, asked = false; ; asked = true) {
+      // An acquire that has to stand in line first asks without a wait, because its lock may be free. An earlier
+      // acquire for the same lock is served before it.
+      const inLine = asked || (place && !line.isFirst(place)) ? this.#retry.left : 0;
+      const longest = place && (await line.turn(place, inLine, this.#signal));
+      const left = place ? this.#retry.left : 0;
       // With the caller's key every request waits at least 1 ms: a request without a wait would give up the position in
       // the queue, which the caller's next call may take.
       const least = this.#isOwnKey ? 0 : Math.min(this.#waitMs, 1);
-      const wait = Math.floor(Math.max(least, Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS)));
+      const most = Math.min(longest ?? 0, left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS);
+      const wait = Math.floor(Math.max(least, most));
       const answer = await this.#sendCopy(this.#request(wait), this.#retry.timeout(wait), this.#signal);
       this.#answers = !answer.failure;
       if (answer.failure) {
+        if (place) line.next(place);
         await this.#retry.after(answer);
         continue;
       }
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
-      if (!answer.ok && !this.#goesOn(answer, wait)) {
+      if (!answer.ok && !this.#goesOn(answer, wait, left)) {
         throw this.#retry.doubted(refusal(answer, undefined, this.#names), answer.status === 409 && answer.body?.code);
       }
+      if (place) line.next(place, true);
       this.#retry.failed = 0;
       if (answer.status === 400) continue;
       hasty = now() - answer.sentAt < wait / 2 || answer.status !== 423 ? hasty + 1 : 0;
@@ -171,8 +181,11 @@ export class Acquire {
     };
   }
 
-  /** Whether the acquire must send a further request after this answer to a request that waited for `wait`. */
-  #goesOn({ status, body }, wait) {
+  /**
+   * Whether the acquire must send a further request after this answer to a request that waited for `wait`, when `left`
+   * was left of the whole wait.
+   */
+  #goesOn({ body }, wait, left) {
     switch (body?.code) {
       case 'locked':
         // The answer describes the lock after all copies of the request, so no earlier copy is in doubt.
@@ -180,7 +193,7 @@ export class Acquire {
         // The last request of the chain does not wait: it takes a lease granted since the previous request, or leaves
         // the queue. With the caller's key there is no such request, because the caller's next call may take lease or
         // position.
-        return wait > 0 && (this.#isOwnKey || this.#retry.left > 0);
+        return left > 0 && (this.#isOwnKey || this.#retry.left > 0);
       case 'superseded':
         // An earlier copy of this request arrived late and took the position. A further request takes it back.
         return this.#isOwnKey && this.#retry.left > 0;

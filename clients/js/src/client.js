@@ -5,14 +5,14 @@ import { now } from './clock.js';
 import { toMs } from './duration.js';
 import { LatchgateError, refusal } from './errors.js';
 import { held } from './exit.js';
-import { isCount, locksPath } from './lease.js';
+import { asyncDispose, isCount, locksPath } from './lease.js';
 import { RETRY_MS, Retry, connect, send } from './request.js';
 
 export class Latchgate {
   #sendCopy;
   #defaults;
 
-  constructor(url, { key, fetch = (...args) => globalThis.fetch(...args), owner, onReleaseRequested } = {}) {
+  constructor(url, { key, fetch = (...args) => globalThis.fetch(...args), owner, onReleaseRequested, waits, warn = (text) => console.warn(text) } = {}) {
     let base = {};
     try {
       base = new URL(url);
@@ -25,8 +25,8 @@ export class Latchgate {
     base.search = base.hash = '';
     // The key is checked here, because the message of `fetch` for a bad header would show the key.
     if (key !== undefined && !/^[!-~]+$/.test(key)) throw new TypeError('key: expected visible ASCII characters');
-    this.#sendCopy = connect(base, key, fetch);
-    this.#defaults = { owner, onReleaseRequested };
+    this.#sendCopy = connect(base, key, fetch, warn);
+    this.#defaults = { owner, onReleaseRequested, waits };
   }
 
   async acquire(names, options) {
@@ -36,15 +36,16 @@ export class Latchgate {
   async with(names, options, work = options) {
     if (typeof work !== 'function') throw new TypeError('work: expected a function');
     const lease = await this.acquire(names, options);
+    let result;
     try {
-      const result = await work(lease, lease.signal);
-      // The work may have released the lease itself.
-      if (lease.signal.reason?.why !== 'released') lease.check();
-      return result;
-    } finally {
-      // A failed release is ignored: the work is done or has failed, and the lease ends with its TTL.
+      result = await work(lease, lease.signal);
+    } catch (error) {
       await lease.release().catch(() => {});
+      throw error;
     }
+    // The work may have released the lease itself.
+    await lease[asyncDispose]();
+    return result;
   }
 
   async inspect(name) {

@@ -44,7 +44,12 @@ describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
 function heldBy({ name, holders, holderCount, availableInMs }, names) {
   name ??= names.join(', ');
   if (availableInMs !== undefined) return `${name} rests for another ${availableInMs} ms`;
-  const who = holders?.[0]?.owner ?? 'somebody';
+  const { owner, reservation } = holders?.[0] ?? {};
+  if (reservation) {
+    const { until, reason, reservedBy } = reservation;
+    return `${name} is reserved${reservedBy ? ` by ${reservedBy}` : ''} until ${until} because ${reason}`;
+  }
+  const who = owner ?? 'somebody';
   return `${name} is held by ${who}${holderCount > 1 ? ` and ${holderCount - 1} more` : ''}`;
 }
 

@@ -4,7 +4,7 @@ import { backoff, backgroundTimer, now, sleep, wallOffset } from './clock.js';
 import { toMs } from './duration.js';
 import { LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
-import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
+import { ANSWER_MS, END_MS, RETRY_MS, Retry, send } from './request.js';
 
 /** The maximum time between two comparisons of the monotonic clock with the wall clock. */
 const TICK_MS = 1_000;
@@ -13,7 +13,7 @@ const SAME_REQUEST_MS = 500;
 
 const TOKEN = /^[!-~]{20,}$/;
 
-const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
+export const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
 /** The path of one lock, or of a group of locks. */
 export const locksPath = (names, operation = '') =>
@@ -141,16 +141,24 @@ export class Lease {
     return (this.#released ??= this.#release().catch((error) => {
       // The lease had been lost before its release. The reason of the signal now says so.
       if (error instanceof LeaseLost) Object.assign(this.signal.reason, error).message = error.message;
-      else {
+      else if (error.status !== 410) {
         this.#released = undefined;
-        this.#giveBack(this.#until - now());
+        // A program that ends now is not held up by another copy.
+        sleep(backoff(1), undefined, true).then(() => this.#giveBack(this.#until - now()));
       }
       throw error;
     }));
   }
 
+  /**
+   * Releases the lease, because the work is done. Rejects only if the lease is over, and was lost or may have been. After
+   * another failure it is not known whether the lease was lost, which the log says.
+   */
   [asyncDispose]() {
-    return this.release();
+    return this.release().catch((error) => {
+      if (error instanceof LeaseLost || error.status === 410) throw error;
+      this.#sendCopy.warn(`latchgate: it is not known whether ${this.names} was held until its release: ${error.message}`);
+    });
   }
 
   /** Renews the lease once to learn how much time is left. For a lease whose answer took long. */
@@ -184,8 +192,8 @@ export class Lease {
   /** Releases the lease while a page is closed. No code waits for the answer. */
   leave() {
     if (this.#isOver) return;
-    this.#end(released());
-    this.#released = Promise.resolve();
+    // A page that comes back has not held the lock meanwhile.
+    this.#end(new LeaseLost('the page was left', { why: 'lost' }));
     this.#sendCopy({ ...this.#request('DELETE'), keepalive: true }, RETRY_MS).catch(() => {});
   }
 
@@ -335,21 +343,18 @@ export class Lease {
   async #release() {
     const again = this.signal.reason?.why === 'released';
     if (!again) this.check();
-    const left = this.#until - now();
     // The signal is aborted before the release is sent: work that still uses the lease must stop before another caller
     // can get the lock.
     this.#end(released());
-    const retry = new Retry(now() + Math.min(Math.max(left, 1_000), RETRY_MS));
+    const retry = new Retry(Math.min(this.#until, now() + END_MS));
     retry.inDoubt = again;
     const answer = await send(this.#sendCopy, this.#request('DELETE'), retry);
-    if (!answer.ok) {
-      const error = refusal(answer);
-      // For a group, an earlier copy of the release may have ended all leases: the gateway remembers the release of one
-      // lock only.
-      throw retry.doubted(error, error instanceof LeaseLost && this.names.length < 2);
-    }
+    // An earlier copy without an answer may have released the lease that this copy reports as lost.
+    if (!answer.ok) throw retry.doubted(refusal(answer));
     const failed = answer.body?.results.filter(({ code }) => code) ?? [];
-    const body = failed.find(({ code }) => code !== 'lease-lost' || !retry.inDoubt);
-    if (body) throw refusal({ status: body.code === 'lease-lost' ? 410 : 504, body });
+    // For a group, a lost lock is told first, and the other locks are released in the background.
+    const lost = failed.find(({ code }) => code === 'lease-lost');
+    if (lost && failed.some(({ code }) => code !== lost.code)) this.#giveBack(this.#until - now());
+    if (failed.length) throw retry.doubted(refusal({ status: lost ? 410 : 504, body: lost ?? failed[0] }));
   }
 }

@@ -1,5 +1,7 @@
 // The interface of `navigator.locks`, for locks of the gateway.
 
+import { asyncDispose } from './lease.js';
+
 /** How often a steal is tried while waiters of other clients are in front: each of them is granted the lock first. */
 const STEALS = 100;
 
@@ -236,19 +238,22 @@ export class LockManager {
     };
     queue.held.add(held);
     lease.signal.addEventListener('abort', held.lose);
-    const settle = await Promise.resolve(new Lock(request.name, lease))
-      .then(callback)
-      .then((value) => {
-        // If the lock was lost, the work's result is no success. The clock is checked, because no timer may have run
-        // since.
-        lease.check();
-        return () => resolve(value);
-      })
-      .catch((error) => () => reject(error));
-    lease.signal.removeEventListener('abort', held.lose);
-    await lease.release().catch(noop);
+    try {
+      const value = await Promise.resolve(new Lock(request.name, lease)).then(callback);
+      // The clock is checked, because no timer may have run since.
+      lease.check();
+      lease.signal.removeEventListener('abort', held.lose);
+      // If the lock was lost, the work's result is no success.
+      await lease[asyncDispose]().catch((lost) => {
+        throw error('AbortError', 'the lock was lost, or may have been', lost);
+      });
+      resolve(value);
+    } catch (failure) {
+      lease.signal.removeEventListener('abort', held.lose);
+      await lease.release().catch(noop);
+      reject(failure);
+    }
     queue.held.delete(held);
-    settle();
     this.#forget(queue);
   }
 }

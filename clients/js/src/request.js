@@ -2,11 +2,16 @@
 
 import { backoff, now, sleep, wallOffset } from './clock.js';
 import { GatewayUnreachable, OutcomeUnknown, refusal } from './errors.js';
+import { lineOf } from './waits.js';
 
 /** How long the answer to one copy of a request may take, after its wait for a lock. */
 export const ANSWER_MS = 5_000;
 /** How long a request without a wait is retried. */
 export const RETRY_MS = 10_000;
+/** How long the end of a lease, and of a client, may take: a gateway that does not answer holds up no program that ends. */
+export const END_MS = 5_000;
+/** How long no gateway answers before the log says so. */
+const SILENT_MS = 3_000;
 /** How long after the deadline of a request the answer to its last copy may come. */
 const LATE_MS = 1_500;
 /** The maximum length of an answer. The longest answer is a page of the list of locks. */
@@ -52,14 +57,26 @@ async function read(response) {
 }
 
 /** Makes the function that sends one copy of a request to a gateway. Only this function knows the API key. */
-export function connect({ href, origin }, key, fetch) {
+export function connect({ href, origin }, key, fetch, warn) {
   const base = href.replace(/\/$/, '');
+  /** When the first request was sent of those that no gateway has answered; Infinity once the log says so. */
+  let silentSince = 0;
+
+  function told(result, { sentAt }) {
+    const { failure } = result;
+    silentSince = failure && !failure.problem ? silentSince || sentAt : 0;
+    if (now() - silentSince > SILENT_MS && silentSince) {
+      warn(`latchgate: no gateway has answered for ${Math.round((now() - silentSince) / 1e3)} s: ${failure.message}`);
+      silentSince = Infinity;
+    }
+    return result;
+  }
 
   /**
    * Sends one copy of a request. Resolves to a final answer, or to `{ failure, inDoubt, isFinal, pauseMs }`; unless
    * `isFinal`, a further copy may succeed. Rejects with the reason of `signal`.
    */
-  return async function sendCopy({ method, path, token, fence, idempotencyKey, body, keepalive }, timeoutMs, signal) {
+  async function sendCopy({ method, path, token, fence, idempotencyKey, body, keepalive }, timeoutMs, signal) {
     signal?.throwIfAborted();
     const headers = {};
     if (key) headers.authorization = `Bearer ${key}`;
@@ -84,7 +101,7 @@ export function connect({ href, origin }, key, fetch) {
         signal: controller.signal,
       });
       // The answer is used even if the signal was aborted meanwhile: it may grant a lease that has to be released.
-      return judge(response, await read(response), sent, method);
+      return told(judge(response, await read(response), sent, method), sent);
     } catch (cause) {
       signal?.throwIfAborted();
       const timedOut = controller.signal.aborted;
@@ -94,16 +111,18 @@ export function connect({ href, origin }, key, fetch) {
       if (reached && MISTAKE.test(cause?.message ?? '')) throw cause;
       const inDoubt = reached && method !== 'GET';
       // A browser gives no cause for a failed connection.
-      const told = timedOut || cause?.code || cause?.cause;
-      const what = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
-      const Failure = inDoubt && told ? OutcomeUnknown : GatewayUnreachable;
+      const explained = timedOut || cause?.code || cause?.cause;
+      const what = timedOut ? 'did not answer in time' : reached && explained ? 'closed the connection' : 'cannot be reached';
+      const Failure = inDoubt && explained ? OutcomeUnknown : GatewayUnreachable;
       const failure = new Failure(`${origin} ${what}`, { cause: timedOut ? undefined : cause });
-      return { failure, inDoubt, isFinal: refused };
+      return told({ failure, inDoubt, isFinal: refused }, sent);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
     }
-  };
+  }
+
+  return Object.assign(sendCopy, { line: lineOf(origin), warn });
 }
 
 /** Decides what an answer means: final or to be retried. The table is in ../../conformance.md. */

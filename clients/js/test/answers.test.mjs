@@ -5,43 +5,9 @@ import { test as nodeTest } from 'node:test';
 
 import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown } from '../src/index.js';
 import { aborted, until } from './rig.mjs';
+import { afterwards, broken, fails, gateway, group, hangs, json, keys, late, lease, methods, problem, renewed, results } from './scripted.mjs';
 
 const test = (name, run) => nodeTest(name, { timeout: 60_000 }, run);
-
-const json = (status, body) => new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json' } });
-const problem = (status, code, rest) => json(status, { status, code, title: code, detail: code, ...rest });
-const lease = (rest) =>
-  json(201, { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, mode: 'exclusive', slot: null, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, hold_expires_in_ms: null, owner: null, metadata: {}, waited_ms: 0, ...rest });
-const group = () =>
-  json(201, { leases: [{ name: 'x', fencing_token: 1, expires_in_ms: 30_000 }, { name: 'y', fencing_token: 2, expires_in_ms: 30_000 }], token: 'secret-of-the-lease-42', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 });
-const results = (...codes) => json(200, { results: codes.map((code, i) => ({ name: 'xy'[i], code, expires_in_ms: 9_000 })), expires_in_ms: 9_000, renew_after_ms: 3_000 });
-/** As Node tells of a network that fails. */
-const fails = (code, message, error = new Error(message)) => () => {
-  throw Object.assign(new TypeError('fetch failed'), { cause: Object.assign(error, { code }) });
-};
-const broken = fails('UND_ERR_SOCKET', 'other side closed');
-const renewed = (rest) => () => json(200, { name: 'x', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, ...rest });
-const hangs = (init) => new Promise((_, reject) => init.signal.addEventListener('abort', () => reject(init.signal.reason)));
-const late = (ms, answer) => () => new Promise((resolve) => setTimeout(() => resolve(answer()), ms));
-
-/** A client whose gateway gives these answers, one after the other, and what it was asked. */
-function gateway(...answers) {
-  const asked = [];
-  const fetch = async (url, init) => {
-    asked.push({ at: performance.now(), method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], token: init.headers['lock-token'], fence: init.headers['fencing-token'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
-    const answer = answers.shift() ?? (() => new Response(null, { status: 204 }));
-    return answer(init);
-  };
-  return { locks: new Latchgate('http://gateway', { fetch }), asked };
-}
-
-const methods = (asked) => asked.map(({ method }) => method).join(' ');
-
-/** Waits until so much was asked, and for a moment longer: more would be too much. */
-async function afterwards(asked, count) {
-  await until(20_000, () => asked.length >= count, `${count} requests`);
-  await new Promise((resolve) => setTimeout(resolve, 50));
-}
 
 /** Sets the wall clock ahead of the monotonic one, as a machine that slept finds it. */
 async function withSleep(ms, run) {
@@ -53,8 +19,6 @@ async function withSleep(ms, run) {
     Date.now = real;
   }
 }
-
-const keys = (asked) => new Set(asked.filter(({ method }) => method === 'POST').map(({ key }) => key)).size;
 
 test('superseded by a late copy of its own it asks again under the same key', async () => {
   const { locks, asked } = gateway(broken, () => problem(409, 'superseded'), lease);
@@ -193,18 +157,6 @@ test('a group of which one renewal is not known is renewed again', async () => {
   assert.equal(asked.length, 3);
   assert(it.expiresInMs < 9_000);
   await it.release();
-});
-
-test('the repeated release of a group is no loss', async () => {
-  const { locks } = gateway(group, broken, () => results('lease-lost', null));
-  const it = await locks.acquire(['x', 'y']);
-  await it.release();
-});
-
-test('the repeated release of a group of which nothing is left is not known', async () => {
-  const { locks } = gateway(group, broken, () => problem(410, 'lease-lost'));
-  const it = await locks.acquire(['x', 'y']);
-  await assert.rejects(it.release(), OutcomeUnknown);
 });
 
 test('a release of a lease that the gateway does not know says so', async () => {
@@ -404,14 +356,6 @@ test('a release that failed goes on in the background', async () => {
   assert.equal(methods(asked), 'POST DELETE DELETE DELETE DELETE');
 });
 
-test('the second release of a group may find that the first one ended it', async () => {
-  const { locks } = gateway(group, () => problem(500, 'internal'), () => problem(500, 'internal'), () => results('lease-lost', 'lease-lost'));
-  const it = await locks.acquire(['x', 'y']);
-  await assert.rejects(it.release(), { code: 'internal' });
-  await new Promise((resolve) => setTimeout(resolve, 50));
-  await it.release();
-});
-
 test('a grant that comes with the abort is given back, also under a key of the caller', async () => {
   for (const idempotencyKey of [undefined, 'k'.repeat(30)]) {
     const controller = new AbortController();
@@ -430,6 +374,7 @@ test('a place under a key of the caller is left to those who go on', async () =>
   const controller = new AbortController();
   const { locks, asked } = gateway(hangs);
   const waiting = locks.acquire('x', { idempotencyKey: 'k'.repeat(30), wait: '1m', signal: controller.signal });
+  await afterwards(asked, 1);
   controller.abort();
   await assert.rejects(waiting, { name: 'AbortError' });
   await afterwards(asked, 1);
@@ -519,12 +464,15 @@ test('a route that is lost on an established connection leaves a doubt', async (
   }
 });
 
-test('a lock that is held says by whom', async () => {
+test('a lock that is held says by whom, and until when and why it is reserved', async () => {
+  const reservation = { until: '2026-12-04T18:00:00Z', reason: 'load test', reserved_by: null };
   const cases = [
     [{ holders: [{ owner: 'anna' }], holder_count: 1 }, 'x is held by anna'],
     [{ holders: [{ owner: null }, { owner: 'anna' }], holder_count: 3 }, 'x is held by somebody and 2 more'],
     [{ name: 'y', holders: [{ owner: 'anna' }] }, 'y is held by anna'],
     [{ holders: 7 }, 'x is held by somebody'],
+    [{ holders: [{ owner: 'anna', reservation: { ...reservation, reserved_by: 'ops' } }] }, 'x is reserved by ops until 2026-12-04T18:00:00Z because load test'],
+    [{ holders: [{ owner: null, reservation }] }, 'x is reserved until 2026-12-04T18:00:00Z because load test'],
     [{ holders: [], holder_count: 0, resting: [{ fencing_token: 7, slot: null, available_in_ms: 4000 }], available_in_ms: 4000 }, 'x rests for another 4000 ms'],
   ];
   for (const [rest, message] of cases) {

@@ -797,6 +797,63 @@ define('C36', 'check passes while a lease with the fencing token holds the lock'
   await t.locks.check(path, other.fencingToken);
 });
 
+// === a lost lock ===
+
+define('C37', 'a lock that was lost is never success', async (t) => {
+  const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
+  const forms = {
+    with: (locks, names, options, work) => locks.with(names, options, work),
+    dispose: async (locks, names, options, work) => {
+      const lease = await locks.acquire(names, options);
+      await work(lease);
+      await lease[asyncDispose]();
+    },
+    release: async (locks, names, options, work) => {
+      const lease = await locks.acquire(names, options);
+      await work(lease);
+      await lease.release();
+    },
+  };
+  for (const [form, run] of Object.entries(forms)) {
+    for (const [count, minHold] of [[1, undefined], [1, '1s'], [2, undefined]]) {
+      const names = ['one', 'two'].map((name) => `${t.lock}-${form}-${count}-${minHold}-${name}`).slice(0, count);
+      const options = { ttl: '1m', minHold };
+      const free = async () => {
+        for (const name of names) {
+          await t.b.break(name, { reason: 'the test', all: true }).catch(() => {});
+          await t.free(2_000, name);
+        }
+      };
+      const broken = async () => {
+        await t.b.break(names[0], { reason: 'the test', all: true });
+        await t.b.acquire(names[0]);
+      };
+      const work = { released: broken, renewed: (lease) => broken().then(() => rejected(lease.renew(), LeaseLost)) };
+      for (const [when, ends] of Object.entries(work)) {
+        const error = await rejected(run(t.locks, names, options, ends), LeaseLost);
+        equal(error.why, 'broken', `why, ${form} ${when} ${names}`);
+        if (count > 1) await t.free(2_000, names[1]);
+        await free();
+      }
+      const told = [];
+      const locks = t.client('proxy', { warn: (text) => told.push(text) });
+      const fault = (kind, times, rest) => t.fault(kind, times, { method: 'DELETE', path: count > 1 ? '/locks?names=' : `/locks/${names[0]}`, ...rest });
+      const inDoubt = async () => {
+        await fault('lose-request', 1);
+        await fault('status', 1, { status: 410, code: 'lease-lost' });
+      };
+      equal((await rejected(run(locks, names, options, inDoubt), OutcomeUnknown)).status, 410, 'status');
+      equal(told, [], 'warnings');
+      await free();
+    }
+  }
+  // No gateway answers the release.
+  const told = [];
+  const locks = t.client('proxy', { warn: (text) => told.push(text) });
+  equal(await locks.with(t.lock, { ttl: '2s' }, () => t.fault('lose-request', 99, { method: 'DELETE' }).then(() => 'done')), 'done', 'result');
+  ok(told.at(-1)?.includes('not known whether'), 'a warning');
+});
+
 /** Runs the cases whose numbers are in `only`, or all, one after the other. */
 export async function runAll(rigUrl, only) {
   const urls = await rig(rigUrl, '');

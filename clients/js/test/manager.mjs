@@ -2,12 +2,13 @@
 // `manager.test.mjs` runs them in Node; import `runAll` elsewhere.
 
 import { Lock, LockManager } from '../src/manager.js';
-import { Case, aborted, equal, now, ok, rejected, rig, sleep, until, within } from './rig.mjs';
+import { Case, aborted, between, equal, now, ok, rejected, rig, sleep, until, within } from './rig.mjs';
 
 export const cases = [];
 const define = (name, run) => cases.push({ id: `M${String(cases.length + 1).padStart(2, '0')}`, name, run });
 
 const SOON = 300;
+const noop = () => {};
 
 /** What became of a promise by now. */
 const stateOf = (promise) =>
@@ -565,6 +566,50 @@ define('the manager of a client is the same', async (t) => {
   equal(await manager.request(t.lock, (lock) => lock.name), t.lock, 'name');
   await fails(manager.request(t.lock), 'TypeError');
   ok(Array.isArray((await manager.query()).held), 'a snapshot');
+});
+
+define('a lock that is found lost by its release is no success', async (t) => {
+  const done = fails(
+    t.lm.request(t.lock, async () => {
+      await t.b.break(t.lock, { reason: 'the test', all: true });
+      return 'done';
+    }),
+    'AbortError',
+  );
+  equal((await done).cause.why, 'broken', 'why');
+});
+
+define('ten that wait leave a connection for the renewal, as browsers have six', async (t) => {
+  // More than six requests at once stand in line, as in a browser.
+  const line = [];
+  let underWay = 0;
+  const done = () => {
+    underWay -= 1;
+    line.shift()?.();
+  };
+  const limited = async (...call) => {
+    if (underWay >= 6) await new Promise((resolve) => line.push(resolve));
+    underWay += 1;
+    try {
+      return await fetch(...call);
+    } finally {
+      done();
+    }
+  };
+  const locks = t.client('proxy', { fetch: limited });
+  const names = Array.from({ length: 10 }, (_, i) => `${t.lock}-${i}`);
+  for (const name of names) await t.b.acquire(name);
+  const lease = await locks.acquire(t.lock, { ttl: '3s' });
+  const manager = new LockManager(locks);
+  const waiting = names.map((name, i) => (i % 2 ? manager.request(name, noop) : locks.acquire(name, { wait: Infinity })));
+  for (const one of waiting) one.catch(noop);
+  await sleep(9_000);
+  lease.check();
+  equal((await t.state()).holders[0]?.fencingToken, lease.fencingToken, 'holder');
+  const asked = (await t.log('POST')).filter(({ body }) => (typeof body === 'string' ? JSON.parse(body) : body).wait_ms > 1);
+  const most = Math.max(...asked.map(({ at_ms }) => asked.filter((it) => it.at_ms <= at_ms && !(it.answered_at_ms <= at_ms)).length));
+  between(most, 4, 4, 'waits at once');
+  await locks.close();
 });
 
 class ManagerCase extends Case {

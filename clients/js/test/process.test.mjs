@@ -89,4 +89,13 @@ for (const [runtime, command] of Object.entries(runtimes)) {
     assert.equal(await process.exit, 0);
     await t.free(1_000);
   });
+
+  define('C30 a process that comes to its end waits for five seconds for a gateway that hangs', ['leave', '1m'], async (t, process) => {
+    assert.match(await process.line(), /^held \d+$/);
+    await t.rig('/fault', { kind: 'hang', count: 1_000 });
+    const began = performance.now();
+    process.say('leave');
+    await process.exit;
+    assert(performance.now() - began < 8_000, `${performance.now() - began} ms`);
+  });
 }

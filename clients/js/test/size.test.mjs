@@ -10,10 +10,11 @@ import { gzipSync } from 'node:zlib';
 import { minified } from './minified.mjs';
 
 const test = (name, run) => nodeTest(name, { timeout: 120_000 }, run);
-const LIMIT = 7 * 1024;
+// A KB more than before acquires stood in line: without a connection for its renewals a page lost the lock that it held.
+const LIMIT = 8 * 1024;
 const index = new URL('../src/index.js', import.meta.url);
 
-test('the client has at most 7 KB, minified and compressed', (t) => {
+test('the client has at most 8 KB, minified and compressed', (t) => {
   const bytes = gzipSync(minified(fileURLToPath(index)), { level: 9 }).length;
   t.diagnostic(`${bytes} bytes`);
   assert(bytes <= LIMIT, `${bytes} bytes, at most ${LIMIT}`);

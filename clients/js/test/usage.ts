@@ -6,6 +6,8 @@ import { LockManager } from 'latchgate/manager';
 const locks = new Latchgate('https://locks.example.com', {
   key: 'secret',
   owner: 'usage',
+  waits: 100,
+  warn: (text) => console.log(text.length),
   onReleaseRequested: ({ by, withinMs }, lease) => console.log(by, withinMs, lease.name),
 });
 

@@ -84,7 +84,7 @@ def test_a_redirect_says_where_to_and_shows_no_secret(location: str, to: str) ->
 
 def test_what_answers_a_release_otherwise_has_not_released_it() -> None:
     state = LeaseState(grant_of(lease(now()), ["n"]))
-    sent, error = play(give_back(SETTINGS, state, 10.0), answer(200, status="ok"), Answer(200, {}, b"<html>", 0, 0), answer(204))
+    sent, error = play(give_back(SETTINGS, state, now() + 10.0), answer(200, status="ok"), Answer(200, {}, b"<html>", 0, 0), answer(204))
     assert error is None and len(sent) == 3
 
 
@@ -93,6 +93,11 @@ def test_a_refusal_that_cannot_be_read_is_a_refusal() -> None:
     assert type(error) is LatchgateError and error.status == 423
     _, error = play(acquiring().run(), problem(423, "locked", holders=[{"owner": "anna"}]))
     assert type(error) is LockHeld and str(error) == "n is held by anna (locked, 423)"
+    reservation = {"until": "2026-12-04T18:00:00Z", "reason": "load test"}
+    for by, who in (({"reserved_by": None}, ""), ({"reserved_by": "ops"}, " by ops")):
+        _, error = play(acquiring().run(), problem(423, "locked", holders=[{"reservation": {**reservation, **by}}]))
+        assert type(error) is LockHeld
+        assert str(error) == f"n is reserved{who} until 2026-12-04T18:00:00Z because load test (locked, 423)"
     many = [{"owner": None, "foreign": True}, {"owner": "anna"}]
     _, error = play(acquiring(names=["a", "b"]).run(), problem(423, "locked", holders=many, holder_count=3, name="b"))
     assert str(error) == "b is held by a program that uses no gateway and 2 others (locked, 423)"

@@ -878,3 +878,68 @@ def test_c36_what_is_no_fencing_token_is_not_sent(clients: Clients, rig: Rig, na
         with pytest.raises((ValueError, TypeError)):
             locks.check(name, 7, lasts=lasts)
     assert rig.log("GET", "/check") == []
+
+
+# === A lost lock ===
+
+
+@pytest.mark.parametrize("form", ["block", "decorator", "release"])
+@pytest.mark.parametrize("count, min_hold", [(1, None), (1, "1s"), (2, None)])
+def test_c37_a_lock_that_was_lost_is_never_success(
+    clients: Clients, rig: Rig, name: str, form: str, count: int, min_hold: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    all_names = [f"{name}-{number}" for number in range(count)]
+    names: Any = all_names if count > 1 else all_names[0]
+
+    def run(work: Callable[[Any], None], ttl: str = "1m") -> None:
+        if form == "block":
+            with locks(names, ttl=ttl, min_hold=min_hold) as lease:
+                work(lease)
+        elif form == "decorator":
+            locks(names, ttl=ttl, min_hold=min_hold)(lambda: work(None))()
+        else:
+            lease = locks.acquire(names, ttl=ttl, min_hold=min_hold)
+            work(lease)
+            lease.release()
+
+    def free() -> None:
+        for each in all_names:
+            if at_b.inspect(each).state != "free":
+                at_b.break_(each, reason="the test", all=True)
+
+    def lost(_: Any) -> None:
+        at_b.break_(all_names[0], reason="the test", all=True)
+        at_b.acquire(all_names[0], ttl="1m")
+
+    def renewed(lease: Any) -> None:
+        lost(lease)
+        if lease is not None:
+            with pytest.raises(LeaseLost):
+                lease.renew()
+
+    for work in (lost, renewed):
+        with pytest.raises(LeaseLost) as caught:
+            run(work)
+        assert caught.value.why == "broken"
+        for each in all_names[1:]:
+            until(is_free(at_b, each), 5)
+        free()
+
+    def fault(kind: str, **more: Any) -> None:
+        # Of this test only: the test before may still release in the background.
+        path = f"/locks?names={all_names[0]}" if count > 1 else f"/locks/{all_names[0]}"
+        rig.fault(kind, method="DELETE", path=path, **more)
+
+    def in_doubt(_: Any) -> None:
+        fault("lose-request")
+        fault("status", status=410, code="lease-lost")
+
+    with pytest.raises(OutcomeUnknown) as unknown:
+        run(in_doubt)
+    assert unknown.value.status == 410 and caplog.text == ""
+    free()
+    if form != "release":
+        # No gateway answers the release.
+        run(lambda _: fault("lose-request", count=99), ttl="2s")
+        assert f"it is not known whether {name}-0" in caplog.text

@@ -41,7 +41,7 @@ def test_a_shorter_renewal_counts_when_it_is_answered(clock: Clock) -> None:
     state.on_shorter = lambda: told.append(state.until)
     clock.moment = 101.0
     until = state.until
-    state.asks(2.0)
+    state.asked(2.0)
     assert state.until == until and told == []
     # The gateway does not end the lease earlier, although the TTL is shorter.
     shorter = lease(101.0, ttl_ms=2_000, expires_in_ms=9_000, renew_after_ms=666)

@@ -121,11 +121,12 @@ impl HeldLease {
             .is_some_and(|left| left <= self.expires_in)
     }
 
-    /// Whether the lease is a reservation that was made with this API key, or without one.
+    /// Whether the lease is a reservation that was made with this API key. Without a key, nobody can be told from the
+    /// caller that has made the reservation.
     #[must_use]
     pub fn is_reserved_by(&self, key: Option<&Arc<str>>) -> bool {
         let reservation = self.metadata.reservation();
-        reservation.is_some_and(|it| it.by.as_ref() == key)
+        reservation.is_some_and(|it| key.is_some() && it.by.as_ref() == key)
     }
 
     /// Removes the owner, the metadata and the release request, for callers that may not view the lock. The pattern

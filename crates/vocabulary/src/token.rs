@@ -180,11 +180,17 @@ impl KeeperId {
     pub fn of_attempt(token: &TokenHash) -> Self {
         Self(*token.as_bytes())
     }
+
+    /// The id of the attempt with this keeper id, as an adoption is given back.
+    #[must_use]
+    pub fn attempt(self) -> TokenHash {
+        TokenHash::from_bytes(self.0)
+    }
 }
 
 impl fmt::Display for KeeperId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TokenHash::from_bytes(self.0).fmt(f)
+        self.attempt().fmt(f)
     }
 }
 

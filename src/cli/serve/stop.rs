@@ -25,7 +25,7 @@ use crate::{
     http::InFlightRequests,
     lifecycle::Lifecycle,
     store::{AnyStore, Store as _},
-    telemetry::trace::Tracer,
+    telemetry::{metrics::Figures, trace::Tracer},
 };
 
 use super::service_manager::ServiceManager;
@@ -72,8 +72,13 @@ impl Serving {
         let end = async {
             self.wait_until_withdrawn(signal, config.delay_ms.duration())
                 .await;
+            let figures = self.engine.figures();
             self.lifecycle.drain();
-            self.announce(signal, deadline.saturating_duration_since(Instant::now()));
+            self.announce(
+                signal,
+                &figures,
+                deadline.saturating_duration_since(Instant::now()),
+            );
             self.end_by(deadline, grace).await
         };
         // The manager is notified while the gateway stops: a manager that does not read costs no part of the grace
@@ -107,13 +112,30 @@ impl Serving {
         sleep(delay).await;
     }
 
-    fn announce(&self, signal: &str, grace: Duration) {
+    /// Logs that the gateway drains, and how many waiters and streams it sends away: they get no lines of their own.
+    fn announce(&self, signal: &str, figures: &Figures, grace: Duration) {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let Figures {
+            waiters,
+            held_streams,
+            event_streams,
+            ..
+        } = figures;
         match self.engine.leases_needed_until().map(left) {
-            None => info!(signal, ?grace, "draining: no new acquires"),
+            None => info!(
+                signal,
+                ?grace,
+                waiters,
+                held_streams,
+                event_streams,
+                "draining: no new acquires"
+            ),
             Some(left) => info!(
                 signal,
                 ?grace,
+                waiters,
+                held_streams,
+                event_streams,
                 "draining: no new acquires; renew and release go on for up to {:.1?}, while leases \
                  are held that were granted here; a second signal ends the gateway now",
                 left.min(grace)

@@ -57,7 +57,7 @@ enum Stage {
 const MAX_LEASES: usize = 131_072;
 /// How many ended leases of one lock are remembered at most, so that a second event of an end is not reported again.
 const MAX_ENDED: usize = 64;
-/// How long a lease is remembered after its TTL or its end, so that a second event of its end, which may be on its
+/// How long a lease is remembered at least after its TTL or its end, so that a second event of its end, which may be on its
 /// way, is not reported again.
 const REMEMBERED: Duration = Duration::from_secs(2);
 /// How long a grant is withheld: longer than a busy gateway needs to publish the end of the earlier lease.
@@ -111,15 +111,21 @@ impl KnownLeases {
             | EventKind::Queued
             | EventKind::ReleaseRequested
             | EventKind::StaleWriteRefused => told.push(event),
-            EventKind::Acquired => match known.map(|known| &mut leases[known].stage) {
-                // Both the request that was granted the lease and a repeated request may report the grant.
-                Some(Stage::Announced | Stage::Withheld(..)) => {}
-                Some(Stage::Ended) => told.push(event),
-                Some(stage) => {
-                    *stage = Stage::Announced;
-                    told.push(event);
-                }
+            EventKind::Acquired => match known.map(|known| &mut leases[known]) {
                 None => self.begin(&name, tag, event, told),
+                Some(lease) => match lease.stage {
+                    // Both the request that was granted the lease and a repeated request may report the grant.
+                    Stage::Announced | Stage::Withheld(..) => {}
+                    // The gateway of the lease may report its end, too.
+                    Stage::Ended => {
+                        lease.renew(&event);
+                        told.push(event);
+                    }
+                    Stage::Granted => {
+                        lease.stage = Stage::Announced;
+                        told.push(event);
+                    }
+                },
             },
             EventKind::Renewed => match known.map(|known| &mut leases[known]) {
                 Some(lease) if lease.is_ended() => {}
@@ -189,6 +195,7 @@ impl KnownLeases {
             }
             return tag.filter(|_| is_over);
         };
+        let has_room = self.count < MAX_LEASES / 2;
         let leases = self.locks.get_mut(name)?;
         let lease = &mut leases[known];
         if lease.is_ended() && kind.ends_lease() {
@@ -202,7 +209,10 @@ impl KnownLeases {
             return None;
         }
         let tag = tag.or(lease.tag);
-        (lease.stage, lease.until, lease.tag) = (Stage::Ended, now + REMEMBERED, tag);
+        // Another gateway that has not heard of this end reports the lease as expired when its time is over. Ended leases
+        // leave room for living ones.
+        let until = if has_room { lease.until } else { now };
+        (lease.stage, lease.until, lease.tag) = (Stage::Ended, until.max(now + REMEMBERED), tag);
         for next in 0..leases.len() {
             let is_withheld = matches!(leases[next].stage, Stage::Withheld(..));
             if is_withheld && !is_excluded(&leases[next], leases) {

@@ -18,8 +18,8 @@ use crate::{
         leases::LeaseTag,
         tests::scripted_store::{ScriptedStore, engine_on, granted, held, name, request, settle},
     },
-    lock::{FencingToken, HeldLease, LockName, Mode, NamePrefix, Token},
-    store::contract::{Holder, SharedHolders},
+    lock::{FencingToken, HeldLease, LockName, Mode, NamePrefix, Reason, ReleaseRequest, Token},
+    store::contract::{Holder, Requesting, SharedHolders},
 };
 
 const FENCE: u64 = 7;
@@ -123,6 +123,7 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     let others = SharedHolders {
         leases: Vec::new(),
         count: 150,
+        resting: 0,
     };
     *store.holder.lock() = Some(Holder::Shared(others));
     store.acquisitions.lock().push_back(Ok(granted()));
@@ -133,6 +134,37 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     let expired = async { while !next(&mut listener).await.iter().any(is_expired) {} };
     let told = timeout(Duration::from_mins(2), expired).await;
     told.expect("its end is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_to_release_a_rest() {
+    let store = ScriptedStore::default();
+    let rest = HeldLease {
+        is_resting: true,
+        ..held()
+    };
+    let rests = SharedHolders {
+        leases: vec![rest, held()],
+        count: 2,
+        resting: 1,
+    };
+    let asked = Ok(Requesting::Requested(Holder::Shared(rests)));
+    store.requestings.lock().push_back(asked);
+    let (engine, mut listener) = listening(store).await;
+    let request = ReleaseRequest {
+        by: None,
+        reason: Reason::new("deploy").unwrap(),
+        within: Duration::from_secs(30),
+    };
+    let asked = engine.request_release(name(), None, request, None, |_| async {});
+    asked.await.unwrap();
+    let kinds: Vec<_> = next(&mut listener).await.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [EventKind::ReleaseRequested]);
+    let text = engine.metrics().text(&engine.figures());
+    assert!(
+        text.contains("\nlatchgate_release_requests_total 1\n"),
+        "{text}"
+    );
 }
 
 /// Makes leases of this gateway run out together while there is a listener, each with its own fence.

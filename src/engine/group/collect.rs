@@ -251,7 +251,9 @@ impl Collector {
             let error = GroupAcquireError::new(name, error.into());
             RoundEnd::Failed(error)
         })?;
-        let listed = self.engine.leases.remove(name, &granted.hash);
+        let leases = &self.engine.leases;
+        leases.rest(name, &granted.hash, None);
+        let listed = leases.remove(name, &granted.hash);
         if outcome == GiveBack::GivenBack {
             self.engine.metrics.given_back();
             if listed.is_some() {
@@ -402,16 +404,18 @@ impl Collector {
             lease,
             hash,
             mut delivery,
-            ..
+            keeper,
         } = granted;
         let others = self.names.iter().zip(&self.slots);
         let others: Vec<_> = others.filter(|(name, _)| **name != lease.name).collect();
         // From here on one guard watches all leases of the group, whatever the renewals show: a second guard could
         // release the other leases of an answered group.
         delivery.join_names(others.iter().map(|&(name, _)| name.clone()));
+        // The request adopts every lease: a release of the group that is still under way ends none of them.
+        let adopter = Renewer::Adopter(keeper);
         let renewals = others.iter().map(|(name, _)| {
             let store = &self.engine.store;
-            store.renew_as(Renewer::Bearer, name, &hash, RenewalTtl::default())
+            store.renew_as(adopter, name, &hash, RenewalTtl::default())
         });
         let renewed = join_all(renewals).await;
         let mut leases = vec![lease.clone()];
@@ -420,7 +424,7 @@ impl Collector {
             match renewal {
                 Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
                     self.engine.leases.insert(hash, name, &held);
-                    self.engine.leases.answered(name, &hash);
+                    self.engine.leases.adopted_by(name, &hash, keeper);
                     self.engine.leases.charge(name, &hash, slot.clone());
                     let name = name.clone();
                     leases.push(Lease {
@@ -429,7 +433,8 @@ impl Collector {
                         ..lease.clone()
                     });
                 }
-                Ok(Renewal::Renewed(..) | Renewal::Adopted | Renewal::Lost(_)) => {
+                Ok(Renewal::Adopted) => return Err(failed(AcquireError::Superseded)),
+                Ok(Renewal::Renewed(..) | Renewal::Lost(_)) => {
                     return Err(failed(AcquireError::IdempotencyExpired));
                 }
                 Err(error) => return Err(failed(error.into())),

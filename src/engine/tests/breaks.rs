@@ -95,6 +95,25 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     assert_eq!(*store.renewals_asked.lock(), asked);
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_many_leases_at_once_are_few_questions_at_a_time() {
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    store.inspect_gate.forget_permits(100);
+    for _ in 0..500 {
+        let token = Token::random();
+        let leases = &engine.0.leases;
+        leases.insert_counted(token.hash(), &name(), &held());
+        tell(&store, &token);
+    }
+    settle().await;
+    assert_eq!(*store.inspected.lock(), 64);
+    assert_eq!(engine.0.leases.counted().all, 500);
+    store.inspect_gate.add_permits(100);
+    settle().await;
+    assert_eq!(*store.inspected.lock(), 500);
+    assert_eq!(engine.0.leases.counted().all, 0);
+}
+
 /// A quorum breaks a lease at one node after the other: a renewal after the first node still finds a majority that
 /// has the lease.
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::scripted_store::*;
 use crate::{
@@ -410,7 +407,7 @@ async fn a_release_that_is_tried_again_ends_no_part_of_a_group_that_was_answered
     let token = first.hash;
     first.delivery.delivered();
     for name in GroupNames::parse(NAMES).unwrap().iter() {
-        engine.release_later(Releaser::Bearer, name.clone(), token, Instant::now());
+        engine.release_later(engine.begin_release(Releaser::Bearer, name.clone(), token));
     }
     settle().await;
     sleep(Duration::from_millis(1)).await;

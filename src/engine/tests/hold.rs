@@ -286,7 +286,7 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
         let mut hold = engine.hold(request(None)).await.unwrap();
         let token = next_grant(&mut hold).await.token.hash();
         if is_late {
-            engine.release_later(Releaser::Bearer, name(), token, Instant::now());
+            engine.release_later(engine.begin_release(Releaser::Bearer, name(), token));
         } else {
             engine.release(name(), token, None).await.unwrap();
         }
@@ -461,4 +461,23 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
     assert_is(&hold.next().await, "Some(Queued(Position { ahead: 2,");
     assert_at(&mut hold, 3).await;
     assert!(store.left.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_that_the_store_has_not_answered_is_given_back() {
+    for hangs_up in [true, false] {
+        let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+        let adopting = adopt(&engine, Token::random());
+        if hangs_up {
+            *store.renewals_take.lock() = Duration::from_secs(2);
+            let hung_up = timeout(Duration::from_secs(1), adopting).await;
+            assert!(hung_up.is_err());
+        } else {
+            store.renewals.lock().push_back(Err(unknown()));
+            adopting.await.unwrap_err();
+        }
+        settle().await;
+        let keeper = store.adopted_by.lock().unwrap();
+        assert_eq!(*store.given_back.lock(), [keeper.attempt()]);
+    }
 }

@@ -6,6 +6,7 @@ mod hold;
 mod late;
 mod leases_needed;
 mod release_requests;
+mod releases;
 pub(super) mod scripted_store;
 mod sizes;
 mod undelivered;

@@ -88,6 +88,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
     let shared = Holder::Shared(SharedHolders {
         leases: leases.to_vec(),
         count: 2,
+        resting: 0,
     });
     let store = answering(Requesting::Requested(shared.clone()));
     // The first lease was released after the request, so another lease holds the lock now.
@@ -184,7 +185,11 @@ async fn a_gateway_that_stops_before_leaves_the_lease_to_the_store() {
 #[tokio::test(start_paused = true)]
 async fn those_who_share_a_lock_are_broken_together() {
     let leases: Vec<_> = (1..=9).map(lease).collect();
-    let shared = Holder::Shared(SharedHolders { leases, count: 9 });
+    let shared = Holder::Shared(SharedHolders {
+        leases,
+        count: 9,
+        resting: 0,
+    });
     let (store, _lifecycle) = asked(shared).await;
     // No break is answered, and yet all breaks are sent.
     store.gate.forget_permits(1_000);

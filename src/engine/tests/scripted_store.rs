@@ -62,8 +62,8 @@ pub(in crate::engine) struct ScriptedStore {
     /// Who released these leases, in the same order.
     pub(super) releasers: Mutex<Vec<Releaser>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
-    /// The keeper of the lease after a stream has adopted it; `None`: the attempt that was granted the lease
-    /// keeps it.
+    /// The keeper that has adopted the lease: a stream, or an attempt that was answered it again. `None`: the
+    /// attempt that was granted the lease keeps it.
     pub(super) adopted_by: Mutex<Option<KeeperId>>,
     /// The scripted answers to the command `leave`; by default the attempt has left.
     leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
@@ -103,7 +103,7 @@ pub(in crate::engine) struct ScriptedStore {
     /// The gate at which `inspect` waits until the test lets it pass.
     pub(in crate::engine) inspect_gate: Gate,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
-    pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
+    pub(in crate::engine) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// The scripted answers to the command `list`; by default the page is empty.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// The gate at which commands wait until the test lets them pass.
@@ -283,8 +283,8 @@ impl Store for ScriptedStore {
             return Err(error);
         }
         let (keeper, keeps) = (releaser.keeper(), *self.adopted_by.lock());
-        if keeper.is_some() && keeps.is_some() && keeps != keeper {
-            return Ok((Release::Adopted, None));
+        if let (Some(_), Some(keeps)) = (keeper, keeps.filter(|keeps| Some(*keeps) != keeper)) {
+            return Ok((Release::Adopted(keeps), None));
         }
         self.released.lock().push(*token);
         self.releasers.lock().push(releaser);

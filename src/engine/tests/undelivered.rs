@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{AcquireError, AcquireRequest, Granted, ReleaseError},
-    lock::{CallerId, IdempotencyKey, LockName, Salt, Token},
+    lock::{CallerId, IdempotencyKey, KeeperId, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, Releaser, RenewalTtl},
@@ -204,13 +204,15 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
         let token = first.lease.token.hash();
         answered_again(&store, &first);
         first.delivery.delivered();
-        engine.release_later(Releaser::Bearer, name(), token, Instant::now());
+        engine.release_later(engine.begin_release(Releaser::Bearer, name(), token));
         settle().await;
         advance(Duration::from_millis(1)).await;
         if is_answered {
             let again = engine.acquire(request(KEY)).await.unwrap();
             assert_eq!(again.hash, token);
             again.delivery.delivered();
+            let again = store.attempts.lock()[1].token;
+            *store.adopted_by.lock() = Some(KeeperId::of_attempt(&again));
         }
         sleep(Duration::from_secs(10)).await;
         assert_eq!(store.released.lock().is_empty(), is_answered);

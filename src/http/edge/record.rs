@@ -166,7 +166,7 @@ impl RequestRecord {
             });
         }
         let us = self.count(Some(status));
-        if self.is_logged(status, us) {
+        if self.is_logged(status, us, problem) {
             self.log(id, Some(status.as_u16()), us, problem);
         }
     }
@@ -180,12 +180,13 @@ impl RequestRecord {
     }
 
     /// Whether the line of an answer is written. Time in which the request waited for a lock, or for the
-    /// rest of its own body, does not make it slow.
-    fn is_logged(&self, status: StatusCode, us: u64) -> bool {
+    /// rest of its own body, does not make it slow. A gateway that stops says once how many requests it sends away.
+    fn is_logged(&self, status: StatusCode, us: u64, problem: Option<&Problem>) -> bool {
         match self.context.edge().logged {
             LogRequests::All => true,
             LogRequests::Failed => {
-                let is_usual = status.as_u16() < 400 || status == StatusCode::LOCKED;
+                let is_usual =
+                    status.as_u16() < 400 || status == StatusCode::LOCKED || is_sent_away(problem);
                 !is_usual || u128::from(self.context.permit().worked_us(us)) >= SLOW.as_micros()
             }
         }
@@ -205,6 +206,7 @@ impl RequestRecord {
         }
         let is_failure = status >= Some(500)
             && !is_overload
+            && !is_sent_away(problem)
             && problem.is_some_and(|problem| !problem.is_outage);
         let message = match status {
             Some(_) => "request",
@@ -248,6 +250,11 @@ fn lock_name(context: &RequestContext, path: &str) -> Option<LockName> {
         return None;
     }
     LockName::new(&text).ok()
+}
+
+/// Whether the request was refused because the gateway is about to stop.
+fn is_sent_away(problem: Option<&Problem>) -> bool {
+    problem.is_some_and(|problem| problem.code == ProblemCode::Draining)
 }
 
 fn is_about_permission(code: ProblemCode) -> bool {

@@ -18,7 +18,7 @@ use axum::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method,
-    header::{CACHE_CONTROL, CONTENT_LENGTH},
+    header::{CACHE_CONTROL, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 
 use crate::{
@@ -174,6 +174,7 @@ impl Edge {
         is_full: bool,
     ) -> Result<(), Problem> {
         let context = &pending.record.context;
+        check_coding(request.headers())?;
         let host = named_host(request.headers(), request.uri(), request.version())?;
         // The host is not checked for health probes: they know only the address of a gateway, and their
         // answers tell a web page nothing that it could use.
@@ -265,6 +266,20 @@ fn leave_body_out(response: &mut Response) {
     let headers = response.headers_mut();
     if let Some(length) = body.size_hint().exact() {
         headers.entry(CONTENT_LENGTH).or_insert(length.into());
+    }
+}
+
+/// Refuses a body in any coding but `chunked` alone: hyper looks at the last coding only, and a proxy that ignores a
+/// coding that it does not know may have seen another end of the request.
+fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => {
+            let reason = "is not chunked; the gateway takes no other coding";
+            Err(Problem::invalid_field("Transfer-Encoding", reason))
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub(in crate::http) struct Fields<'a> {
     place: Place<'a>,
     left: Object<'a>,
     /// The fields that the handler has read. Any other field of the request is refused as unknown.
-    known: [Option<&'static Field>; MAX_FIELDS],
+    known: Vec<&'static Field>,
     errors: Vec<FieldError>,
 }
 
@@ -44,8 +44,8 @@ pub(super) enum Place<'a> {
 
 /// How many errors an answer names: a person reads no more, and the body may have thousands.
 const NAMED: usize = 16;
-/// The largest number of fields that any body or query declares.
-const MAX_FIELDS: usize = 10;
+/// How many fields a reader asks for, so that most requests need one piece of memory for their list.
+const USUAL_FIELDS: usize = 12;
 /// Range of whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a 64-bit
 /// float holds each of these numbers exactly.
 const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;
@@ -74,19 +74,18 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn new(place: Place<'a>, left: Object<'a>, limits: &'a LimitsConfig) -> Self {
-        let (known, errors) = ([None; MAX_FIELDS], Vec::new());
         Self {
             limits,
             place,
             left,
-            known,
-            errors,
+            known: Vec::with_capacity(USUAL_FIELDS),
+            errors: Vec::new(),
         }
     }
 
     /// The fields that readers have asked for, in that order.
     pub(super) fn known(&self) -> impl Iterator<Item = &'static Field> {
-        self.known.iter().flatten().copied()
+        self.known.iter().copied()
     }
 
     /// Takes a field whose value is a whole number within its bounds.
@@ -333,8 +332,7 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, field: &'static Field) -> Option<JsonValue<'a>> {
-        let free = self.known.iter_mut().find(|known| known.is_none());
-        *free.expect("no request has more fields") = Some(field);
+        self.known.push(field);
         let at = self.left.iter().position(|(key, _)| key == field.name)?;
         // `remove` keeps the order of the fields that are left, in which `finish` names them.
         match self.left.remove(at).1 {
@@ -492,5 +490,25 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
             entries.push((key, value));
         }
         Ok(JsonValue::Object(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::field::Form, *};
+
+    #[test]
+    fn a_reader_may_ask_for_any_number_of_fields() {
+        const FLAG: Field = Field {
+            name: "flag",
+            doc: "",
+            form: Form::FLAG,
+        };
+        let limits = LimitsConfig::default();
+        let mut fields = Fields::none(&limits);
+        for _ in 0..100 {
+            assert_eq!(fields.flag(&FLAG), None);
+        }
+        assert_eq!(fields.known().count(), 100);
     }
 }

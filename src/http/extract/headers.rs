@@ -61,12 +61,11 @@ declare_fields! {
     /// with this lease. A key below 16 characters is refused, and a key below 22 is taken with a warning in
     /// `Latchgate-Warning`.
     ///
-    /// A repeated request has the same `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` and `metadata`, or
-    /// leaves out the same fields; otherwise the answer is 409 `idempotency-mismatch`. A lease that was
-    /// acquired can be held under its key, and the other way round: it keeps its TTL and its hold limit.
+    /// A repeated request has the same fields with the same values, but for `wait_ms`; otherwise the answer is
+    /// 409 `idempotency-mismatch`. A lease that was acquired can be held under its key, and the other way round: it keeps its TTL and its hold limit.
     Header IdempotencyKeyHeader: KEY_FIELD =>
-        Form::text(IdempotencyKey::MIN_LEN, IdempotencyKey::MAX_LEN, "^[!-~]*$")
-            .example("0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
+        // No example: the page `/docs` fills examples in, and all its visitors would be answered one lease.
+        Form::text(IdempotencyKey::MIN_LEN, IdempotencyKey::MAX_LEN, "^[!-~]*$");
 }
 
 // === impl LockToken ===

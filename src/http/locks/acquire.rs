@@ -106,7 +106,7 @@ pub(in crate::http) async fn acquire(
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = body.prefer(preferred, &gateway.config.limits);
     let begun = || {
-        body.reserve(&name, &caller, &gateway)?;
+        body.reserve(&name, key.is_some(), &caller, &gateway)?;
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -321,9 +321,13 @@ impl AcquireBody {
 
     /// Makes the request that of a reservation, if the body has one: the permission and the end are checked, and the
     /// request waits no longer than until that end.
+    ///
+    /// An end in the past is refused here only if the request `may_repeat` no other. Under an idempotency key the store
+    /// decides: it may know the key, and grants nothing after that end.
     fn reserve(
         &mut self,
         name: &LockName,
+        may_repeat: bool,
         caller: &Access,
         gateway: &AppState,
     ) -> Result<(), Problem> {
@@ -340,9 +344,11 @@ impl AcquireBody {
         };
         let most = gateway.config.limits.max_reserve_ms;
         let refuse = |reason: String| Err(Problem::invalid_field("reserve.until", reason));
-        let Ok(left) = reservation.until().duration_since(gateway.clock.wall()) else {
+        let left = reservation.until().duration_since(gateway.clock.wall());
+        if left.is_err() && !may_repeat {
             return refuse("is in the past".to_owned());
-        };
+        }
+        let left = left.unwrap_or_default();
         if left > most.duration() {
             let most = most.0;
             return refuse(format!(

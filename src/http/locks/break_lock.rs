@@ -65,8 +65,8 @@ struct BreakRecord {
 /// `grace_ms` ends the lease now. A holder that renews more seldom than `grace_ms` may not hear of the
 /// request in time. A foreign client cannot be asked: the answer is 400.
 ///
-/// A reservation is ended by the API key that made it without the permission `break`, and without `grace_ms`; at a
-/// gateway without keys by everybody. That is recorded as a release.
+/// A reservation is ended by the API key that made it without the permission `break`, and without `grace_ms`. That is
+/// recorded as a release.
 ///
 /// Once begun, the break is carried out even if the caller hangs up. If the store does not answer, the break
 /// is not tried again later. Works while the gateway drains.

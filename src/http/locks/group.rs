@@ -223,28 +223,27 @@ pub(in crate::http) async fn release_group(
     let by = who.actor();
     let charge = who.charge(&gateway, known.unwrap_or(&names.as_slice()[0]), &token)?;
     // If the caller hangs up from here on, the engine still completes the commands.
-    let commands = names.iter().map(|name| {
-        gateway
-            .engine
-            .release_as(bearer, name.clone(), token, by.clone())
+    let releases = names.iter().map(|name| {
+        let engine = &gateway.engine;
+        engine.begin_release(bearer, name.clone(), token)
     });
-    let since = Instant::now();
+    let releases: Vec<_> = releases.collect();
+    let commands = releases
+        .iter()
+        .map(|release| gateway.engine.carry_out(release.clone(), by.clone()));
     let released = join_all(commands).await;
     let (mut outcomes, mut is_guess) = (Outcomes::default(), true);
     let mut unanswered = UnansweredReleases {
         gateway: Arc::clone(&gateway),
-        bearer,
-        token,
-        names: Vec::new(),
-        since,
+        releases: Vec::new(),
     };
-    for (name, release) in names.iter().zip(released) {
-        is_guess &= release.as_ref().is_err_and(is_guessed);
-        match release {
+    for ((name, release), released) in names.iter().zip(releases).zip(released) {
+        is_guess &= released.as_ref().is_err_and(is_guessed);
+        match released {
             Ok(()) => outcomes.add_done(name, None),
             Err(error) => {
                 if error.may_pass() {
-                    unanswered.names.push(name.clone());
+                    unanswered.releases.push(release);
                 }
                 outcomes.add_failed(name, explain(&gateway, error));
             }

@@ -11,7 +11,7 @@ use axum::extract::State;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{debug, info};
 use utoipa::ToSchema;
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
         problem::{Problem, document},
         state::AppState,
     },
-    lock::{Lease, LockName},
+    lock::{HeldLease, Lease, LockName},
     store::parking::Position,
 };
 
@@ -40,6 +40,15 @@ use super::{
 /// For how long a client in the queue may at least leave sent data unacknowledged. The client holds nothing yet,
 /// and a short pause must not cost it its position.
 const QUEUED: Duration = Duration::from_secs(30);
+
+/// For how long a client that holds this lease may leave sent data unacknowledged: for a TTL. A reservation has none, and
+/// ends with the stream that has adopted it.
+fn allowed_silence(held: &HeldLease) -> Duration {
+    match held.metadata.reservation() {
+        Some(_) => QUEUED,
+        None => held.ttl.duration(),
+    }
+}
 
 /// Hold a lock
 ///
@@ -184,7 +193,7 @@ pub(in crate::http) type HoldStream = EventAnswer<HoldEvents>;
 impl HoldEvents {
     fn write(&mut self, event: HoldEvent, stream: &EventStream) -> NextEvent {
         if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
-            stream.set_user_timeout(held.ttl.duration());
+            stream.set_user_timeout(allowed_silence(held));
         }
         let bytes = match event {
             HoldEvent::Queued(Position { ahead, waiters }) => {
@@ -235,7 +244,12 @@ impl HoldEvents {
                 ("refused", document)
             }
         };
-        info!(id, end, reason, cause, "a held lock is no longer held here");
+        // A gateway that stops, or a client that is done, ends many streams in the usual way.
+        if reason.is_some() {
+            info!(id, end, reason, cause, "a held lock is no longer held here");
+        } else {
+            debug!(id, end, "a hold stream has ended");
+        }
         encode(end, &data)
     }
 }
@@ -298,4 +312,38 @@ pub(in crate::http) enum EventName {
 /// The data of an event that says how much time is left of a lease.
 fn remaining(left: Option<Duration>) -> Bytes {
     to_json(&json!({ "expires_in_ms": left.map(millis) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::{FencingToken, Metadata, Mode, Reason, Reservation, Ttl};
+
+    #[test]
+    fn the_holder_of_a_reservation_may_not_be_silent_for_a_day() {
+        let lease = HeldLease {
+            fence: FencingToken::new(42).unwrap(),
+            mode: Mode::Exclusive,
+            is_resting: false,
+            ttl: Ttl::MAX,
+            expires_in: Ttl::MAX.duration(),
+            held_for: Duration::ZERO,
+            hold_expires_in: None,
+            owner: None,
+            metadata: Metadata::default(),
+            release_requested: None,
+            as_of: Instant::now(),
+        };
+        assert_eq!(allowed_silence(&lease), Duration::from_hours(24));
+        let reservation = Reservation {
+            until_ms: 4_000_000_000_000,
+            reason: Reason::new("x").unwrap(),
+            by: None,
+        };
+        let reserved = HeldLease {
+            metadata: lease.metadata.of_reservation(&reservation),
+            ..lease
+        };
+        assert_eq!(allowed_silence(&reserved), Duration::from_secs(30));
+    }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State};
 use http::StatusCode;
-use tokio::time::Instant;
 
 use crate::{
     auth::{Access, scope},
@@ -123,8 +122,8 @@ pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Resul
 /// Ends a living lease. The release is carried out even if the caller hangs up, as soon as the whole request
 /// has arrived (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases
 /// have hung up at once that the gateway keeps its room for connected callers. If the store does not answer
-/// and the caller has hung up, the gateway tries again until the store answers, or until the lease is
-/// answered again under its `Idempotency-Key`. After an answer of 503 the gateway does not try again. Works
+/// and the caller has hung up, the gateway tries again until the store answers. A lease that is answered again
+/// under its `Idempotency-Key` after the release came is not ended. After an answer of 503 the gateway does not try again. Works
 /// while the gateway drains.
 ///
 /// If the lease was acquired with an `Idempotency-Key`, a repeated release is answered 204 again for a
@@ -191,20 +190,15 @@ async fn end(
     token: TokenHash,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let by = who.actor();
-    let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
+    let charge = who.charge(gateway, &name, &token)?;
+    let release = gateway.engine.begin_release(bearer, name, token);
     // If the caller hangs up from here on, the engine still completes the command.
-    let released = gateway
-        .engine
-        .release_as(bearer, name.clone(), token, by)
-        .await;
+    let released = gateway.engine.carry_out(release.clone(), by).await;
     charge.settle(released.as_ref().is_err_and(is_guessed));
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
     let unanswered = UnansweredReleases {
         gateway: Arc::clone(gateway),
-        bearer,
-        token,
-        names: may_pass.then_some(name).into_iter().collect(),
-        since,
+        releases: may_pass.then_some(release).into_iter().collect(),
     };
     let answer = released.map(|()| StatusCode::NO_CONTENT);
     let answer = answer.map_err(|error| explain(gateway, error));
@@ -215,7 +209,9 @@ async fn end(
 pub(super) fn is_guessed(error: &ReleaseError) -> bool {
     match error {
         ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => true,
-        ReleaseError::Lost(Loss::Broken { .. }) | ReleaseError::Store(_) => false,
+        ReleaseError::Lost(Loss::Broken { .. })
+        | ReleaseError::AnsweredAgain
+        | ReleaseError::Store(_) => false,
     }
 }
 

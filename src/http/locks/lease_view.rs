@@ -517,15 +517,6 @@ impl RestBody {
         };
         rests.map(rest).collect()
     }
-
-    /// How many leases hold the lock, if these are the rests that are shown. No holder is hidden then. Without any, the
-    /// leases that are not shown count as holders.
-    pub(in crate::http) fn holder_count(rests: &[Self], holder: Option<&Holder>) -> u64 {
-        holder.map_or(0, |holder| match rests.len() {
-            0 => holder.count(),
-            rests => holder.leases().len().saturating_sub(rests) as u64,
-        })
-    }
 }
 
 // === impl ReleaseRequestBody ===

@@ -152,7 +152,7 @@ impl LockBody {
     ) -> Self {
         let holder = inspection.holder;
         let resting = RestBody::all_of(holder.as_ref());
-        let holder_count = RestBody::holder_count(&resting, holder.as_ref());
+        let holder_count = holder.as_ref().map_or(0, Holder::holders);
         let holders =
             holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
         let state = match (holder_count, resting.is_empty()) {
@@ -425,7 +425,7 @@ impl HeldLockBody {
         let resting = RestBody::all_of(Some(&holder));
         Self {
             name: name.as_str().to_owned(),
-            holder_count: RestBody::holder_count(&resting, Some(&holder)),
+            holder_count: holder.holders(),
             resting,
             holders: HolderBody::all_of(holder, now, viewer),
         }

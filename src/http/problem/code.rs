@@ -151,7 +151,7 @@ problem_codes! {
         "Do not repeat the request: the newer request waits in its place.";
     ReservationOver = "reservation-over", CONFLICT,
         "The reservation is over before it began",
-        "The time in `reserve.until` came before the lock was granted. Nothing was reserved.",
+        "The time in `reserve.until` came before this request was granted the lock. The request reserved nothing.",
         "Ask for a later time, if the lock is still needed.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",

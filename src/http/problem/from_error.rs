@@ -116,6 +116,10 @@ impl From<ReleaseError> for Problem {
                 }
                 problem
             }
+            ReleaseError::AnsweredAgain => Self::new(
+                Code::OutcomeUnknown,
+                "The lease was answered again while this release was under way, and lives on.",
+            ),
             ReleaseError::Store(error) => error.into(),
         }
     }
@@ -358,7 +362,7 @@ impl Problem {
             // The token belonged to a lease that was broken, so its caller may know whether the lock is
             // held.
             ReleaseError::Lost(loss @ Loss::Broken { .. }) => loss.into(),
-            ReleaseError::Store(error) => error.into(),
+            error @ (ReleaseError::AnsweredAgain | ReleaseError::Store(_)) => error.into(),
         }
     }
 

@@ -274,7 +274,7 @@ impl Locked {
     ) -> Self {
         let left = time_to_wait(contention.holder.as_ref(), sharing);
         let resting = RestBody::all_of(contention.holder.as_ref());
-        let holder_count = RestBody::holder_count(&resting, contention.holder.as_ref());
+        let holder_count = contention.holder.as_ref().map_or(0, Holder::holders);
         let holders = contention
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
@@ -400,6 +400,7 @@ mod tests {
             // The leases are not in the order of their ends, as can happen after renewals.
             leases: [2, 1, 4].map(lease).into(),
             count: 3 + more,
+            resting: 0,
         })
     }
 

@@ -13,14 +13,13 @@ use std::{
 
 use axum::Extension;
 use http::Response;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 use tracing::debug;
 
 use crate::{
+    engine::{HolderRelease, without_caller},
     http::state::AppState,
     lifecycle::Lifecycle,
-    lock::{LockName, TokenHash},
-    store::contract::Releaser,
     telemetry::metrics::Metrics,
 };
 
@@ -32,11 +31,7 @@ use super::connection::ConnectionState;
 #[derive(Clone)]
 pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
-    pub(in crate::http) bearer: Releaser,
-    pub(in crate::http) token: TokenHash,
-    pub(in crate::http) names: Vec<LockName>,
-    /// When the request for these releases came.
-    pub(in crate::http) since: Instant,
+    pub(in crate::http) releases: Vec<HolderRelease>,
 }
 
 /// Room for releases whose callers have hung up. Cheap to clone.
@@ -79,7 +74,7 @@ pub(super) const MOST_OF_CONNECTION: u32 = 64;
 impl UnansweredReleases {
     /// The extension for the answer; `None` if the store answered all releases.
     pub(in crate::http) fn extension(self) -> Option<Extension<Self>> {
-        (!self.names.is_empty()).then_some(Extension(self))
+        (!self.releases.is_empty()).then_some(Extension(self))
     }
 
     /// Repeats the unanswered releases of an answer that no caller receives.
@@ -91,9 +86,8 @@ impl UnansweredReleases {
     }
 
     fn release_later(self) {
-        let engine = &self.gateway.engine;
-        for name in self.names {
-            engine.release_later(self.bearer, name, self.token, self.since);
+        for release in self.releases {
+            self.gateway.engine.release_later(release);
         }
     }
 }
@@ -135,7 +129,7 @@ impl DetachedReleases {
             return;
         }
         debug!("the caller has hung up; the release is carried out all the same");
-        let working = Arc::clone(&room.working);
+        let (working, release) = (Arc::clone(&room.working), without_caller(release));
         room.lifecycle.spawn(async move {
             let _permit = match permit {
                 Some(permit) => Ok(permit),

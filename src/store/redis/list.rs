@@ -348,7 +348,11 @@ impl RedisListing<'_> {
         floors.raise_to_holder(keys.slot(), holder.as_ref());
         let name = keys.name().clone();
         let mut holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
-        if let Holder::Shared(holders) = &mut holder {
+        if let Holder::Shared(holders) = &mut holder
+            && holders.leases.len() > SHOWN_HOLDERS
+        {
+            // No rest hides a holder.
+            holders.leases.sort_by_key(|lease| lease.is_resting);
             holders.leases.truncate(SHOWN_HOLDERS);
         }
         Some(HeldLock {

@@ -41,7 +41,9 @@
 //!   earlier one in the order g, n, a, s, r, b, and each letter refuses the acquire.
 //! * A ticket records that its acquire was sent again. An attempt that leaves writes the letter although its ticket is not there, if
 //!   the ticket may have been lost.
-//! * A late release or confirmation of an ended lease does nothing.
+//! * A late release or confirmation of an ended lease does nothing. A late release of a lease that lives names the keeper that the
+//!   lease had when the release came, so it does not end a lease that was answered again or adopted since.
+//! * An adoption that its caller no longer waits for is given back like an attempt, and the letter refuses its late copies.
 //! * A late renewal may extend a lease or change its stored TTL, which is safe. No renewal makes a lease end earlier.
 //!
 //! Every script takes the time from Redis and validates before its first write.

@@ -108,7 +108,7 @@ catalogue! {
     Histogram "latchgate_hold_seconds" [] => hold: LongHistogram,
         "How long leases were held that were granted and released through this gateway."
     Counter "latchgate_expired_while_held" ["seen_by"] => expired_while_held: Counts<1>,
-        "Leases granted or renewed through this gateway that had ended without a break when their holder came to `renew` or `release` them, and leases that a `stream` could not renew in time. Most expired under their holder: two holders may have worked at once unless the fencing token was checked."
+        "Leases granted or renewed through this gateway that had ended without a break when their holder came to `renew` them, or whose time was over and that had ended without a break when their holder came to `release` them, and leases that a `stream` could not renew in time. Most expired under their holder: two holders may have worked at once unless the fencing token was checked."
     Counter "latchgate_stale_writes_refused" [] => stale_writes: Counter,
         "Holders whose lease had ended, and whose check was refused after a larger fencing token was granted: without the check, two holders would have written. A fencing token of a lock counts once a minute, however often it is checked."
     Counter "latchgate_broken_leases" [] => broken: Counter,

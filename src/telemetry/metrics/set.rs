@@ -172,11 +172,33 @@ impl Metrics {
         }
     }
 
-    /// Formats all metrics in the text format of Prometheus. `now`: the current figures of the gateway.
+    /// Formats all metrics as `OpenMetrics`. `now`: the current figures of the gateway.
     pub fn text(&self, now: &Figures) -> String {
         let mut text = String::new();
         now.write_to(&mut text);
         encode(&mut text, &self.0.registry).expect("writing to a String never fails");
+        text
+    }
+
+    /// Formats all metrics in the older text format of Prometheus, 0.0.4. It has neither units nor an end, and describes
+    /// a counter under the name of its samples: under another name, Prometheus would not know their type.
+    pub fn plain_text(&self, now: &Figures) -> String {
+        let open_metrics = self.text(now);
+        let (mut text, mut help) = (String::with_capacity(open_metrics.len()), None);
+        for line in open_metrics.lines() {
+            if let Some(described) = line.strip_prefix("# HELP ") {
+                help = described.split_once(' ');
+            } else if let Some(typed) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = typed.split_once(' ').unwrap_or((typed, ""));
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                if let Some((_, help)) = help.take() {
+                    text.extend(["# HELP ", name, suffix, " ", help, "\n"]);
+                }
+                text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
+            } else if !line.starts_with('#') {
+                text.extend([line, "\n"]);
+            }
+        }
         text
     }
 }

@@ -73,6 +73,36 @@ fn what_is_scraped_is_what_is_listed_with_its_labels() {
 }
 
 #[test]
+fn the_older_format_has_the_same_samples_each_of_a_type() {
+    let metrics = everything();
+    let (open_metrics, text) = (metrics.text(&figures()), metrics.plain_text(&figures()));
+    let values = |text: &str| text.lines().filter(|it| !it.starts_with('#')).count();
+    assert_eq!(values(&text), values(&open_metrics));
+    assert_eq!(samples(&text), samples(&open_metrics));
+    let mut lines = text.lines().peekable();
+    let mut described = BTreeSet::new();
+    while let Some(line) = lines.next() {
+        let name = line.strip_prefix("# HELP ").expect("a family has a help");
+        let (name, help) = name.split_once(' ').unwrap();
+        assert!(!help.is_empty() && described.insert(name), "{line}");
+        let kind = lines.next().and_then(|it| it.strip_prefix("# TYPE "));
+        let (typed, kind) = kind.unwrap().split_once(' ').unwrap();
+        assert_eq!(typed, name);
+        while let Some(sample) = lines.next_if(|line| !line.starts_with('#')) {
+            let sample = sample.split(['{', ' ']).next().unwrap();
+            let part = sample.strip_prefix(name);
+            let parts: &[&str] = match kind {
+                "histogram" => &["_bucket", "_sum", "_count"],
+                _ => &[""],
+            };
+            assert!(part.is_some_and(|it| parts.contains(&it)), "{sample}");
+            assert_eq!(sample.ends_with("_total"), kind == "counter", "{sample}");
+        }
+    }
+    assert_eq!(described.len(), CATALOGUE.len());
+}
+
+#[test]
 fn what_counts_is_there_from_the_beginning_at_0() {
     let text = Metrics::default().text(&Figures::default());
     for line in [

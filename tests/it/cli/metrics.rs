@@ -44,7 +44,10 @@ async fn scrape(gateway: &Gateway) -> Samples {
     let (status, form, text) = get(&format!("{}/metrics", gateway.url()), None).await;
     assert_eq!(status, 200, "{text}");
     assert_eq!(form, "text/plain; version=0.0.4; charset=utf-8");
-    assert!(text.ends_with("# EOF\n"), "{text}");
+    assert!(
+        text.contains("\n# TYPE latchgate_acquires_total counter\n"),
+        "{text}"
+    );
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
@@ -136,7 +139,13 @@ fn check(samples: &Samples) {
 async fn what_happens_is_counted_on_the_embedded_store() {
     let gateway = Gateway::start();
     use_it(&gateway).await;
-    let few = scrape(&gateway).await;
+    // The break is recorded in the background, and the first record is the first of its series.
+    let few = eventually("the history is written", async || {
+        let recorded = "latchgate_store_duration_seconds_count{operation=\"record_history\"}";
+        let samples = scrape(&gateway).await;
+        samples.contains_key(recorded).then_some(samples)
+    })
+    .await;
     check(&few);
     // No series belongs to one lock: a hundred more locks add none.
     let mut caller = Caller::connect(gateway.address).await;
@@ -223,9 +232,9 @@ async fn on_an_address_of_its_own_they_are_there_during_the_delay_and_gone_with_
     let address = address.strip_suffix("/metrics").unwrap();
     // A scraper keeps its connection open.
     let mut kept = TcpStream::connect(address).await.unwrap();
-    kept.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\
+        Accept: application/openmetrics-text; version=1.0.0\r\n\r\n";
+    kept.write_all(request.as_bytes()).await.unwrap();
     gateway.signal(Signal::TERM);
     eventually("it is said to be about to stop", async || {
         let (status, _, text) = get(own, None).await;

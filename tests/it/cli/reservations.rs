@@ -41,7 +41,8 @@ fn staging_is_mine_until_it_is_not_needed_any_longer() {
         .read()
         .gives(0, "staging is free\n");
     let history = gateway.typed("history staging").ends(0);
-    assert_has(&history.out, "released");
+    // Without API keys, the gateway cannot know who ended the reservation.
+    assert_has(&history.out, "broken");
     gateway.typed("unreserve staging").ends(107);
     gateway.typed("acquire staging --ttl 1m").ends(0);
     let held = gateway.typed("unreserve staging").ends(107);

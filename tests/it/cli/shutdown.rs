@@ -138,6 +138,7 @@ fn who_held_by_a_stream_can_release_with_the_token_when_it_has_ended() {
     // The last request ended longer ago than a gateway waits for further requests.
     thread::sleep(Duration::from_millis(1_500));
     gateway.signal(Signal::TERM);
+    gateway.logged("waiters=0 held_streams=1 event_streams=0");
     assert!(stream.any(|line| line == "event: draining"));
     // Once the caller has renewed during the drain, the gateway waits for its lease.
     let url = gateway.url();

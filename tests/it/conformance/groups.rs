@@ -185,6 +185,17 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
     again.delivery.delivered();
     drop(first.delivery);
     sleep(Duration::from_millis(100)).await;
+    // A release of the group that came before the repeated request ends no part of it.
+    let earlier = Releaser::Keeper(KeeperId::of_attempt(&first.hash));
+    for lock in ["x", "y"] {
+        let released = stores[0]
+            .release_as(earlier, &name(lock), &first.hash)
+            .await;
+        assert!(
+            matches!(released, Ok((Release::Adopted(_), None))),
+            "{lock}: {released:?}"
+        );
+    }
     let others = group(&["w", "y"], LONG, Duration::ZERO, Some(&key));
     let mismatch = acquire(&other_engine, others).await.unwrap_err();
     let expected = matches!(mismatch.error, AcquireError::IdempotencyMismatch);

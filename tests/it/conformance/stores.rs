@@ -105,6 +105,7 @@ conformance! {
             an_adopted_lease_is_not_given_back,
             the_keeper_of_one_lease_is_none_of_the_next,
             a_lease_is_adopted_after_a_restart,
+            an_adoption_that_was_given_back_is_refused,
             an_ended_lease_is_not_adopted,;
         history:
             records_are_kept_and_belong_to_one_name,
@@ -398,6 +399,7 @@ mod sharing {
                 of_slots_are_n_per_period,
                 are_on_a_list,
                 that_are_many_hide_no_holder,
+            are_not_counted_as_holders_however_many_there_are,
                 hand_the_lock_to_the_first_who_waits_when_they_end,
                 of_slots_serve_those_who_wait_in_order,
                 are_left_by_a_stream_whose_grant_was_read,

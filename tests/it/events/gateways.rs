@@ -58,6 +58,19 @@ async fn a_lease_may_begin_at_one_gateway_and_end_at_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_was_released_at_another_gateway_than_its_own_is_not_said_to_have_expired() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let (here, there) = (&site.gateways[0], &site.gateways[1]);
+    // The gateway of the lease reports its end after the time for which an end is remembered in any case.
+    let lease = acquire(there, "a", &json!({"ttl_ms": 3_500})).await;
+    release(here, &lease).await;
+    acquire(there, "b", &json!({"ttl_ms": 5_000})).await;
+    let heard = reader.up_to(is("expired")).await;
+    assert_eq!(heard.last().unwrap().data["name"], "b", "{heard:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_break_at_one_gateway_is_heard_at_every_one_whoever_granted_the_lease() {
     let site = Site::redis(2).await;
     let mut readers = [site.reader().await, site.reader_at(1).await];

@@ -54,6 +54,7 @@ local fence = string.sub(lease, 71, 86)
 elseif is_lease(held) and string.sub(held, 71, 86) == ARGV[1] then
 local id, asked = string.sub(lease, 1, 65), with_request(lease, ends)
 local left = math.max(1, math.floor((string.sub(asked, 103, 118) - us) / 1000))
+if not (string.byte(lease, 66) == 114) then
 send('all', 'broken', string.sub(id, 2, 65))
 -- break
 local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17, 32), ''
@@ -203,8 +204,6 @@ redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
 local slot = (string.byte(lease, 67) == 110) and redis.call('BITPOS', slots, '0')
 local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '145')
 local limit = is_queued(body) and not (string.byte(body, 18) == 120) and tonumber(string.sub(body, 22, 25)) or 1
-hides = hides or (string.byte(lease, 66) == 114)
-if #shown < places and (string.byte(lease, 66) == 114) == resting then
 if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
 -- sweep
 return is_queued(body) and string.sub(body, 42, 57) > us

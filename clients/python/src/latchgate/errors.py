@@ -90,6 +90,10 @@ def _held_by(held: LockHeld, names: Sequence[str]) -> str:
     if held.available_in_ms is not None:
         return f"{held.name or ', '.join(names) or 'the lock'} rests for another {held.available_in_ms} ms (locked, 423)"
     first, *others = held.holders or (Holder(),)
+    if first.reservation is not None:
+        by = f" by {first.reservation.reserved_by}" if first.reservation.reserved_by else ""
+        until = f"until {first.reservation.until} because {first.reservation.reason}"
+        return f"{held.name or ', '.join(names) or 'the lock'} is reserved{by} {until} (locked, 423)"
     who = first.owner or ("a program that uses no gateway" if first.foreign else "somebody")
     more = max(held.holder_count - 1, len(others))
     others_too = f" and {more} other{'s' * (more > 1)}" if more else ""

@@ -31,6 +31,8 @@ pub(crate) struct Sharers {
     by_token: HashMap<TokenHash, FencingToken>,
     by_key: HashMap<IdempotencyHash, FencingToken>,
     slots: Slots,
+    /// How many of the leases are rests.
+    rests: usize,
 }
 
 /// The slots that the leases of a shared lock have: a bit for each slot.
@@ -156,6 +158,7 @@ impl Held {
             Self::Shared(sharers) => Holder::Shared(SharedHolders {
                 leases: Vec::new(),
                 count: count(sharers.len()),
+                resting: 0,
             }),
         }
     }
@@ -180,35 +183,23 @@ impl Sharers {
     }
 
     /// The living shared leases, sorted by their ends.
-    pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
+    pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> + Clone {
         let living = self.ends.range((now, FencingToken::MAX)..);
         living
             .filter(move |(end, _)| *end > now)
             .filter_map(|(_, fence)| self.with_fence(*fence))
     }
 
-    /// How many shared leases live. Takes time in proportion to the ended leases, which are cleared away soon.
-    pub(crate) fn count(&self, now: Moment) -> usize {
-        let over = self.ends.range(..=(now, FencingToken::MAX));
-        self.len() - over.count()
-    }
-
-    /// The shared leases as an answer shows them: the first leases to end, and how many live. If rests would hide
-    /// holders, the holders are first.
+    /// The shared leases as an answer shows them. They are counted in time in proportion to the ended leases, which are
+    /// cleared away soon.
     pub(crate) fn shown(&self, now: Moment) -> SharedHolders {
-        let living = self.count(now);
-        let resting = |rests: bool| self.living(now).filter(move |it| it.is_resting() == rests);
-        let mut leases: Vec<_> = self.living(now).take(SHOWN_HOLDERS).collect();
-        if leases.len() < living && leases.iter().any(|lease| lease.is_resting()) {
-            leases = resting(false)
-                .chain(resting(true))
-                .take(SHOWN_HOLDERS)
-                .collect();
-        }
-        SharedHolders {
-            leases: leases.into_iter().map(|lease| lease.held(now)).collect(),
-            count: count(living),
-        }
+        let over = self.ends.range(..=(now, FencingToken::MAX));
+        let rests = over
+            .clone()
+            .filter_map(|(_, fence)| self.with_fence(*fence));
+        let rests = rests.filter(|lease| lease.is_resting()).count();
+        let counts = (self.len() - over.count(), self.rests - rests);
+        shown(self.living(now), counts, now)
     }
 
     /// Whether the limit of this attempt leaves room for one more lease.
@@ -228,6 +219,7 @@ impl Sharers {
         if let Some(slot) = lease.mode.slot() {
             self.slots.take(slot);
         }
+        self.rests += usize::from(lease.is_resting());
         self.by_fence.insert(fence, lease);
         before
     }
@@ -243,7 +235,30 @@ impl Sharers {
         if let Some(slot) = lease.mode.slot() {
             self.slots.free(slot);
         }
+        self.rests -= usize::from(lease.is_resting());
         Some(lease)
+    }
+}
+
+/// Living shared leases, which end soonest first, as an answer shows them: the first of them, and how many live. `resting`
+/// of them rest. If not all are shown, the holders are before the rests.
+pub(crate) fn shown<'a>(
+    living: impl Iterator<Item = &'a Lease> + Clone,
+    (total, resting): (usize, usize),
+    now: Moment,
+) -> SharedHolders {
+    let of = |rests: bool| living.clone().filter(move |it| it.is_resting() == rests);
+    let held = |lease: &Lease| lease.held(now);
+    let leases = if total > SHOWN_HOLDERS && resting > 0 {
+        let holders_first = of(false).chain(of(true));
+        holders_first.take(SHOWN_HOLDERS).map(held).collect()
+    } else {
+        living.take(SHOWN_HOLDERS).map(held).collect()
+    };
+    SharedHolders {
+        leases,
+        count: count(total),
+        resting: count(resting),
     }
 }
 

@@ -13,17 +13,14 @@ use crate::{
     lock::{FencingToken, LockName, TokenHash},
     store::{
         StoreError,
-        contract::{
-            Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, SharedHolders,
-            TOMBSTONE,
-        },
+        contract::{Attempt, FenceCheck, FenceQuery, Holder, Inspection, TOMBSTONE},
         embedded::records::{self, RowKey, Rows, Tombstone},
         parking::{News, Parking, Position},
     },
 };
 
 use super::{
-    held::{Catalog, Held, Sharers, count},
+    held::{Catalog, Held, Sharers, shown},
     lease::{Expiry, Lease, LeaseRequest, Moment},
     queue::{Notice, Queues},
 };
@@ -228,11 +225,9 @@ impl State {
             [] => None,
             [lease] if !lease.mode.is_shared() => Some(Holder::Lease(lease.held(now))),
             _ => {
-                let shown = leases.iter().take(SHOWN_HOLDERS);
-                Some(Holder::Shared(SharedHolders {
-                    leases: shown.map(|lease| lease.held(now)).collect(),
-                    count: count(leases.len()),
-                }))
+                let rests = leases.iter().filter(|lease| lease.is_resting()).count();
+                let counts = (leases.len(), rests);
+                Some(Holder::Shared(shown(leases.iter().copied(), counts, now)))
             }
         }
     }

@@ -345,7 +345,7 @@ impl State {
             let (fence, held_for) = (lease.fence, now.since(lease.granted_at));
             let keeper = releaser.keeper();
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
-                return (Release::Adopted, None);
+                return (Release::Adopted(lease.keeper()), None);
             }
             let rest = releaser.may_rest().then(|| lease.rest(now)).flatten();
             // The end of the lease is remembered until a minute after its rest.
@@ -380,6 +380,11 @@ impl State {
         let mut lease = lease.renewed(ttl, now);
         match renewer {
             Renewer::Keeper(keeper) if !lease.is_kept_by(keeper) => return Renewal::Adopted,
+            Renewer::Adopter(keeper)
+                if self.remembers(&RowKey::given_back(name, &keeper.attempt()), now) =>
+            {
+                return Renewal::Adopted;
+            }
             Renewer::Adopter(keeper) => lease = lease.adopted(keeper),
             Renewer::Keeper(_) | Renewer::Bearer => {}
         }
@@ -589,6 +594,7 @@ fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
             leases.extend(last);
             Holder::Shared(SharedHolders {
                 count: count(leases.len()),
+                resting: count(leases.iter().filter(|lease| lease.is_resting).count()),
                 leases,
             })
         }

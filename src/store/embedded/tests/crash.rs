@@ -55,7 +55,7 @@ impl Told {
         let (holder, held) = self.held.remove(at);
         match rig.store().release(&holder.name, &holder.token).await {
             Ok(Release::Released) => self.gone.push(holder),
-            Ok(lost @ (Release::Adopted | Release::Lost(_))) => panic!("was lost: {lost:?}"),
+            Ok(lost @ (Release::Adopted(_) | Release::Lost(_))) => panic!("was lost: {lost:?}"),
             Err(StoreError::Indeterminate(_)) => self.unknown.push(holder),
             Err(_nothing_happened) => self.held.push((holder, held)),
         }

@@ -10,7 +10,7 @@ use crate::{
         Unavailability,
         contract::{
             Acquisition, Attempt, Confirmation, Holder, Inspection, Release, Releaser, RenewalTtl,
-            Renewer,
+            Renewer, SHOWN_HOLDERS,
         },
         embedded::{
             records::{Fields, Rows},
@@ -21,8 +21,8 @@ use crate::{
 };
 
 use super::rig::{
-    LONG, Random, assert_distinct_slots, attempt, key, keyed, name, patient, reader, share, ttl,
-    waiting, waiting_under,
+    LONG, Random, assert_distinct_slots, attempt, cooling, key, keyed, name, one_of, patient,
+    reader, share, ttl, waiting, waiting_under,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -219,6 +219,37 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
     let told = state.commit();
     assert_eq!(told.len(), 1, "nobody else would grant it");
     assert_eq!(told[0].token, readers[1].token);
+}
+
+#[test]
+fn rests_are_not_counted_as_holders_during_a_batch_either() {
+    let now = Moment::from_micros(1_000_000);
+    let mut state = State::new(vec![], vec![], 0, Parking::default());
+    let rests = [(); 4].map(|()| cooling(LONG / 2, one_of(200, "lock", LONG)));
+    let holders = [(); SHOWN_HOLDERS + 3].map(|()| one_of(200, "lock", LONG));
+    for attempt in rests.iter().chain(&holders) {
+        state.acquire(attempt, now).unwrap();
+    }
+    for lease in &rests {
+        let (released, _) = state.release(Releaser::Bearer, &lease.name, &lease.token, now);
+        assert_eq!(released, Release::Released);
+    }
+    drop(state.commit());
+    let lock = name("lock");
+    let before = state.inspect(&lock, now).holder.unwrap();
+    drop(state.renew(
+        Renewer::Bearer,
+        &lock,
+        &holders[0].token,
+        RenewalTtl::default(),
+        now,
+    ));
+    let during = state.inspect(&lock, now).holder.unwrap();
+    for shown in [before, during] {
+        assert_eq!((shown.count(), shown.holders()), (107, 103));
+        assert_eq!(shown.leases().len(), SHOWN_HOLDERS);
+        assert!(shown.leases().iter().all(|lease| !lease.is_resting));
+    }
 }
 
 /// Asserts that no waiter is queued that might be granted the lock, that the next expiry is known if there are

@@ -25,7 +25,7 @@ use super::{
         client::{
             Command, Reply, TOMBSTONE_MS,
             dispatch::{DispatchReply, Sending},
-            hex, metadata_json, read_hex, request_text,
+            hex, metadata_json, read_hex, request_text, token_hash,
         },
         keys::Keys,
     },
@@ -124,8 +124,8 @@ pub(super) enum NodeRelease {
     Broken { held: bool },
     /// The lease was not at the node, for this reason.
     Lost(Loss),
-    /// Another keeper has adopted the lease and keeps it.
-    Adopted,
+    /// This other keeper has adopted the lease and keeps it.
+    Adopted(KeeperId),
 }
 
 /// Target of a break at a node. If another lease or value has the lock there, the break ends nothing.
@@ -402,19 +402,28 @@ impl Node {
         &self,
         keys: &Keys,
         keeper: Option<KeeperId>,
-        token: &TokenHash,
+        lease: &TokenHash,
     ) -> Result<NodeRelease, StoreError> {
-        let token = token.to_string();
-        let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
+        let token = lease.to_string();
+        let keeper = match keeper {
+            None => "",
+            // Most leases have the keeper that their token names.
+            Some(keeper) if keeper.attempt() == *lease => &token,
+            Some(keeper) => &keeper.to_string(),
+        };
         let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
-            command.arg(&token).arg(TOMBSTONE_MS).arg(&keeper);
+            command.arg(&token).arg(TOMBSTONE_MS).arg(keeper);
         };
         let run = self.run(&self.scripts.release, keys, &token, fill);
         let DispatchReply { mut reply, earlier } = run.await?;
         let loss = match reply.kind() {
             "released" => return Ok(NodeRelease::Released(ended(&mut reply))),
-            "adopted" => return Ok(NodeRelease::Adopted),
+            "adopted" => {
+                let keeper = reply.text().as_deref().and_then(token_hash);
+                let keeper = keeper.ok_or_else(|| reply.unexpected())?;
+                return Ok(NodeRelease::Adopted(KeeperId::of_attempt(&keeper)));
+            }
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
             // No earlier copy of this release has ended the lease: it would have released the lease, not broken it.

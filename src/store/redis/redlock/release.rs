@@ -46,7 +46,7 @@ impl Shared {
         let answers = answers.await;
         let release_tally = ReleaseTally::from_replies(&answers);
         let outcome = release_tally.final_outcome(majority);
-        if release_tally.released > 0 && outcome != Some(Release::Adopted) {
+        if release_tally.released > 0 && !matches!(outcome, Some(Release::Adopted(_))) {
             // Parts of the lease may be at the other nodes, and a copy of its acquire may still be on its way, so the
             // lease is swept there.
             for node in answers.others(|answer| matches!(answer, Ok(NodeRelease::Released(_)))) {
@@ -76,7 +76,8 @@ pub(super) struct ReleaseTally {
     answered: usize,
     pub(super) released: usize,
     broken: usize,
-    adopted: usize,
+    /// The other keepers that have the lease.
+    adopted: Vec<KeeperId>,
     /// The lease that the nodes have released, from a node that knows its fence.
     ended: Option<EndedLease>,
     /// How the lease was lost, for each node that did not have the lease or where it was broken.
@@ -100,7 +101,7 @@ impl ReleaseTally {
                     let ended = ended.filter(|it| it.fence.get() > UNRATIFIED);
                     release_tally.ended = release_tally.ended.or(ended);
                 }
-                NodeRelease::Adopted => release_tally.adopted += 1,
+                NodeRelease::Adopted(keeper) => release_tally.adopted.push(*keeper),
                 NodeRelease::Broken { held } => {
                     release_tally.broken += 1;
                     release_tally.losses.push(Loss::Broken { held: *held });
@@ -115,10 +116,13 @@ impl ReleaseTally {
     pub(super) fn outcome(&self, majority: usize) -> Option<Release> {
         let (released, losses) = (self.released, self.losses.len());
         let silent = self.nodes - self.answered;
-        if self.adopted >= majority
-            || (self.adopted > 0 && released == 0 && self.adopted + losses >= majority)
-        {
-            return Some(Release::Adopted);
+        let adopted = self.adopted.len();
+        if adopted >= majority || (released == 0 && adopted + losses >= majority) {
+            // A node may have missed the last adoption.
+            let named = |keeper| self.adopted.iter().filter(|it| **it == keeper).count();
+            if let Some(keeper) = self.adopted.iter().max_by_key(|it| named(**it)) {
+                return Some(Release::Adopted(*keeper));
+            }
         }
         // A majority of the nodes has broken the lease, or did not have the lease any more when the release came.
         if self.broken >= majority || losses - self.broken >= majority {
@@ -140,7 +144,7 @@ impl ReleaseTally {
     pub(super) fn is_decided(&self, majority: usize) -> bool {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
-            Some(Release::Released | Release::Adopted) => true,
+            Some(Release::Released | Release::Adopted(_)) => true,
             // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, the lease has
             // not ended at the nodes where it is kept.
             None => self.answered >= majority && self.broken == 0,

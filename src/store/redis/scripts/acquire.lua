@@ -49,7 +49,8 @@
 --   The liveness keys of gateways differ from key 2 only in their end.
 -- Cost
 --   O(1). O(n) in the number of waiters if a position is taken over or asked for again. O(d) for d dead tickets at
---   the head, once for each ticket. In a full queue, a bounded part is searched for dead tickets.
+--   the head, once for each ticket. In a full queue, a bounded part is searched for dead tickets. O(m) for the m leases
+--   that share the lock, if they refuse an attempt that does not wait.
 
 local lock, id, key, place = KEYS[1], ARGV[1], ARGV[5] or '', ARGV[6] or ''
 local name = string.sub(lock, 1, -5)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Mode, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Mode, Salt, TokenHash, Ttl},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{
@@ -64,7 +64,8 @@ impl LockScripts<'_> {
         let limit = attempt.hold_limit;
         let reservation = attempt.metadata.reservation();
         let lasts = match (reservation, limit) {
-            (Some(reservation), _) => reservation.until_ms,
+            // The script would read a time on the first day of 1970 as a TTL.
+            (Some(reservation), _) => reservation.until_ms.max(Ttl::MAX.as_millis() + 1),
             (None, limit) => limit.map_or(ttl, |limit| ttl.min(limit.as_millis())),
         };
         let key = attempt.idempotency.as_ref();

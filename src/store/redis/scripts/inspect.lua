@@ -15,7 +15,7 @@
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
---   O(m) for the m waiters that are shown.
+--   O(m) for the m waiters that are shown and leases that share the lock.
 
 local lock, wait = KEYS[1], KEYS[2]
 local name = string.sub(lock, 1, -5)

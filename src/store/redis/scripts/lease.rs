@@ -5,7 +5,9 @@
 use std::time::{Duration, SystemTime};
 
 use crate::{
-    lock::{BreakTarget, FencingToken, ForeignMark, Limit, ReleaseRequest, Token, TokenHash},
+    lock::{
+        BreakTarget, FencingToken, ForeignMark, KeeperId, Limit, ReleaseRequest, Token, TokenHash,
+    },
     store::{
         StoreError,
         contract::{
@@ -22,7 +24,7 @@ use super::{
             Command,
             dispatch::{DispatchReply, Sending},
             failure::{Failure, passes_too_fast},
-            request_text,
+            request_text, token_hash,
         },
         records::id,
     },
@@ -71,9 +73,13 @@ impl LockScripts<'_> {
         token: &TokenHash,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let id = id(token);
+        // Most leases have the keeper that their id names.
+        let keeper = releaser.keeper();
+        let other = keeper.filter(|keeper| keeper.attempt() != *token);
+        let other = other.map(|keeper| keeper.to_string());
+        let keeper = keeper.map(|_| other.as_deref().unwrap_or(&id[1..]));
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor());
-            let keeper = releaser.keeper().map(|keeper| keeper.to_string());
             if releaser.may_rest() {
                 command.arg(keeper);
             } else {
@@ -84,7 +90,11 @@ impl LockScripts<'_> {
         let DispatchReply { mut reply, earlier } = run.await?;
         let loss = match reply.kind() {
             "released" => return Ok((Release::Released, reply.str().and_then(ended))),
-            "adopted" => return Ok((Release::Adopted, None)),
+            "adopted" => {
+                let keeper = reply.str().and_then(token_hash);
+                let keeper = keeper.ok_or_else(|| reply.unexpected())?;
+                return Ok((Release::Adopted(KeeperId::of_attempt(&keeper)), None));
+            }
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
             // An earlier copy of this release cannot have caused `broken`: it would have released the lease.
@@ -305,6 +315,11 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
         {
             holders.leases.retain(|lease| lease.fence == fence);
             holders.count = 1;
+            holders.resting = holders
+                .leases
+                .iter()
+                .map(|it| u64::from(it.is_resting))
+                .sum();
             Ok((ScriptTarget::Lease(fence), Holder::Shared(holders)))
         }
         (holder, _) => Err(NotEnded::HolderChanged(holder)),

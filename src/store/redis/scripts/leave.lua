@@ -23,7 +23,7 @@
 -- Cost
 --   O(n) in the number of waiters before the attempt, in a queue of up to LONG waiters. In a longer queue, the id stays
 --   as the id of a dead ticket: O(1). When a quarter of the queue has left so, O(n) for at most MOST_SWEPT positions.
---   To keep a position is O(n).
+--   To keep a position is O(n). Besides, O(m) for the m leases that share the lock.
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
 local name, me, news = string.sub(lock, 1, -5), floor_gateway(ARGV[2]), ''

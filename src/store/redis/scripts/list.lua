@@ -8,7 +8,7 @@
 --   2  to show only one lease, its fence in 16 digits, if that lease exists; else nothing
 -- Reply
 --   held KEYS 1: remaining TTL in ms, lease, time
---   shared KEYS 1: remaining TTL in ms, how many leases, when to look again in ms, leases, time
+--   shared KEYS 1: remaining TTL in ms, how many leases, how many rests, when to look again in ms, leases, time
 --   foreign KEYS 1: remaining TTL in ms, mark  a foreign value; -1: without an expiry
 --   odd KEYS 1: remaining TTL in ms            a key of another type
 --   free KEYS 1:
@@ -19,7 +19,7 @@
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
---   O(1), or the length of a foreign value, or O(m) for the m leases that are shown or share the lock.
+--   O(1), or the length of a foreign value, or O(m) for the m leases that share the lock.
 
 local lock = KEYS[1]
 local name = string.sub(lock, 1, -5)

@@ -15,7 +15,7 @@
 -- Reply
 --   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each;
 --                                nothing if an earlier copy has ended the lease
---   adopted ARGV 1: news         another keeper has adopted the lease
+--   adopted ARGV 1: news, keeper  this other keeper has the lease
 --   another | free ARGV 1: news, 0 | 1
 --                                the token does not hold the lock; 1: another holder has the lock
 --   broken ARGV 1: news, 0 | 1   the lease was broken; 1: another holder has the lock
@@ -41,8 +41,9 @@ local held = redis.call('GETRANGE', lock, lease_range('id', 'key'))
 local ours = lease_id(held) == id
 if ours and releaser then
   local keeper = lease_keeper(held)
-  if (string.byte(keeper) == 32 and id_token(id) or keeper) ~= releaser then
-    return 'adopted ' .. id .. ' 0:'
+  keeper = string.byte(keeper) == 32 and id_token(id) or keeper
+  if keeper ~= releaser then
+    return 'adopted ' .. id .. ' 0:64:' .. keeper
   end
 end
 -- Whether the lock may rest. Most leases have no minimum hold, and need none of the parts below.
@@ -100,7 +101,7 @@ if not ours then
   elseif not lease then
     return (ended_by_force(id, us) or held == '' and 'free ' or 'another ') .. id .. ' 0:1:' .. (held == '' and '0' or '1')
   elseif releaser and kept_by(lease) ~= releaser then
-    return 'adopted ' .. id .. ' 0:'
+    return 'adopted ' .. id .. ' 0:64:' .. kept_by(lease)
   end
   local rest, lasts
   if not ARGV[4] then

@@ -14,7 +14,7 @@
 --   5  1 if that keeper adopts the lease
 -- Reply
 --   renewed ARGV 1: lease, time, and the instant at which the lease would have ended
---   adopted ARGV 1:             another keeper has adopted the lease
+--   adopted ARGV 1:             another keeper has adopted the lease, or this adoption was given back
 --   another | free ARGV 1: 0 | 1
 --                               the token does not hold the lock; 1: another holder has the lock
 --   broken ARGV 1: 0 | 1        the lease was broken; 1: another holder has the lock
@@ -95,9 +95,9 @@ end
 local before = kept_by(held)
 if adopts and before ~= keeper then
   -- A keeper whose lease was adopted by another keeper is refused: its command is a late copy, and the newer keeper
-  -- keeps the lease.
+  -- keeps the lease. So is an adoption that was given back, because its caller no longer waits for it.
   local became = redis.call('GET', name .. 'of:2' .. keeper)
-  if became == 'a' then
+  if became == 'a' or became == 'g' then
     return 'adopted ' .. id .. ' '
   end
   remember_end('2' .. before, 'a', left + TOMBSTONE)

@@ -49,7 +49,7 @@ impl Reply {
 
     /// Reads the next fields of the reply as the leases that share a lock. An unreadable lease is only counted.
     pub(super) fn shared(&mut self) -> Option<SharedHolders> {
-        let (count, look) = (self.count()?, self.count()?);
+        let (count, resting, look) = (self.count()?, self.count()?, self.count()?);
         self.note_next_look(Duration::from_millis(look));
         let (mut shown, now) = (self.nested()?, self.micros()?);
         let mut leases = Vec::new();
@@ -57,7 +57,11 @@ impl Reply {
             let text = shown.text()?;
             leases.extend(Record::read(&text).and_then(|record| record.lease(now, self.sent())));
         }
-        Some(SharedHolders { leases, count })
+        Some(SharedHolders {
+            leases,
+            count,
+            resting,
+        })
     }
 
     /// Reads a remaining TTL in ms from the reply; -1: without an expiry.

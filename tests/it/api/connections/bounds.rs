@@ -289,7 +289,12 @@ async fn nothing_behind_a_request_with_a_transfer_encoding_is_taken_for_a_reques
             "content-length: 12\r\nx: y\r\ntransfer-encoding: CHUNKED",
             "201",
         ),
-        ("Transfer-Encoding: identity, chunked", "201"),
+        ("Transfer-Encoding: identity, chunked", "400"),
+        ("Transfer-Encoding: foo, chunked", "400"),
+        (
+            "Transfer-Encoding: foo\r\nTransfer-Encoding: chunked",
+            "400",
+        ),
         ("Transfer-Encoding: gzip", "400"),
         ("Transfer-Encoding: chunked, identity", "400"),
     ] {

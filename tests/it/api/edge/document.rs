@@ -58,6 +58,18 @@ fn walk(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
+/// The page `/docs` fills examples in: its visitors would all send the same key, and be answered one lease.
+#[test]
+fn no_caller_is_given_the_idempotency_key_of_another() {
+    let document = document();
+    let key = &document["components"]["parameters"]["IdempotencyKey"];
+    assert_eq!(key["name"], "Idempotency-Key");
+    walk(key, "", &mut |path, _| {
+        let is_filled_in = path.contains("example") || path.contains("default");
+        assert!(!is_filled_in, "{path}");
+    });
+}
+
 #[test]
 fn every_operation_says_what_the_edge_may_answer() {
     let document = document();

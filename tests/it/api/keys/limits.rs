@@ -254,6 +254,44 @@ async fn a_key_has_no_more_leases_than_it_may() {
     assert_eq!(limited.acquire("e").await, 429);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_rests_counts_until_the_minimum_hold_is_over() {
+    const RESTS: &str = r#"{"min_hold_ms": 20000}"#;
+    for (query, rests) in [("", true), ("?unused=true", false)] {
+        let limited = Limited::to("max_leases = 1");
+        let lease = limited.ask("POST /locks/a", RESTS).await.is(201);
+        let token = lease["token"].as_str().unwrap();
+        advance(Duration::from_secs(5)).await;
+        let release = format!("DELETE /locks/a{query}");
+        limited.with_token(&release, token).await.is(204);
+        if rests {
+            let refused = limited.ask("POST /locks/b", "").await;
+            assert_eq!(code(&refused), (429, "too-many-leases"));
+            assert_eq!(refused.header("retry-after"), "15");
+            advance(Duration::from_secs(15)).await;
+        }
+        assert_eq!(limited.acquire("b").await, 201);
+    }
+    // An answer that is not read, and a stream that is closed.
+    for (line, rests) in [("POST /locks/a", false), ("POST /locks/a/hold", true)] {
+        let limited = Limited::to("max_leases = 1");
+        let headers = [limited.key.auth(), JSON[0]];
+        let answer = limited.service.open(line, &headers, RESTS).await;
+        assert!(answer.status().is_success());
+        if rests {
+            let mut stream = answer.into_body();
+            read_until(&mut stream, "granted").await;
+            drop(stream);
+            advance(Duration::from_secs(1)).await;
+            assert_eq!(limited.acquire("b").await, 429, "{line}");
+            advance(Duration::from_secs(19)).await;
+        } else {
+            drop(answer);
+        }
+        limited.has_room().await;
+    }
+}
+
 #[tokio::test]
 async fn a_refused_acquire_and_a_lost_answer_leave_room() {
     let limited = Limited::to("max_leases = 1");

@@ -7,6 +7,7 @@ mod contended;
 mod group;
 mod history;
 mod hold;
+mod late_releases;
 mod lease;
 mod look;
 mod requests;

@@ -122,6 +122,27 @@ async fn its_end_is_in_the_future_and_not_too_far() {
 }
 
 #[tokio::test]
+async fn a_repetition_after_its_end_is_answered_by_the_store() {
+    let service = Service::start();
+    let body = r#"{"reserve":{"until":"2001-02-03T04:05:06Z","reason":"x"},"wait_ms":20000}"#;
+    let key = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
+    for (answer, code) in [
+        (Acquisition::IdempotencyExpired, "idempotency-expired"),
+        (Acquisition::IdempotencyMismatch, "idempotency-mismatch"),
+        (Acquisition::ReservationOver, "reservation-over"),
+        // A request that continues a wait, after the time until which the lock was to be reserved.
+        (held_by(Holder::Lease(held())), "reservation-over"),
+    ] {
+        service.script.acquire.ok(answer);
+        let answer = service.ask("POST /locks/a", &[key, JSON[0]], body).await;
+        assert_eq!(answer.problem(), (409, code));
+        assert!(service.script.attempt().wait.is_none());
+    }
+    let new = service.acquire(body).await;
+    assert_eq!(new.errors(), ["reserve.until: is in the past"]);
+}
+
+#[tokio::test]
 async fn what_it_does_not_go_with_is_refused_by_name() {
     let service = Service::start();
     let reserve = BODY.trim_end_matches('}').to_owned() + "}";

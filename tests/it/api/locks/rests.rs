@@ -17,7 +17,10 @@ fn resting(slot: Option<u16>) -> HeldLease {
 
 /// A lock that one lease holds in slot 0, and whose slot 1 rests.
 fn mixed() -> Holder {
-    let mut holders = sharers(1, 2);
+    let mut holders = SharedHolders {
+        resting: 1,
+        ..sharers(1, 2)
+    };
     holders.leases.push(HeldLease {
         fence: FencingToken::new(43).unwrap(),
         ..resting(Some(1))
@@ -98,6 +101,31 @@ async fn a_lock_that_rests_has_no_holder_and_shows_for_how_long() {
     );
     assert_eq!(shows["resting"], json!([rest_view(43, Some(1))]));
     assert_eq!(shows["holders"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn rests_are_not_counted_as_holders_whether_they_are_shown_or_not() {
+    let hidden = SharedHolders {
+        resting: 20,
+        ..sharers(100, 150)
+    };
+    let mut shown_partly = sharers(100, 150);
+    shown_partly.resting = 60;
+    for lease in &mut shown_partly.leases[90..] {
+        lease.is_resting = true;
+    }
+    for (holders, count, rests) in [(hidden, 130, 0), (shown_partly, 90, 10)] {
+        let service = Service::start();
+        let holder = || Holder::Shared(holders.clone());
+        service.script.inspect.ok(shown(holder()));
+        let seen = service.get("/locks/a").await.is(200).json();
+        service.script.acquire.ok(held_by(holder()));
+        let refused = service.acquire("{}").await.is_problem(423, "locked");
+        for told in [seen, refused.json()] {
+            assert_eq!(told["holder_count"], count);
+            assert_eq!(told["resting"].as_array().map_or(0, Vec::len), rests);
+        }
+    }
 }
 
 #[tokio::test]

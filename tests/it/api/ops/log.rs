@@ -113,6 +113,28 @@ async fn requests_for_which_there_is_no_room_are_one_warning() {
 }
 
 #[tokio::test]
+async fn requests_that_a_stopping_gateway_sends_away_are_no_failures() {
+    for (requests, lines_each) in [(LogRequests::Failed, 0), (LogRequests::All, 1)] {
+        let lines = Lines::default();
+        let _guard = lines.collect();
+        let service = Service::configured(|it| it.log.requests = requests);
+        service.script.acquire.ok(queued(0));
+        let waits = service.acquire(r#"{"wait_ms": 20000}"#);
+        let (waited, ()) = tokio::join!(waits, async {
+            service.is_asked(1).await;
+            service.lifecycle.drain();
+        });
+        for answer in [waited, service.acquire("{}").await] {
+            assert_eq!(answer.problem(), (503, "draining"));
+        }
+        let log = lines.read();
+        let having = |what| log.lines().filter(|line| line.contains(what)).count();
+        assert_eq!(having("code=\"draining\""), 2 * lines_each, "{log}");
+        assert_eq!(having("WARN"), 0, "{log}");
+    }
+}
+
+#[tokio::test]
 async fn a_panic_is_logged_with_its_message() {
     let (lines, _guard, service) = logging_all();
     service.script.panics.set();
@@ -149,7 +171,9 @@ async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
         let log = lines.read();
         let mut lines = log.lines();
         lines.any(|line| {
-            line.contains("a listener to events") && line.contains("hung up, or does not read")
+            line.contains("DEBUG")
+                && line.contains("a listener to events")
+                && line.contains("hung up, or does not read")
         })
     })
     .await;

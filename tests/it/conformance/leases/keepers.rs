@@ -5,14 +5,14 @@ use crate::conformance::prelude::*;
 pub(crate) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     kept(fixture, &lease, first(&lease)).await;
-    not_kept(fixture, &lease, KeeperId::random()).await;
+    not_kept(fixture, &lease, KeeperId::random(), first(&lease)).await;
     ends_as(fixture, &lease, first(&lease), Release::Released).await;
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
 pub(crate) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixture) {
     let (lease, adopter) = held_and_adopted(fixture).await;
-    not_kept(fixture, &lease, first(&lease)).await;
+    not_kept(fixture, &lease, first(&lease), adopter).await;
     kept(fixture, &lease, adopter).await;
     ends_as(fixture, &lease, adopter, Release::Released).await;
     assert!(is_free(&fixture.store(), "lock").await);
@@ -33,7 +33,7 @@ pub(crate) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
     let second = adopted(fixture, &lease).await;
     let third = adopted(fixture, &lease).await;
     for older in [first(&lease), second] {
-        not_kept(fixture, &lease, older).await;
+        not_kept(fixture, &lease, older, third).await;
     }
     kept(fixture, &lease, third).await;
 }
@@ -68,7 +68,7 @@ pub(crate) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
             .await;
         kept(fixture, &lease, id).await;
     }
-    not_kept(fixture, &lease, first(&lease)).await;
+    not_kept(fixture, &lease, first(&lease), id).await;
 }
 
 pub(crate) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture: &dyn Fixture) {
@@ -87,7 +87,7 @@ pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture
     for _ in 0..3 {
         let again = keyed("lock", LONG, key);
         store.must_replay(&again).await;
-        not_kept(fixture, &lease, before).await;
+        not_kept(fixture, &lease, before, first(&again)).await;
         before = first(&again);
         kept(fixture, &lease, before).await;
     }
@@ -118,7 +118,7 @@ pub(crate) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fi
     released(&fixture.store(), &lease).await;
     let next = held(fixture).await;
     ends_as(fixture, &lease, adopter, Release::Lost(Loss::HeldByAnother)).await;
-    not_kept(fixture, &next, adopter).await;
+    not_kept(fixture, &next, adopter, first(&next)).await;
     kept(fixture, &next, first(&next)).await;
 }
 
@@ -127,9 +127,19 @@ pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
     fixture.restart().await;
     let after = adopted(fixture, &lease).await;
     for older in [first(&lease), before] {
-        not_kept(fixture, &lease, older).await;
+        not_kept(fixture, &lease, older, after).await;
     }
     kept(fixture, &lease, after).await;
+}
+
+pub(crate) async fn an_adoption_that_was_given_back_is_refused(fixture: &dyn Fixture) {
+    let lease = held(fixture).await;
+    let (store, given_up) = (fixture.store(), KeeperId::random());
+    let given_back = store.give_back(&lease.name, &given_up.attempt()).await;
+    assert_eq!(given_back, Ok(GiveBack::NothingHeld));
+    let late = renewed_as(fixture, &lease, Renewer::Adopter(given_up), LONG).await;
+    assert_eq!(late, Renewal::Adopted);
+    kept(fixture, &lease, first(&lease)).await;
 }
 
 pub(crate) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
@@ -181,11 +191,11 @@ async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
     store.must_renew_as(renewer, lease).await;
 }
 
-/// Asserts that this keeper can neither renew nor release the lease, and that the lease lives on.
-async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
+/// Asserts that this keeper can neither renew nor release the lease, which lives on, and is told which keeper has it.
+async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId, keeps: KeeperId) {
     let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
     assert_eq!(renewal, Renewal::Adopted);
-    ends_as(fixture, lease, keeper, Release::Adopted).await;
+    ends_as(fixture, lease, keeper, Release::Adopted(keeps)).await;
     assert!(!is_free(&fixture.store(), "lock").await);
 }
 

@@ -109,8 +109,14 @@ pub(crate) async fn are_granted_to_nobody_after_their_time(fixture: &dyn Fixture
         patient(attempt("lock", LONG)),
         keyed("lock", LONG, key()),
     ] {
-        let answer = store.acquire(&reserving(&ending_in(-1), late)).await;
-        assert_eq!(answer, Ok(Acquisition::ReservationOver));
+        let last_century = Reservation {
+            until_ms: 1_000,
+            ..ending_in(0)
+        };
+        for over in [ending_in(-1), last_century] {
+            let answer = store.acquire(&reserving(&over, late.clone())).await;
+            assert_eq!(answer, Ok(Acquisition::ReservationOver));
+        }
     }
     store.must_be_free(&name("lock")).await;
     let (gateways, lease) = Gateways::holding(fixture).await;
@@ -162,6 +168,27 @@ pub(crate) async fn are_repeated_under_an_idempotency_key(fixture: &dyn Fixture)
             "{error:?}"
         );
     }
+    // The repetition of a request whose reservation has ended, and of one that has waited until then.
+    let over = with(request_until(1_500, "bob"), |it| {
+        it.name = name("other");
+        it.idempotency_key = Some(new_key());
+        it.wait = Duration::ZERO;
+    });
+    gateways.hold_as(over.clone()).await;
+    let waits = with(request_until(1_000, "eve"), |it| {
+        it.idempotency_key = Some(new_key());
+    });
+    let late = with(waits.clone(), |it| it.wait = Duration::ZERO);
+    let error = gateways.ask(waits).refused().await;
+    assert!(matches!(error, AcquireError::ReservationOver), "{error:?}");
+    let error = gateways.ask(late).refused().await;
+    assert!(matches!(error, AcquireError::ReservationOver), "{error:?}");
+    sleep(Duration::from_secs(1)).await;
+    let error = gateways.ask(over).refused().await;
+    assert!(
+        matches!(error, AcquireError::IdempotencyExpired),
+        "{error:?}"
+    );
 }
 
 pub(crate) async fn end_earlier_by_a_break_or_a_release_request_only(fixture: &dyn Fixture) {

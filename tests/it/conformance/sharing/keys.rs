@@ -202,18 +202,18 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
     store.must_renew_as(Renewer::Adopter(adopter), &first).await;
     // The former keeper of the first lease can no longer end it, and the keeper of the first lease cannot end the
     // second.
-    let kept = KeeperId::of_attempt(&first.token);
+    let [kept, keeps] = [&first, &second].map(|lease| KeeperId::of_attempt(&lease.token));
     let cases = [
-        (&first, kept),
-        (&first, stranger),
-        (&second, kept),
-        (&second, adopter),
+        (&first, kept, adopter),
+        (&first, stranger, adopter),
+        (&second, kept, keeps),
+        (&second, adopter, keeps),
     ];
-    for (lease, keeper) in cases {
+    for (lease, keeper, keeps) in cases {
         let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
         assert_eq!(renewal, Renewal::Adopted);
         let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token);
-        assert_eq!(release.await.unwrap().0, Release::Adopted);
+        assert_eq!(release.await.unwrap().0, Release::Adopted(keeps));
     }
     store.must_give_back(&first, GiveBack::Kept).await;
     assert_eq!(holders(&store, "lock").await, 2);

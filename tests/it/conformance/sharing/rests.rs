@@ -182,12 +182,47 @@ pub(crate) async fn that_are_many_hide_no_holder(fixture: &dyn Fixture) {
         store.must_hold(one_of(places, "lock", LONG)).await;
     }
     let shown = sharers(&store, "lock").await;
-    assert_eq!((shown.count, shown.leases.len()), (109, SHOWN_HOLDERS));
+    assert_eq!((shown.count, shown.resting), (109, 107));
+    assert_eq!(shown.leases.len(), SHOWN_HOLDERS);
     let resting: Vec<_> = shown.leases.iter().map(|lease| lease.is_resting).collect();
     assert_eq!(
         resting,
         [vec![false; 2], vec![true; SHOWN_HOLDERS - 2]].concat()
     );
+}
+
+pub(crate) async fn are_not_counted_as_holders_however_many_there_are(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let places = SHOWN_HOLDERS as u64 + 10;
+    let holder = || owned("ann", one_of(places, "lock", LONG));
+    for _ in 0..4 {
+        let lease = store.must_hold(cooling(LONG / 2, holder())).await;
+        released(&store, &lease).await;
+    }
+    for _ in 0..SHOWN_HOLDERS + 3 {
+        store.must_hold(holder()).await;
+    }
+    let refused = store.must_refuse(&attempt("lock", LONG)).await;
+    let mut views = vec![refused.holder.unwrap()];
+    views.push(store.inspect(&name("lock")).await.unwrap().holder.unwrap());
+    let all = list_query(10, None);
+    let anns = with(list_query(10, None), |it| {
+        it.filter.owner = Some(Owner::new("ann").unwrap());
+    });
+    for query in [all, anns] {
+        let page = store.list(&query).await.unwrap();
+        views.extend(page.locks.into_iter().map(|lock| lock.holder));
+    }
+    assert_eq!(views.len(), 4);
+    for view in views {
+        assert_eq!((view.count(), view.holders()), (107, 103), "{view:?}");
+        assert_eq!(view.leases().len(), SHOWN_HOLDERS);
+        assert!(view.leases().iter().all(|lease| !lease.is_resting));
+    }
+    let broken = store
+        .must_break(&name("lock"), Some(BreakTarget::All))
+        .await;
+    assert_eq!((broken.count(), broken.holders()), (107, 103));
 }
 
 pub(crate) async fn of_slots_are_n_per_period(fixture: &dyn Fixture) {

@@ -12,7 +12,7 @@ async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
     assert_eq!(proxy.strikes(), 1);
     let first = KeeperId::of_attempt(&lease.token);
     let release = |keeper| rig.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token);
-    assert_eq!(release(first).await.unwrap().0, Release::Adopted);
+    assert_eq!(release(first).await.unwrap().0, Release::Adopted(id));
     assert_eq!(release(id).await.unwrap().0, Release::Released);
 }
 
@@ -34,6 +34,28 @@ async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
     // A repeated adoption by the older keeper is refused as well.
     assert_eq!(renew(Renewer::Adopter(older)).await, Ok(Renewal::Adopted));
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_adoption_whose_caller_hung_up_takes_the_lease_from_no_stream() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let lease = rig.must_hold(attempt("left")).await;
+    let [older, newer] = [KeeperId::random(), KeeperId::random()];
+    proxy.strike(&older.to_string(), Fault::HoldRequest);
+    tokio::select! {
+        _ = rig.renew_as(Renewer::Adopter(older), &lease.name, &lease.token, RenewalTtl::default()) => {
+            panic!("the first copy is on its way");
+        }
+        () = proxy.struck(1) => {}
+    }
+    let given_back = rig.give_back(&lease.name, &older.attempt()).await;
+    assert_eq!(given_back, Ok(GiveBack::NothingHeld));
+    rig.must_renew_as(Renewer::Adopter(newer), &lease).await;
+    let scripts = async || rig.server.calls("evalsha").await;
+    let before = scripts().await;
+    proxy.let_go();
+    until("the late copy arrives", async || scripts().await > before).await;
+    rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Optional, Type, TypeVar, cast
 
 from ..blocking import at_exit
-from ..blocking.client import CLOSING
 from ..blocking.transport import HttpTransport
 from ..durations import Duration
 from ..errors import LatchgateError
@@ -196,11 +195,13 @@ class Latchgate:
 
     async def close(self) -> None:
         """Releases the leases that are renewed, ends the acquires that wait (with the code ``closed``), and closes the
-        connections. The end of the process does the same. A closed client acquires no more locks."""
-        ending, deadline = self._holdings.close(), now() + CLOSING
-        while now() < deadline and not all(under_way.is_done for under_way in ending):
+        connections. The end of the process does the same. A closed client acquires no more locks.
+
+        If no gateway answers, the end of a block, this and the end of the process wait for 5 s together."""
+        ending, began, until = self._holdings.close(), now(), self._settings.silence.end_by()
+        while now() < until and not all(under_way.is_done for under_way in ending):
             await asyncio.sleep(0.01)
-        operations = self._holdings.give_back(CLOSING)
+        operations = self._holdings.give_back(until)
         released = await asyncio.gather(
             *(run(operation, self._transport) for operation in operations), return_exceptions=True
         )
@@ -208,6 +209,8 @@ class Latchgate:
             # A lease that could not be released ends with its TTL.
             if error is not None and not isinstance(error, LatchgateError):
                 raise error
+        answered = not any(released) and all(under_way.is_done for under_way in ending)
+        self._settings.silence.ended(began, answered)
         self._thread_transport.close()
         await self._transport.close()
 

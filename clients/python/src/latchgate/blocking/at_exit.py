@@ -13,7 +13,7 @@ from ..protocol.process import OfProcess
 from .driver import run
 from .transport import HttpTransport
 
-#: The time limit for the release of each lease at the end of the process, in seconds.
+#: The time limit for all releases at the end of the process, in seconds.
 WITHIN = 2.0
 #: The number of registered clients from which those that hold nothing are removed before another one is added.
 _FEW = 64
@@ -52,9 +52,12 @@ def stay_if_at_end(thread: threading.Thread) -> None:
 
 def _give_all_back() -> None:
     _at_end.set()
-    _end_acquires()
-    for holdings, transport in list(_clients().transports.items()):
-        for operation in holdings.give_back(WITHIN):
+    deadline = now() + WITHIN
+    # A client whose other ends have waited in vain for the gateway waits for less time.
+    clients = [(holdings, transport, min(deadline, holdings.silence.end_by())) for holdings, transport in _registered()]
+    _end_acquires(clients)
+    for holdings, transport, until in clients:
+        for operation in holdings.give_back(until):
             try:
                 run(operation, transport)
             except LatchgateError:
@@ -62,19 +65,23 @@ def _give_all_back() -> None:
                 pass
 
 
-def _end_acquires() -> None:
+def _registered() -> list[tuple[Holdings, HttpTransport]]:
+    return list(_clients().transports.items())
+
+
+def _end_acquires(clients: list[tuple[Holdings, HttpTransport, float]]) -> None:
     """Ends the acquires of daemon threads, and withdraws the acquires that no thread or loop runs any more."""
-    clients = list(_clients().transports.items())
-    deadline = now() + WITHIN
-    ending = [under_way for holdings, _ in clients for under_way in holdings.end_acquires()]
-    left = [(it, transport) for holdings, transport in clients for it in holdings.under_way() if it not in ending]
-    for under_way, transport in left:
-        if now() < deadline:
+    ending = [(under_way, until) for holdings, _, until in clients for under_way in holdings.end_acquires()]
+    ended = [under_way for under_way, _ in ending]
+    for holdings, transport, until in clients:
+        for under_way in holdings.under_way():
+            if under_way in ended or now() >= until:
+                continue
             try:
-                run(under_way.acquiring.withdraw(deadline - now()), transport)
+                run(under_way.acquiring.withdraw(until - now()), transport)
             except LatchgateError:
                 pass
-    while now() < deadline and not all(under_way.is_done for under_way in ending):
+    while any(now() < until and not under_way.is_done for under_way, until in ending):
         time.sleep(0.01)
 
 

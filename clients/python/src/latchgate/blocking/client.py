@@ -29,9 +29,6 @@ from .transport import HttpTransport
 if TYPE_CHECKING:
     from ..options import Unpack
 
-#: The time limit for the release of each lease when its client is closed, in seconds.
-CLOSING = 5.0
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -79,7 +76,7 @@ class Latchgate:
             trust.
         :param request_wait: the longest wait of one request (20 s), shorter than the time-outs of proxies.
         :param request_timeout: how long an answer may take after the wait, and how long connecting may take (5 s).
-        :param deadline: how long a call without a wait is tried (10 s).
+        :param deadline: how long a call without a wait is tried (10 s; a release 5 s at most).
         """
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
         self._transport = HttpTransport(self._settings, ssl_context)
@@ -233,16 +230,20 @@ class Latchgate:
 
     def close(self) -> None:
         """Releases the leases that are renewed, ends the acquires that wait (with the code ``closed``), and closes the
-        connections. The end of the process does the same. A closed client acquires no more locks."""
-        ending, deadline = self._holdings.close(), now() + CLOSING
-        while now() < deadline and not all(under_way.is_done for under_way in ending):
+        connections. The end of the process does the same. A closed client acquires no more locks.
+
+        If no gateway answers, the end of a block, this and the end of the process wait for 5 s together."""
+        ending, began, until = self._holdings.close(), now(), self._settings.silence.end_by()
+        while now() < until and not all(under_way.is_done for under_way in ending):
             time.sleep(0.01)
-        for operation in self._holdings.give_back(CLOSING):
+        answered = all(under_way.is_done for under_way in ending)
+        for operation in self._holdings.give_back(until):
             try:
                 run(operation, self._transport)
             except LatchgateError:
                 # A failed release is ignored: the lease ends with its TTL.
-                pass
+                answered = False
+        self._settings.silence.ended(began, answered)
         self._transport.close()
 
     def __enter__(self) -> Latchgate:

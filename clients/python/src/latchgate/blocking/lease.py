@@ -91,9 +91,11 @@ class Lease(LeaseView):
 
     def release(self) -> None:
         """Releases the lease. If the lease is already released, does nothing; if it was lost, raises
-        :class:`LeaseLost`.
+        :class:`LeaseLost`. If an earlier copy of the release got no answer, a lost lease is :class:`OutcomeUnknown`: that
+        copy may have ended it.
 
-        If the release fails, it is repeated in the background until the lease has ended, and it can be called again.
+        A release takes 5 s at most. If it fails, it is repeated in the background until the lease has ended, and it can be
+        called again.
         """
         state = self._state
         state.check_process()
@@ -124,9 +126,14 @@ class Lease(LeaseView):
             # important.
             if error is None:
                 raise
-        except LatchgateError:
-            # A failed release is ignored: the work is done, and the lease ends with its TTL.
-            pass
+        except LatchgateError as failure:
+            if error is None:
+                # 410: the lease is over. It was lost, or an earlier copy of the release has ended it.
+                if failure.status == 410:
+                    raise
+                # The work is done, and the lease ends with its TTL.
+                names = ", ".join(self.names)
+                _log.warning("it is not known whether %s was held until its release: %s", names, failure)
 
 
 def keep_on_thread(settings: Settings, transport: HttpTransport, state: LeaseState, stop: threading.Event) -> None:

@@ -16,7 +16,7 @@ from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .grant import Grant, grant_of, token_in
 from .names import Names, check_names, lease_path, listed
-from .releasing import OVERDUE, release
+from .releasing import release
 from .renewing import renew_first
 from .retry import Retry, backoff, send
 from .settings import Settings
@@ -25,6 +25,8 @@ from .settings import Settings
 SHORTEST_WAIT = 0.5
 #: The time limit for the withdrawal of an acquire, in seconds.
 WITHDRAWAL = 3.0
+#: The time limit for the release of the rest of a group that was lost before its caller had it, in seconds.
+REST = 1.0
 #: The time limit for a withdrawal in the background, in seconds.
 BACKGROUND_WITHDRAWAL = 30.0
 #: The shortest wait of a request, in seconds.
@@ -152,7 +154,7 @@ class Acquiring:
                 time_out = min(time_out, retry.deadline - now())
             sent_before, self._sent = self._sent, True
             sent_at = now()
-            answer = yield from send_copy(self._request.call(self._key, wait), time_out)
+            answer = yield from send_copy(self._request.call(self._key, wait), self._settings.silence, time_out)
             if isinstance(answer, Failure):
                 if isinstance(answer.error, GatewayUnreachable):
                     self._sent = sent_before
@@ -255,7 +257,7 @@ class Acquiring:
     def _release_rest(self) -> Operation[None]:
         # The lease of one lock of the group is lost; the leases of the other locks may still exist.
         try:
-            yield from self._release(OVERDUE, again=True)
+            yield from self._release(REST, again=True)
         except LatchgateError:
             pass
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generator, Mapping, Optional, TypeVar, Union
 
 from ..errors import GatewayUnreachable, LatchgateError, OutcomeUnknown, refusal
+from .clock import now
+from .silence import Silence
 
 #: The maximum length of an answer in bytes. The longest answer about one lock shows the lock with its queue.
 MAX_ANSWER = 1024 * 1024
@@ -120,9 +122,19 @@ class Failure:
     for_good: bool = False
 
 
-def send_copy(call: Call, time_out: float) -> Operation[Union[Answer, Failure]]:
+def send_copy(call: Call, silence: Silence, time_out: float) -> Operation[Union[Answer, Failure]]:
     """Sends one copy of a request. Returns its answer, or a failure if a further copy may succeed."""
+    sent_at = now()
     exchange: Exchange = yield Send(call, max(time_out, 0.001))
+    result = _result_of(exchange, call)
+    if isinstance(result, Failure) and not result.error.problem:
+        silence.unanswered(sent_at, result.error)
+    else:
+        silence.answered()
+    return result
+
+
+def _result_of(exchange: Exchange, call: Call) -> Union[Answer, Failure]:
     if isinstance(exchange, NotSent):
         error = GatewayUnreachable(f"the gateway cannot be reached: {exchange.reason}")
         return Failure(error, for_good=exchange.for_good)

@@ -12,6 +12,7 @@ from .lease_state import LeaseState
 from .process import OfProcess
 from .releasing import give_back
 from .settings import Settings
+from .silence import Silence
 
 #: The number of leases from which the ended ones are removed before another is added. It doubles with the live leases.
 _FEW = 64
@@ -97,13 +98,18 @@ class Holdings:
             if state not in held.states:
                 held.states.append(state)
 
+    @property
+    def silence(self) -> Silence:
+        """What the client has seen of a gateway that does not answer."""
+        return self._settings.silence
+
     def is_empty(self) -> bool:
         held = self._held()
         with held.lock:
             return not held.under_way and not any(state.owes_release() for state in held.states)
 
-    def give_back(self, within: float) -> Iterator[Operation[None]]:
-        """Yields the release of each lease that is left."""
+    def give_back(self, until: float) -> Iterator[Operation[None]]:
+        """Yields the release of each lease that is left, which ends by this time."""
         held = self._held()
         with held.lock:
             # A lease that cannot be released now stays in the list, for the end of the process.
@@ -112,4 +118,4 @@ class Holdings:
         for state in states:
             state.begin_release()
             state.lose(LeaseLost("the lease was released", "released"), ends=False)
-            yield give_back(self._settings, state, within)
+            yield give_back(self._settings, state, until)

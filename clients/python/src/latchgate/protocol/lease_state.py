@@ -115,9 +115,9 @@ class LeaseState:
 
     # === Renewals ===
 
-    def asks(self, ttl: Optional[float]) -> None:
-        """Records that a renewal is about to be sent. From now on the lease may last at the gateway for the TTL of that
-        renewal."""
+    def asked(self, ttl: Optional[float]) -> None:
+        """Records that a renewal has been sent, with an answer or without. The lease may last at the gateway for the TTL of
+        that renewal."""
         lasts = self.grant.ttl if ttl is None else ttl
         with self._lock:
             self._lasts_until = max(self._lasts_until, now() + lasts)

@@ -6,7 +6,7 @@ import json
 import random
 from typing import Optional
 
-from ..errors import LatchgateError, LeaseLost, OutcomeUnknown
+from ..errors import GatewayUnreachable, LatchgateError, LeaseLost, OutcomeUnknown
 from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .grant import Grant, grant_of, renewed_group
@@ -62,7 +62,7 @@ def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operat
     state.asked_ttl = ttl
     grant = state.grant
     retry = Retry(now() + settings.deadline)
-    state.asks(ttl)
+    may_last = True
 
     def time_out() -> float:
         state.check()
@@ -75,9 +75,14 @@ def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operat
     except LeaseLost as lost:
         _lose(state, lost, answer)
         raise
-    except LatchgateError:
+    except LatchgateError as error:
+        # No copy has reached a gateway, so the lease lasts no longer than before.
+        may_last = not isinstance(error, GatewayUnreachable)
         state.asked_ttl = before
         raise
+    finally:
+        if may_last:
+            state.asked(ttl)
     state.renewed(renewed)
     state.check()
 
@@ -89,7 +94,7 @@ def renew_first(settings: Settings, grant: Grant) -> Operation[Grant]:
     retry = Retry(now() + grant.expires_in)
     while True:
         time_out = copy_time_out(settings, retry.deadline - now())
-        answer = yield from send_copy(_call(grant, None), time_out)
+        answer = yield from send_copy(_call(grant, None), settings.silence, time_out)
         if not isinstance(answer, Failure):
             return _renewed(grant, None, answer, retry)
         yield from retry.after(answer)
@@ -116,9 +121,10 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
             yield Pause(min(pause, STRETCH))
             continue
         ttl = state.asked_ttl
-        state.asks(ttl)
         time_out = copy_time_out(settings, state.until - now())
-        answer = yield from send_copy(_call(kept, ttl), time_out)
+        answer = yield from send_copy(_call(kept, ttl), settings.silence, time_out)
+        if not isinstance(answer, Failure) or answer.in_doubt:
+            state.asked(ttl)
         failure: LatchgateError
         retry_after: Optional[float] = None
         if isinstance(answer, Failure):

@@ -121,7 +121,7 @@ def send(
     instead of that in the settings."""
     while True:
         time_out = settings.request_timeout if longest is None else longest()
-        answer = yield from send_copy(call, min(time_out, retry.deadline - now()))
+        answer = yield from send_copy(call, settings.silence, min(time_out, retry.deadline - now()))
         if not isinstance(answer, Failure):
             return answer
         yield from retry.after(answer)

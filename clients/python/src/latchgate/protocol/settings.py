@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from .. import version
 from ..durations import Duration, seconds
+from .silence import Silence
 
 #: The longest wait of one request, in seconds: shorter than the time-outs of common proxies and load balancers, the
 #: shortest of which is 29 seconds.
@@ -32,6 +33,11 @@ class Settings:
     request_wait: float = LONGEST_WAIT
     request_timeout: float = REQUEST_TIMEOUT
     deadline: float = DEADLINE
+    #: What the client has seen of a gateway that does not answer.
+    silence: Silence = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "silence", Silence(self.url))
 
     @classmethod
     def of(

@@ -13,7 +13,7 @@
 -- Reply
 --   {released, ARGV 1, fence, since}  the lease had this fence, and was held since this time in ms; without both if
 --                              an earlier copy has ended the lease
---   {adopted, ARGV 1}          another keeper has adopted the lease and keeps it
+--   {adopted, ARGV 1, keeper}  this other keeper has adopted the lease and keeps it
 --   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: another holder has it
 --   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: another holder has the lock; 1: the lease
 --                              was here, and a break has ended it
@@ -54,8 +54,9 @@ if held ~= token then
   return { is_overdue(ended, token, now, ARGV[2]) and 'overdue' or held and 'another' or 'free', token, held and 1 or 0 }
 end
 local ours = record and record[2] == token and record
-if ARGV[3] ~= '' and (ours and ours[4] or token) ~= ARGV[3] then
-  return { 'adopted', token }
+local keeper = ours and ours[4] or token
+if ARGV[3] ~= '' and keeper ~= ARGV[3] then
+  return { 'adopted', token, keeper }
 end
 if ours and ours[5] then
   -- The holder was asked to release the lease, and releases it in time, so the request is forgotten.

@@ -11,6 +11,10 @@ local QUEUE_LASTS = '90000000'
 -- The value of `:lock` while leases share the lock.
 local SHARED = '2*'
 
+-- Beginning of the id of a rest, which the fence follows. No token has such a hash, so nobody can renew or release a
+-- rest, and the token of the lease no longer holds the lock.
+local REST = '2' .. string.rep('0', 48)
+
 local function is_shared(held)
   -- A longer value that begins with SHARED is foreign.
   return held == SHARED

@@ -1,10 +1,6 @@
 -- Makes the rest of a lease that is released before its minimum hold is over: a lease that holds the lock, or the slot,
 -- until then. The script that imports this part imports `lease`.
 
--- Beginning of the id of a rest, which the fence follows. No token has such a
--- hash, so nobody can renew or release a rest, and the token of the lease no longer holds the lock.
-local REST = '2' .. string.rep('0', 48)
-
 -- The rest of a lease, and how long it lasts, in ms; nothing if the lock does not rest, because the lease has no minimum
 -- hold left, or because its holder was asked to release it.
 local function rest_of(lease, us)

@@ -176,16 +176,20 @@ local function sharing()
     return lease
   end
 
-  -- The shared leases that end after `us` and until `before`, soonest first, at most `most` of them.
-  function share.ending(us, before, most)
-    local found = redis.call('ZRANGE', ids, '(' .. us, before, 'BYSCORE', 'LIMIT', '0', most)
-    local shown = {}
+  -- The shared leases with these ids.
+  local function read_all(found)
+    local read = {}
     for i = 1, #found, MOST_UNPACKED do
       for _, lease in ipairs(redis.call('HMGET', leases, unpack(found, i, math.min(#found, i + MOST_UNPACKED - 1)))) do
-        shown[#shown + 1] = lease or ''
+        read[#read + 1] = lease or ''
       end
     end
-    return shown
+    return read
+  end
+
+  -- The shared leases that end after `us` and until `before`, soonest first, at most `most` of them.
+  function share.ending(us, before, most)
+    return read_all(redis.call('ZRANGE', ids, '(' .. us, before, 'BYSCORE', 'LIMIT', '0', most))
   end
 
   function share.all()
@@ -204,44 +208,47 @@ local function sharing()
     return at and math.ceil((at - us) / 1000) or 0
   end
 
-  -- At most `most` of the `count` living leases, soonest first. If rests would hide holders, the holders are first.
-  local function some_of(us, most, count)
-    local shown, hides = share.ending(us, '+inf', most), false
-    for _, lease in ipairs(#shown < count and shown or {}) do
-      hides = hides or lease_state_is(lease, 'r')
+  -- At most `most` of the living leases, soonest first, and how many leases rest. If not all are shown, the holders are
+  -- first.
+  local function some_of(us, most)
+    local living = redis.call('ZRANGE', ids, '(' .. us, '+inf', 'BYSCORE')
+    local holders, rests = {}, {}
+    for _, id in ipairs(living) do
+      local kind = string.sub(id, 1, #REST) == REST and rests or holders
+      kind[#kind + 1] = id
     end
-    if hides then
-      local all, places = share.ending(us, '+inf', count), #shown
-      shown = {}
-      for _, resting in ipairs({ false, true }) do
-        for _, lease in ipairs(all) do
-          if #shown < places and lease_state_is(lease, 'r') == resting then
-            shown[#shown + 1] = lease
-          end
-        end
-      end
+    if #living <= most then
+      return read_all(living), #rests
     end
-    return shown
+    local shown = {}
+    for i = 1, most do
+      shown[i] = holders[i] or rests[i - #holders]
+    end
+    return read_all(shown), #rests
   end
 
-  -- The state of a shared lock for a reply: how many leases hold it, when to look again, at most `most` leases (or only
-  -- the lease with this fence, if it exists), and the time; nothing if no lease is left.
+  -- The state of a shared lock for a reply: how many leases share it, how many of them rest if leases are shown, when to
+  -- look again, at most `most` leases (or only the lease with this fence, if it exists), and the time; nothing if no
+  -- lease is left.
   function share.show(us, most, fence)
     local count = redis.call('ZCOUNT', ids, '(' .. us, '+inf')
     if count == 0 then
       return nil
     end
-    local shown
+    local shown, rests
     for _, lease in ipairs(fence and share.all() or {}) do
       if lease_fence(lease) == fence and lease_ends(lease) > us then
         shown = { lease }
       end
     end
-    shown = shown or most ~= '0' and some_of(us, most, count) or {}
+    if not shown and most ~= '0' then
+      shown, rests = some_of(us, tonumber(most))
+    end
+    shown = shown or {}
     for i, lease in ipairs(shown) do
       shown[i] = field(lease)
     end
-    return field(count) .. field(share.next_look(us)) .. field(table.concat(shown)) .. field(us)
+    return field(count) .. field(rests or 0) .. field(share.next_look(us)) .. field(table.concat(shown)) .. field(us)
   end
 
   return share
