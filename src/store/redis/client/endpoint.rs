@@ -31,6 +31,7 @@ use crate::{
 };
 
 use super::{
+    cluster::BelievedRoster,
     connection::{Connection, ConnectionShared, Driver, answered},
     credentials::{Credentials, LoadedCredentials, server_name},
     failure::{Failure, tells_of_too_many_clients},
@@ -47,6 +48,8 @@ pub(crate) struct Endpoint {
     /// Whether all connections must lead to the same run of one server. If so, each connection first asks the server
     /// for its run.
     one_server: bool,
+    /// The nodes of the cluster, if the server must be one of them.
+    cluster: Option<Arc<BelievedRoster>>,
     identity: Identity,
     /// Notified when a connection to the server was lost.
     pub(super) lost: Arc<Notify>,
@@ -75,6 +78,7 @@ impl Endpoint {
             credentials,
             connect_timeout,
             one_server: true,
+            cluster: None,
             identity: Identity::new(closing.child_token()),
             lost: Arc::default(),
             open_connections: Mutex::default(),
@@ -87,6 +91,14 @@ impl Endpoint {
     pub(crate) fn for_any_server(self) -> Self {
         Self {
             one_server: false,
+            ..self
+        }
+    }
+
+    /// The same endpoint, but a server is used only if it is a node of this cluster.
+    pub(super) fn of_cluster(self, roster: Arc<BelievedRoster>) -> Self {
+        Self {
+            cluster: Some(roster),
             ..self
         }
     }
@@ -170,6 +182,15 @@ impl Endpoint {
         }
     }
 
+    /// Closes all connections and examines the server again, because the server says that it is no node of the cluster.
+    pub(super) fn doubt(&self) {
+        if self.identity.put_in_doubt(|| self.closing.child_token()) {
+            let node = &self.node;
+            warn!(%node, "the server is not a node of the cluster any more: all connections are closed");
+            self.close_connections();
+        }
+    }
+
     /// Opens several connections to find out which server the address leads to, if that is in doubt.
     async fn settle(&self) -> Result<(), Unavailability> {
         let _turn = self.identity.turn.lock().await;
@@ -215,11 +236,18 @@ impl Endpoint {
     }
 
     async fn greet(&self, wire: &mut Wire, login: &RedisLogin) -> Result<Run, Unavailability> {
+        let cluster = self.cluster.as_ref();
+        let cluster = cluster.filter(|_| !self.identity.is_certain());
         // The time is taken before the reply comes, so that the round trip counts as uptime.
         let asked = Instant::now();
         let mut greeting = Vec::new();
         for command in self.greeting(login) {
             command.write_to(&mut greeting);
+        }
+        if cluster.is_some() {
+            Command::new("CLUSTER")
+                .with("SLOTS")
+                .write_to(&mut greeting);
         }
         // A write error is ignored: a server that is full may say so and close before it reads anything.
         let _sent = wire.write_all(&greeting).await.and(wire.flush().await);
@@ -243,16 +271,20 @@ impl Endpoint {
         if !self.one_server {
             return Ok(Run::default());
         }
-        match next().await? {
-            Value::BulkString(info) => Ok(Run::read(&String::from_utf8_lossy(&info), asked)),
+        let run = match next().await? {
+            Value::BulkString(info) => Run::read(&String::from_utf8_lossy(&info), asked),
             // If the user may not send INFO, the run is unknown. If the server cannot answer at the moment, this
             // connection fails, so that the next connection asks again.
             Value::ServerError(error) => match answered(&error) {
-                Failure::Transient(why) => Err(why),
-                _ => Ok(Run::default()),
+                Failure::Transient(why) => return Err(why),
+                _ => Run::default(),
             },
-            _ => Ok(Run::default()),
+            _ => Run::default(),
+        };
+        if let Some(cluster) = cluster {
+            cluster.admit(&next().await?, &self.node)?;
         }
+        Ok(run)
     }
 
     /// The commands that are sent first on a connection, all at once.

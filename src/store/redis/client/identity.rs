@@ -112,6 +112,22 @@ impl Identity {
         }
     }
 
+    /// Whether the run of the server is known, so that a connection to another server is noticed.
+    pub(super) fn is_certain(&self) -> bool {
+        matches!(self.state.lock().leads, Leads::To(Some(_)))
+    }
+
+    /// Records that the known run must be reached by several connections again before one is used. `next`: creates the
+    /// token for these connections. Returns whether the run was in use.
+    pub(super) fn put_in_doubt(&self, next: impl FnOnce() -> CancellationToken) -> bool {
+        let mut state = self.state.lock();
+        let was_used = matches!(state.leads, Leads::To(_));
+        if was_used {
+            state.doubt(Instant::now(), next);
+        }
+        was_used
+    }
+
     /// A token that is cancelled when the connections that were opened so far are closed.
     pub(super) fn connections(&self) -> CancellationToken {
         self.state.lock().connections.clone()
@@ -147,12 +163,7 @@ impl Identity {
                     }
                     state.moved = Some(now);
                 }
-                state.leads = Leads::Doubtful {
-                    until,
-                    pause: state.pause,
-                    why: Unavailability::SeveralServers,
-                };
-                std::mem::replace(&mut state.connections, next()).cancel();
+                state.doubt(until, next);
                 return Reached::Another { moved };
             }
         }
@@ -205,6 +216,20 @@ impl Identity {
              address moves to another server, and leases that ended lately are not ended again at \
              a server that takes over",
         )
+    }
+}
+
+// === impl IdentityState ===
+
+impl IdentityState {
+    /// Closes the connections that were opened so far. The address is tried again from `until` on.
+    fn doubt(&mut self, until: Instant, next: impl FnOnce() -> CancellationToken) {
+        self.leads = Leads::Doubtful {
+            until,
+            pause: self.pause,
+            why: Unavailability::SeveralServers,
+        };
+        std::mem::replace(&mut self.connections, next()).cancel();
     }
 }
 

@@ -345,6 +345,13 @@ impl Route {
         }
     }
 
+    /// Examines a fixed server again before it is used, because it says that it is no node of the cluster.
+    pub(crate) fn doubt(&self) {
+        if let Self::Fixed(endpoint) = self {
+            endpoint.doubt();
+        }
+    }
+
     /// Disconnects from a fixed server. A followed master is disconnected by `FollowedMaster` itself.
     pub(crate) fn disconnect(&self) {
         if let Self::Fixed(endpoint) = self {

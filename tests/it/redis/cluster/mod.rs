@@ -9,3 +9,4 @@ mod redirects;
 mod reshard;
 pub(crate) mod servers;
 mod sharing;
+mod strangers;

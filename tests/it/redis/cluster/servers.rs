@@ -22,6 +22,14 @@ impl Cluster {
     /// Starts this many masters that share all slots, each with a replica or without.
     pub(crate) async fn start(masters: usize, with_replicas: bool, timeout: &str) -> Self {
         let count = if with_replicas { 2 * masters } else { masters };
+        let servers = join_all((0..count).map(|_| Self::node(timeout))).await;
+        let cluster = Self { servers, masters };
+        cluster.form().await;
+        cluster
+    }
+
+    /// Starts a server that is not yet part of a cluster with others.
+    async fn node(timeout: &str) -> RedisServer {
         // A replica may take over even if it has not heard of its master for a while.
         let options = format!(
             "--cluster-enabled yes --cluster-port {} --cluster-node-timeout {timeout} \
@@ -29,10 +37,20 @@ impl Cluster {
              --repl-diskless-sync-delay 0 --repl-ping-replica-period 1",
             RedisServer::FREE_PORT
         );
-        let servers = join_all((0..count).map(|_| RedisServer::start_as(&options))).await;
-        let cluster = Self { servers, masters };
-        cluster.form().await;
-        cluster
+        RedisServer::start_as(&options).await
+    }
+
+    /// Adds a server without slots. Answers its index.
+    pub(crate) async fn add(&mut self) -> usize {
+        self.servers.push(Self::node(NEVER).await);
+        let added = self.servers.len() - 1;
+        self.introduce(added).await;
+        for server in &self.servers {
+            self.knows_all(server).await;
+        }
+        let sees_slots = async || self.info(&self.servers[added], "cluster_state").await == "ok";
+        until("the server sees all slots served", sees_slots).await;
+        added
     }
 
     async fn form(&self) {
@@ -48,18 +66,11 @@ impl Cluster {
                 server.run(&range).await;
             }
         }
-        for server in &self.servers[1..] {
-            let bus = server.option("--cluster-port");
-            let port = server.port().to_string();
-            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus];
-            self.servers[0].run(&meet).await;
+        for server in 1..self.servers.len() {
+            self.introduce(server).await;
         }
         for (n, server) in self.servers.iter().enumerate() {
-            until("the server knows all of them", async || {
-                let known = self.info(server, "cluster_known_nodes").await;
-                known == self.servers.len().to_string()
-            })
-            .await;
+            self.knows_all(server).await;
             if n >= self.masters {
                 let id = self.id(n - self.masters).await;
                 until("it becomes a replica", async || {
@@ -70,6 +81,23 @@ impl Cluster {
             }
         }
         self.is_whole().await;
+    }
+
+    /// Introduces a server to the cluster.
+    pub(crate) async fn introduce(&self, server: usize) {
+        let server = &self.servers[server];
+        let (port, bus) = (server.port().to_string(), server.option("--cluster-port"));
+        let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus];
+        let known = self.servers.iter().find(|it| it.port() != server.port());
+        known.expect("there are other servers").run(&meet).await;
+    }
+
+    async fn knows_all(&self, server: &RedisServer) {
+        until("the server knows all of them", async || {
+            let known = self.info(server, "cluster_known_nodes").await;
+            known == self.servers.len().to_string()
+        })
+        .await;
     }
 
     /// Waits until every server sees all slots served, and every replica is connected.

@@ -9,7 +9,10 @@ use crate::{
     store::{Unavailability, redis::Slot},
 };
 
-use super::super::{connection::answered, identity::info_field, shard::Shard};
+use super::{
+    super::{connection::answered, identity::info_field, shard::Shard},
+    roster::{NamedNode, Roster, lacks_cluster},
+};
 
 /// Maps each slot to the server that has it. A `Layout` is never changed, only replaced.
 #[derive(Clone)]
@@ -125,6 +128,8 @@ pub(super) struct ClusterView {
     pub(super) ranges: Vec<SlotRange>,
     /// The replicas of the cluster's masters.
     pub(super) replicas: Vec<RedisNode>,
+    /// The ids of the masters and their replicas.
+    pub(super) roster: Roster,
 }
 
 /// A range of slots that one master has, from `first` to `last`.
@@ -149,8 +154,7 @@ impl ClusterView {
             Value::ServerError(error) => Some(error),
             _ => None,
         }) {
-            let text = error.details().unwrap_or_default();
-            if text.contains("cluster support disabled") {
+            if lacks_cluster(error.details()) {
                 let why = "the server is not part of a cluster (its URL is redis://HOST:PORT)";
                 return Err(Unavailability::Misconfigured(why.to_owned()));
             }
@@ -168,6 +172,7 @@ impl ClusterView {
             sound: info_field(&info, "cluster_state") == Some("ok"),
             ranges: Vec::new(),
             replicas: Vec::new(),
+            roster: Roster::read(&replies[1], by).ok_or_else(odd)?,
         };
         for range in slots {
             view.add(range, by).ok_or_else(odd)?;
@@ -184,7 +189,9 @@ impl ClusterView {
         };
         let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
         let (first, last) = (slot(first)?, slot(last)?);
-        let mut nodes = nodes.iter().map(|node| read_address(node, by));
+        let mut nodes = nodes
+            .iter()
+            .map(|node| Some(NamedNode::read(node, by)?.address));
         // A master without an address still has its slots, but this view cannot assign the slots; another server may
         // know the address.
         let master = nodes.next()??;
@@ -196,31 +203,6 @@ impl ClusterView {
     }
 }
 
-/// Reads the address of a node from a reply of the server `by`; `None` inside if the server knows no address of the
-/// node.
-#[expect(clippy::option_option, reason = "without an address is an answer, too")]
-fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
-    let Value::Array(node) = node else {
-        return None;
-    };
-    let port = match node.get(1)? {
-        Value::Int(port) => u16::try_from(*port).ok()?,
-        _ => return None,
-    };
-    let host = match node.first()? {
-        Value::Nil => "",
-        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        Value::SimpleString(host) => host,
-        _ => return None,
-    };
-    Some(match host {
-        "?" => None,
-        // An empty host means the host of the server that was asked.
-        "" => Some(RedisNode::new(by.host(), port)),
-        host => Some(RedisNode::new(host, port)),
-    })
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use crate::{
@@ -229,7 +211,10 @@ pub(super) mod tests {
     };
 
     use super::{
-        super::super::{cluster::Cluster, resp::text},
+        super::{
+            super::{cluster::Cluster, resp::text},
+            roster::tests::named,
+        },
         *,
     };
 
@@ -251,12 +236,20 @@ pub(super) mod tests {
         }
     }
 
-    /// The view of a server that reports these masters.
+    /// The view of a server that reports these masters, whose ids are their addresses.
     pub(crate) fn view_of(epoch: u64, ranges: Vec<SlotRange>) -> ClusterView {
+        let mut roster = Roster::default();
+        for range in &ranges {
+            roster.add(vec![named(
+                &range.node.to_string(),
+                Some(range.node.clone()),
+            )]);
+        }
         ClusterView {
             by: ranges[0].node.clone(),
             epoch,
             sound: true,
+            roster,
             ranges,
             replicas: Vec::new(),
         }

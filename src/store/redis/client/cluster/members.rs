@@ -38,6 +38,7 @@ use super::{
         shard::{Destination, Shard},
     },
     layout::{ClusterView, Layout},
+    roster::BelievedRoster,
 };
 
 /// The servers of a cluster that have slots, and the current layout.
@@ -47,6 +48,8 @@ pub(crate) struct Cluster {
     pub(super) config: RedisConfig,
     workers: Workers,
     layout: Mutex<Arc<Layout>>,
+    /// The nodes of the cluster to which the layout belongs.
+    pub(super) roster: Arc<BelievedRoster>,
     /// Servers that redirects have named, and when: such a server may have no slot yet.
     redirect_targets: Mutex<Vec<(Arc<Shard>, Instant)>>,
     /// How often each slot has moved to another server, or a command was redirected for it.
@@ -79,6 +82,7 @@ impl Cluster {
             config: config.clone(),
             workers: workers.clone(),
             layout: Mutex::new(Arc::new(Layout::unknown())),
+            roster: Arc::default(),
             redirect_targets: Mutex::default(),
             moves: (0..Slot::COUNT).map(|_| AtomicU32::new(0)).collect(),
             changed: watch::Sender::new(0),
@@ -200,6 +204,7 @@ impl Cluster {
     /// disconnected.
     pub(super) fn apply_view(&self, view: &ClusterView) {
         let mut now = self.layout.lock();
+        self.roster.set(&view.roster);
         let next = Layout::from_view(view, |node| self.known_or_new(&now, node));
         let next = Arc::new(next);
         for slot in now.differing(&next) {
@@ -227,12 +232,13 @@ impl Cluster {
 
     /// Creates the state of a server that is not known yet, at this address.
     pub(super) fn shard_at(&self, node: &RedisNode) -> Arc<Shard> {
-        let route = Route::to(self.endpoint(node));
+        let endpoint = self.endpoint(node).of_cluster(Arc::clone(&self.roster));
+        let route = Route::to(endpoint);
         let node = Some(node.clone());
         Arc::new(Shard::new(route, node, &self.config, &self.workers))
     }
 
-    /// Creates an endpoint that connects to the server at this address.
+    /// Creates an endpoint that connects to any server at this address, also to a stranger.
     pub(super) fn endpoint(&self, node: &RedisNode) -> Endpoint {
         let timeout = self.config.connect_timeout_ms.duration();
         Endpoint::new(node.clone(), Arc::clone(&self.credentials), timeout)

@@ -2,7 +2,8 @@
 //!
 //! Each master with slots is a `Shard` with connections, limits, sweeps and examinations of its own, so a master that
 //! is unreachable does not affect the others: at most 256 callers that acquire or inspect wait for it, and 256 that
-//! renew or release. A master without slots is disconnected like a deposed master.
+//! renew or release. A master without slots is disconnected like a deposed master. A server is used, and its view
+//! believed, only if the server itself names the nodes that the gateway knows.
 //!
 //! Renew, release and confirm must work while a slot is being moved. They then name only the keys of the leases:
 //! `:lock`, and for a shared lock its other three keys. Such a release sees no queue, so it hands the lock to no
@@ -11,6 +12,8 @@
 
 mod layout;
 mod members;
+mod roster;
 mod watch;
 
 pub(crate) use members::Cluster;
+pub(crate) use roster::BelievedRoster;

@@ -1,6 +1,6 @@
 //! Asks several servers of a cluster at once, and repeatedly, which server has which slots.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio::time::{Duration, Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -58,8 +58,8 @@ impl Cluster {
         }
     }
 
-    /// Asks the servers for the layout, and applies the latest answer. Returns whether all servers answered and every
-    /// slot has a server.
+    /// Asks the servers for the layout, and applies the latest answer of a node of the cluster. Returns whether all
+    /// servers answered and every slot has a server.
     async fn refresh(&self) -> bool {
         let layout = self.layout();
         let mut asked = layout.shards.clone();
@@ -75,32 +75,48 @@ impl Cluster {
             let node = shard.node().expect("a server of a cluster has an address");
             ask(shard.pool.connection(limit), node, limit).await
         });
-        let (mut views, mut errors) = ask_most(questions, limit).await;
+        let (views, mut errors) = ask_most(questions, limit).await;
+        let (mut views, mut strangers) = self.split_off_strangers(views, &mut errors);
+        for shard in &asked {
+            if strangers.iter().any(|view| shard.node() == Some(&view.by)) {
+                shard.pool.route.doubt();
+            }
+        }
         // Whether more than half of the asked masters have answered. Only masters count: the other servers may all
         // have missed the same change.
         let most = views.len() > asked.len() / 2;
         let silent = views.is_empty();
         if silent {
-            let more;
-            (views, more) = self.ask_any_known().await;
+            let (found, more) = self.ask_any_known().await;
             errors.extend(more);
+            (views, strangers) = self.split_off_strangers(found, &mut errors);
         }
         let all = errors.is_empty();
-        let latest = views.iter().max_by_key(|view| rank(view));
-        *self.last_error.lock() = errors.pop().filter(|_| latest.is_none());
+        let is_first = layout.shards.is_empty();
+        let latest = match views.iter().max_by_key(|view| rank(view)) {
+            Some(_) if is_first => self.most_reported(&views),
+            None => self.most_reported(&strangers),
+            latest => Ok(latest),
+        };
+        let (latest, error) = match latest {
+            Ok(latest) => (latest, errors.pop().filter(|_| views.is_empty())),
+            Err(why) => (None, Some(why)),
+        };
+        *self.last_error.lock() = error;
         let Some(view) = latest else {
             self.epoch_regression.clear();
             return false;
         };
-        // A server that returns from a partition must not revert the topology to an older epoch.
-        if view.epoch < layout.epoch && !most {
+        // A server that returns from a partition must not revert the topology to an older epoch, and a server at the
+        // address of another must not lead to another cluster.
+        if views.is_empty() || view.epoch < layout.epoch && !most {
             // Most of all servers in the URL must report this view. If only the servers that answered were counted, a
             // single server could decide.
-            let named = self.seeds.iter().filter(|seed| {
-                let mut views = views.iter().filter(|it| it.by == **seed);
-                views.any(|it| rank(it) == rank(view))
-            });
-            if !(silent && view.sound && named.count() >= majority(self.seeds.len())) {
+            let same = |it: &&ClusterView| {
+                rank(it) == rank(view) && it.roster.is_of_same_cluster(&view.roster)
+            };
+            let named = self.count_seeds(views.iter().chain(&strangers).filter(same));
+            if !(silent && view.sound && named >= majority(self.seeds.len())) {
                 self.epoch_regression.clear();
                 return false;
             }
@@ -111,6 +127,55 @@ impl Cluster {
         self.epoch_regression.clear();
         self.apply_view(view);
         all && view.sound && self.layout().unassigned().0 == 0
+    }
+
+    /// Separates the views of servers that are no nodes of the cluster, and adds an error for each.
+    fn split_off_strangers(
+        &self,
+        views: Vec<ClusterView>,
+        errors: &mut Vec<Unavailability>,
+    ) -> (Vec<ClusterView>, Vec<ClusterView>) {
+        let roster = self.roster.get();
+        views.into_iter().partition(|view| {
+            let admitted = roster.admit(&view.roster, &view.by);
+            let is_admitted = admitted.is_ok();
+            errors.extend(admitted.err().map(|why| why.at(&view.by)));
+            is_admitted
+        })
+    }
+
+    /// How many of the servers in the URL report one of these views.
+    fn count_seeds<'a>(&self, views: impl Iterator<Item = &'a ClusterView>) -> usize {
+        let by: HashSet<_> = views.map(|view| &view.by).collect();
+        self.seeds.iter().filter(|seed| by.contains(seed)).count()
+    }
+
+    /// Of views that may be of several clusters, the latest view of the cluster that most servers in the URL report.
+    /// Fails if as many of these servers report another cluster.
+    fn most_reported<'a>(
+        &self,
+        views: &'a [ClusterView],
+    ) -> Result<Option<&'a ClusterView>, Unavailability> {
+        let reporters = |view: &ClusterView| {
+            let same = |it: &&ClusterView| it.roster.is_of_same_cluster(&view.roster);
+            self.count_seeds(views.iter().filter(same))
+        };
+        let order = |view: &&ClusterView| (!view.roster.is_empty(), reporters(view), rank(view));
+        let Some(most) = views.iter().max_by_key(order) else {
+            return Ok(None);
+        };
+        let is_other = |view: &&ClusterView| {
+            !view.roster.is_empty() && !view.roster.is_of_same_cluster(&most.roster)
+        };
+        let mut others = views.iter().filter(is_other);
+        match others.find(|view| reporters(view) >= reporters(most)) {
+            None => Ok(Some(most)),
+            Some(other) => Err(Unavailability::Misconfigured(format!(
+                "{} and {} are servers of different clusters; the store's URL must name servers of \
+                 one cluster",
+                most.by, other.by
+            ))),
+        }
     }
 
     /// Asks the servers in the URL, and all replicas of the last known layout, for the layout.
@@ -170,10 +235,11 @@ mod tests {
         store::redis::Slot,
     };
 
-    /// Answers on a connection like a server of a cluster that has missed the last changes.
-    async fn answer(mut client: TcpStream, port: u16) -> std::io::Result<()> {
-        let info = "cluster_state:ok\r\ncluster_current_epoch:3\r\n";
-        let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
+    /// Answers on a connection like the only server of a cluster, which has this id and is at this epoch.
+    async fn answer(mut client: TcpStream, port: u16, id: &str, epoch: u64) -> std::io::Result<()> {
+        let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
+        let node = format!("*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n+{id}\r\n");
+        let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n{node}");
         let info = format!("${}\r\n{info}\r\n", info.len());
         let mut request = [0; 4_096];
         loop {
@@ -189,14 +255,26 @@ mod tests {
     }
 
     /// A cluster that was followed at epoch 6, and whose only master does not answer. The server in the URL answers
-    /// at epoch 3. `away`: further servers in the URL, which do not answer; port `AGAIN` names the server that
-    /// answers.
-    async fn with_silent_master(lifecycle: &Lifecycle, away: &str) -> (Cluster, RedisNode) {
+    /// at this epoch, and has the id of the master or another. `away`: further servers in the URL, which do not answer;
+    /// port `AGAIN` names the server that answers.
+    async fn with_silent_master(
+        lifecycle: &Lifecycle,
+        away: &str,
+        (is_same, epoch): (bool, u64),
+    ) -> (Cluster, RedisNode) {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let master = RedisNode::new("127.0.0.1", silent.local_addr().unwrap().port());
+        drop(silent);
+        let id = if is_same {
+            master.to_string()
+        } else {
+            "another".to_owned()
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         lifecycle.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                drop(answer(client, port).await);
+                drop(answer(client, port, &id, epoch).await);
             }
         });
         let away = away.replace("AGAIN", &port.to_string());
@@ -207,9 +285,6 @@ mod tests {
             &RedisConfig::default(),
             &Workers::default(),
         );
-        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let master = RedisNode::new("127.0.0.1", silent.local_addr().unwrap().port());
-        drop(silent);
         let all = range(0, Slot::COUNT - 1, master.clone());
         cluster.apply_view(&view_of(6, vec![all]));
         (cluster, master)
@@ -218,14 +293,19 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
         let lifecycle = Lifecycle::new();
-        // Half of the servers in the URL are not most of them, no matter how often the URL names a server.
-        for (away, believed) in [
-            ("", 3),
-            (",127.0.0.1:AGAIN,127.0.0.1:1", 6),
-            (",127.0.0.1:1", 6),
-            (",127.0.0.1:1,127.0.0.1:2", 6),
+        // Half of the servers in the URL are not most of them, no matter how often the URL names a server. The epoch of
+        // another cluster says nothing.
+        for (said, away, believed) in [
+            ((true, 3), "", 3),
+            ((true, 3), ",127.0.0.1:AGAIN,127.0.0.1:1", 6),
+            ((true, 3), ",127.0.0.1:1", 6),
+            ((true, 3), ",127.0.0.1:1,127.0.0.1:2", 6),
+            ((false, 3), "", 3),
+            ((false, 6), "", 6),
+            ((false, 9), "", 9),
+            ((false, 9), ",127.0.0.1:1", 6),
         ] {
-            let (cluster, master) = with_silent_master(&lifecycle, away).await;
+            let (cluster, master) = with_silent_master(&lifecycle, away, said).await;
             for (passes, followed) in [(0, 6), (20, 6), (10, believed)] {
                 pause();
                 advance(Duration::from_secs(passes)).await;
@@ -234,10 +314,12 @@ mod tests {
                 let layout = cluster.layout();
                 let owner = layout.owner(Slot::numbered(0).unwrap());
                 let is_master = owner.and_then(|it| it.node()) == Some(&master);
+                let is_followed = (layout.epoch, is_master) != (6, true);
+                assert_eq!(layout.epoch, followed, "{said:?} {away}");
                 assert_eq!(
-                    (layout.epoch, is_master),
-                    (followed, followed == 6),
-                    "{away}"
+                    is_followed,
+                    passes == 10 && away.is_empty(),
+                    "{said:?} {away}"
                 );
             }
         }
