@@ -174,8 +174,7 @@ impl AbandonedBy {
     fn may_rest(&self) -> bool {
         match self {
             Self::Attempt | Self::UnansweredAttempt(_) => false,
-            Self::Keeper(releaser, _) => releaser.may_rest(),
-            Self::Holder { is_unused, .. } => !is_unused,
+            Self::Keeper(releaser, _) | Self::Holder { releaser, .. } => releaser.may_rest(),
         }
     }
 }
