@@ -132,7 +132,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for a later
     /// request with the same key. If the lock is granted to the kept position, the lease ends with that time
-    /// unless such a request arrives. The attempt itself is over: a late copy of one of its commands neither
+    /// unless such a request arrives: its TTL, hold limit and minimum hold count from that request. The attempt itself is over: a late copy of one of its commands neither
     /// extends the grant nor takes the position.
     fn leave(
         &self,

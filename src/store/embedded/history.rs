@@ -105,8 +105,8 @@ impl HistoryFile {
         }
     }
 
-    /// Writes the file anew, at most half as long as it may be: with the newest records of each lock, of these the
-    /// newest of all, and the sums of the counts.
+    /// Writes the file anew: with the newest records of each lock, of these the newest of all, in half of the room at
+    /// most, and with the sums of the counts.
     fn shorten(&self, bounds: HistoryBounds) -> io::Result<()> {
         let hasher = RandomState::new();
         let (mut lines, mut unproven) = (Vec::new(), Vec::new());

@@ -17,7 +17,14 @@ use tempfile::TempDir;
 use crate::{conformance::prelude::*, support::Ask as _};
 
 /// Seeds of programs that have found differences.
-const SEEDS: [u64; 0] = [];
+const SEEDS: [u64; 6] = [
+    4_690_280_884_625_287_600,
+    17_068_232_621_483_686_892,
+    10_342_265_281_032_487_973,
+    2_003_900_872_766_788_350,
+    10_999_997_914_491_533_698,
+    3_379_984_520_129_493_598,
+];
 /// How many commands a program has.
 const COMMANDS: usize = 60;
 /// The locks of a program.

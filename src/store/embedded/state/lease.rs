@@ -249,9 +249,11 @@ impl Lease {
         };
         let mut no_token = [0; 32];
         no_token[24..].copy_from_slice(&self.fence.get().to_be_bytes());
+        let is_reserved = self.metadata.reservation().is_some();
         (until > now && self.request.is_none()).then(|| Self {
             token: TokenHash::from_bytes(no_token),
             expires_at: until,
+            hold_ends_at: self.hold_ends_at.filter(|_| !is_reserved),
             rests: Rest::Now,
             owner: None,
             metadata: Metadata::default(),

@@ -81,10 +81,13 @@ impl<'a> Record<'a> {
             // lasts its TTL, so the shorter time is shown.
             expires_in = expires_in.min(ttl.duration());
         }
+        let is_resting = self.byte(const { LEASE.place("state") }) == b'r';
         let mut details = self.details()?.split('\n');
         let (owner, metadata) = (details.next()?, metadata_from_json(details.next()?)?);
         let hold_ends = match hold {
             0 => None,
+            // The rest of a reservation lasts no longer than its minimum hold, and has no metadata.
+            RESERVED if is_resting => None,
             RESERVED => Some(metadata.reservation()?.until_ms),
             limit => Some(since + limit),
         };
@@ -113,7 +116,7 @@ impl<'a> Record<'a> {
         Some(HeldLease {
             fence: FencingToken::new(number(self.text, const { LEASE.place("fence") })?).ok()?,
             mode,
-            is_resting: self.byte(const { LEASE.place("state") }) == b'r',
+            is_resting,
             ttl,
             expires_in,
             held_for: Duration::from_millis(now.saturating_sub(since)),
