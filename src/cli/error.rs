@@ -227,13 +227,16 @@ impl Exit {
             (Self::Usage, _) => "the command line or the configuration is wrong",
             (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
-            (Self::Lost, "run") => "the lease was lost, and the command was stopped",
+            (Self::Lost, "run") => "the lease was lost before the command ended; the command is stopped",
             (Self::Lost, "check") => "no lease with the fencing token holds the lock",
             (Self::Lost, _) => {
                 "the token does not hold the lock: the lease was released, broken or has expired"
             }
             (Self::Unreachable, _) => "no gateway was reached; nothing happened",
             (Self::Unavailable, _) => "the gateway or its store cannot serve now; nothing happened",
+            (Self::OutcomeUnknown, "run") => {
+                "the outcome is unknown, or whether the lease lasted until the command ended"
+            }
             (Self::OutcomeUnknown, _) => "the outcome is unknown; inspect the lock",
             (Self::Refused, _) => "the gateway refused the request, and would refuse it again",
             (Self::NotHeld, "unreserve") => "the lock is not reserved",

@@ -169,14 +169,20 @@ impl Acquiring {
         // granted lease ends with its TTL.
         if let Ok(answer) = answer
             && answer.status.is_success()
-            && let Ok(lease) = Lease::from_answer(answer, None)
+            && let Ok(lease) = self.lease(answer, None)
         {
-            let unused = self.request.min_hold.is_some();
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
             // A failed release is ignored: it was repeated until the lease ended with its TTL.
-            let _: Result<_, _> = self.client.release_lease_with(&lease, unused, retry).await;
+            let _: Result<_, _> = self.client.release_lease_with(&lease, true, retry).await;
         }
+    }
+
+    /// The lease in the answer to this acquire, as [`Lease::from_answer`] reads it.
+    fn lease(&self, answer: CallResponse, asked: Option<&LockName>) -> Result<Lease, ClientError> {
+        let mut lease = Lease::from_answer(answer, asked)?;
+        lease.rests = self.request.min_hold.is_some();
+        Ok(lease)
     }
 
     async fn give_up(&self, within: Duration) -> Result<CallResponse, ClientError> {
@@ -221,7 +227,7 @@ impl Acquiring {
             answer.in_doubt = retry.in_doubt;
             if answer.status.is_success() {
                 let asked = self.name.as_ref().filter(|_| self.group.is_none());
-                return Lease::from_answer(answer, asked);
+                return self.lease(answer, asked);
             }
             if !self.needs_retry(&mut answer, wait) {
                 return Err(self.refusal(answer));

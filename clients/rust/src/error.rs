@@ -52,6 +52,8 @@ pub enum ClientError {
     },
 }
 
+/// The code of the problem that the token does not hold the lock.
+pub(crate) const LEASE_LOST: &str = "lease-lost";
 pub(crate) const ENDED_BEFORE: &str =
     "the lease has ended, by an earlier copy of this release or before it";
 
@@ -77,6 +79,11 @@ impl ClientError {
             Self::Lost(problem) if in_doubt => Self::unknown(ENDED_BEFORE, Some(problem)),
             error => error,
         }
+    }
+
+    /// Whether this error of a release says that the lease has ended, by an earlier copy of the release or before it.
+    pub fn may_be_lost(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown { problem: Some(problem), .. } if problem.code == LEASE_LOST)
     }
 
     /// The problem document that caused the error, if the gateway sent one.
@@ -197,7 +204,7 @@ impl Problem {
     /// Makes the problem of one lease of a group, from its result in the gateway's answer.
     pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {
-            "lease-lost" => format!("the lease of {name} is lost"),
+            LEASE_LOST => format!("the lease of {name} is lost"),
             _ => format!("the lease of {name} was neither renewed nor released"),
         };
         if let Some(more) = more {

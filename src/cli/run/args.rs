@@ -46,9 +46,9 @@ use super::super::{
 /// (sudo). With --on-lost continue the command keeps running.
 ///
 /// The exit code is that of the command, or 128 and the number of the signal that ended it. If the command did not
-/// run, or was stopped because the lease was lost, it is one of the codes below; 126 if the command cannot be
-/// executed, 127 if it is not found (both are checked before the wait, too), 128 and the number of the signal if
-/// one came during the wait.
+/// run, or the lease was lost before the command ended, it is one of the codes below; 126 if the command cannot be
+/// executed, 127 if it or its interpreter is not found (both are checked before the wait, too), 128 and the number
+/// of the signal if one came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
     /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are held while the command runs

@@ -227,5 +227,6 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     fs::write(&go, "").unwrap();
     let ran = running.wait();
     // The processes that the command leaves behind get TERM after its end, and not before.
-    ran.gives(5, "up\n");
+    ran.gives(102, "up\n");
+    ran.says("the command ended with exit code 5, but the lease was lost before");
 }
