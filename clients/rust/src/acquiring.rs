@@ -233,7 +233,8 @@ impl Acquiring {
                 return Err(self.refusal(answer));
             }
             let sent_at = answer.sent_at;
-            if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
+            if let (StatusCode::LOCKED, Some(mut problem)) = (answer.status, answer.problem()) {
+                problem.has_room = self.has_room(&problem);
                 if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
                     self.name = Some(name);
                 }
@@ -298,9 +299,14 @@ impl Acquiring {
             let waiting = match seen {
                 Look::Seen(lock) => {
                     let owner = self.request.owner.as_ref().map(Owner::as_str);
+                    let taken = lock.holder_count + lock.resting.len() as u64;
+                    let mode = self.mode_of(Some(name.as_str()));
+                    let has_room = mode.has_room(&lock.holders, taken);
+                    let seen = WaitStatus::of_look(lock, owner, self.asked.elapsed());
                     Some(WaitStatus {
                         name: self.group.as_ref().map(|_all| name.clone()),
-                        ..WaitStatus::of_look(lock, owner, self.asked.elapsed())
+                        has_room: has_room && seen.waiters > Some(1) && seen.position != Some(1),
+                        ..seen
                     })
                 }
                 Look::Forbidden => {
@@ -378,9 +384,34 @@ impl Acquiring {
     fn refusal(&self, answer: CallResponse) -> ClientError {
         let waited = !self.request.wait.is_zero();
         match answer.refusal() {
-            ClientError::Held(problem) if waited => ClientError::WaitOver(problem),
+            ClientError::Held(mut problem) => {
+                problem.has_room = self.has_room(&problem);
+                if waited {
+                    ClientError::WaitOver(problem)
+                } else {
+                    ClientError::Held(problem)
+                }
+            }
             error => error,
         }
+    }
+
+    /// Whether the request could hold the lock beside its holders, so that only earlier waiters are in its way.
+    fn has_room(&self, problem: &Problem) -> bool {
+        let taken = problem.holder_count.unwrap_or_default() + problem.resting.len() as u64;
+        problem.waiters > Some(0)
+            && self
+                .mode_of(problem.name.as_deref())
+                .has_room(&problem.holders, taken)
+    }
+
+    /// The mode in which the request wants a lock of its group, or its only lock.
+    fn mode_of(&self, name: Option<&str>) -> AcquireMode {
+        let locks = self.group.iter().flat_map(|group| &group.0);
+        let own = locks.filter(|(lock, _)| Some(lock.as_str()) == name);
+        own.filter_map(|(_, mode)| *mode)
+            .next()
+            .unwrap_or(self.request.mode)
     }
 
     fn call(&self, wait: Duration) -> Call {
@@ -522,6 +553,20 @@ impl AcquireMode {
             Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
         }
     }
+
+    /// Whether a request with this mode could hold a lock beside these holders. `taken`: the number of all holders and
+    /// rests.
+    fn has_room(self, holders: &[Holder], taken: u64) -> bool {
+        let is_shared = |holder: &Holder| holder.mode.as_deref() == Some("shared");
+        match self {
+            Self::Exclusive => false,
+            Self::Shared { limit } => {
+                !holders.is_empty()
+                    && holders.iter().all(is_shared)
+                    && limit.is_none_or(|limit| taken < u64::from(limit.get()))
+            }
+        }
+    }
 }
 
 // === impl GroupLocks ===
@@ -629,6 +674,8 @@ pub struct WaitStatus {
     pub holder_count: Option<u64>,
     /// The time until the lock has rested, if it has no holder and rests; of several rests the one that ends first.
     pub available_in: Option<Duration>,
+    /// Whether the request could hold the lock beside its holders, so that only earlier waiters are in its way.
+    pub has_room: bool,
     /// Whether the API key may not view the lock, so that the lock is not inspected again.
     pub may_not_view: bool,
     /// Why no gateway can be reached at the moment. The client repeats the acquire.
@@ -657,6 +704,7 @@ impl WaitStatus {
             holder: problem.holders.first().cloned(),
             holder_count: problem.holder_count,
             available_in: problem.available_in_ms.map(Duration::from_millis),
+            has_room: problem.has_room,
             may_not_view: self.may_not_view,
             trouble: None,
         }
@@ -688,6 +736,7 @@ impl WaitStatus {
             available_in: lock.first_available(),
             holder: lock.holders.into_iter().next(),
             holder_count: Some(lock.holder_count),
+            has_room: false,
             may_not_view: false,
             trouble: None,
         }

@@ -101,6 +101,13 @@ impl ClientError {
 }
 
 fn by(problem: &Problem) -> String {
+    if problem.has_room {
+        let first = match problem.waiters {
+            Some(1) => "an earlier waiter comes".to_owned(),
+            waiters => format!("{} earlier waiters come", waiters.unwrap_or_default()),
+        };
+        return format!(": it has room for this request, but {first} first");
+    }
     let Some(holder) = problem.holders.first() else {
         let left = problem.available_in_ms.map(Duration::from_millis);
         let left = left.map(|left| format!(": it rests for another {}", format_duration(left)));
@@ -161,6 +168,10 @@ pub struct Problem {
     pub available_in_ms: Option<u64>,
     /// With `locked`: the number of waiters.
     pub waiters: Option<u64>,
+    /// With `locked`: whether the request could hold the lock beside its holders, so that only earlier waiters are in
+    /// its way.
+    #[serde(skip)]
+    pub has_room: bool,
     /// With `invalid-request`: the fields that are wrong.
     #[serde(default)]
     pub errors: Vec<FieldError>,

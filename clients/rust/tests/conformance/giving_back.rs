@@ -1,8 +1,8 @@
 //! What is given back, and what is not done twice, when something fails on the way.
 
 use latchgate_client::{
-    AcquireRequest, BreakTarget, ClientError, GroupNames, Lease, LeaseRenewer, LockName, Loss, Reason,
-    WithLockError,
+    AcquireRequest, BreakTarget, ClientError, GroupNames, Lease, LeaseRenewer, LockName, Loss,
+    Reason, WithLockError,
 };
 use serde_json::json;
 use tokio::time::timeout;

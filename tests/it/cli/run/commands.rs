@@ -73,7 +73,7 @@ fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() 
     waited.gives(101, "");
     let last = waited.err.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("latchgate: the wait ran out: the lock is held by me"),
+        last.starts_with("latchgate: deploy: the wait ran out: the lock is held by me"),
         "{waited:?}"
     );
     waited.says_not("\x1b");

@@ -190,7 +190,7 @@ fn a_lease_that_is_gone_after_an_unanswered_release_may_have_lasted() {
     ] {
         let granted = format!(
             r#"{lease}"token":"{}","ttl_ms":60000,"expires_in_ms":60000,"renew_after_ms":20000}}"#,
-            "x".repeat(43)
+            "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"
         );
         let replies = [Reply::Answer(201, granted), Reply::Lost, over];
         let gateway = FakeGateway::new(replies);
