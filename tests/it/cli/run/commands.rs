@@ -54,6 +54,23 @@ fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
 }
 
 #[test]
+fn a_command_without_the_dashes_before_it_is_told_of_them() {
+    for (command, said) in [
+        (
+            "./deploy.sh",
+            "-- is missing before the command: latchgate run NAME -- ./deploy.sh",
+        ),
+        ("deploy", "-- <CMD>..."),
+    ] {
+        let ran = latchgate(&["run", "deploy", command]).read();
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        ran.says(said);
+    }
+    let ran = latchgate(&["run", "a//b", "--", "true"]).ends(2);
+    ran.says_not("-- is missing");
+}
+
+#[test]
 fn a_gateway_may_be_configured_under_a_lock() {
     let gateway = Gateway::start();
     let script = r#"env | grep -c ^LATCHGATE_ && "$LATCHGATE" config check"#;
