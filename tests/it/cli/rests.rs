@@ -124,7 +124,7 @@ fn a_script_without_its_interpreter_is_refused_before_the_wait() {
         "#!/usr/bin/env A=1 sh\n",
     ] {
         let path = script(&directory, "job", line);
-        let gateway = FakeGateway::new([lease()]);
+        let gateway = FakeGateway::new([lease(), Reply::Answer(204, String::new())]);
         gateway.latchgate(&["run", "job", "--", &path]).read();
         assert_eq!(gateway.received().len(), 2, "{line:?}");
     }
