@@ -408,10 +408,8 @@ impl Acquiring {
     /// The mode in which the request wants a lock of its group, or its only lock.
     fn mode_of(&self, name: Option<&str>) -> AcquireMode {
         let locks = self.group.iter().flat_map(|group| &group.0);
-        let own = locks.filter(|(lock, _)| Some(lock.as_str()) == name);
-        own.filter_map(|(_, mode)| *mode)
-            .next()
-            .unwrap_or(self.request.mode)
+        let mut own = locks.filter(|(lock, _)| Some(lock.as_str()) == name);
+        own.find_map(|(_, mode)| *mode).unwrap_or(self.request.mode)
     }
 
     fn call(&self, wait: Duration) -> Call {

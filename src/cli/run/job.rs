@@ -577,6 +577,7 @@ fn look_for_interpreter(script: &Path, path: Option<&OsStr>) -> io::Result<()> {
             } else {
                 ""
             };
+            let name = name.to_string_lossy();
             let text = format!("its first line names {name:?}, which does not exist{hint}");
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
