@@ -22,7 +22,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # A fresh key for this run: if the answer gets lost, curl asks again and is given the same lease, not a second one.
-key=$(cat /proc/sys/kernel/random/uuid)
+key=$(uuidgen 2>/dev/null || cat /proc/sys/kernel/random/uuid)
 answer=$(curl --silent --show-error --fail-with-body --retry 3 --retry-all-errors --max-time 40 \
     --header "Idempotency-Key: $key" \
     --json '{"ttl_ms": 120000, "wait_ms": 25000, "owner": "curl example"}' "$lock") || {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use humantime::Rfc3339Timestamp;
+use jiff::{Timestamp, fmt::temporal::Pieces};
 
 /// The identity of one boot of the machine; times since boot are comparable only within one boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,15 @@ pub fn rfc3339(time: Option<SystemTime>) -> Rfc3339Timestamp {
         })
         .unwrap_or(SystemTime::UNIX_EPOCH);
     humantime::format_rfc3339_millis(time)
+}
+
+/// Reads a time with an offset: RFC 3339, and what programs write instead: no seconds (`T18:00Z`), an offset without a
+/// colon (`+0100`), the name of the zone behind the offset. A leap second counts as the second before it.
+pub fn parse_time(text: &str) -> Option<Timestamp> {
+    let time = text.parse::<Timestamp>().ok()?;
+    let offset = Pieces::parse(text).ok()?.to_numeric_offset()?;
+    // No clock is a day off UTC, so such an offset is a mistake.
+    (offset.seconds().unsigned_abs() < 24 * 60 * 60).then_some(time)
 }
 
 // === impl BootId ===

@@ -7,36 +7,86 @@
 set -u
 say() { echo "locked.sh: $name: $*" >&2; }
 
-[ $# -ge 2 ] || { echo "usage: locked.sh NAME COMMAND [ARG..]" >&2; exit 2; }
-name=$1
-shift
-case $name in
-*[!A-Za-z0-9._:@~/-]* | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ - /"; exit 2 ;;
-*/break | */check | */history | */hold | */release | */renew) say "a name has no operation after its last /"; exit 2 ;;
-esac
-case /$name/ in
-*//* | */./* | */../*) say "a name has no / at its ends, no //, and neither . nor .. between slashes"; exit 2 ;;
-esac
-[ ${#name} -le 200 ] || { say "a name has at most 200 characters"; exit 2; }
+# check_name: $name can be the name of a lock.
+check_name() {
+    case $name in
+    *[!A-Za-z0-9._:@~/-]* | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ - /"; exit 2 ;;
+    */break | */check | */history | */hold | */release | */renew) say "a name has no operation after its last /"; exit 2 ;;
+    esac
+    case /$name/ in
+    *//* | */./* | */../*) say "a name has no / at its ends, no //, and neither . nor .. between slashes"; exit 2 ;;
+    esac
+    [ ${#name} -le 200 ] || { say "a name has at most 200 characters"; exit 2; }
+}
+# share HOW: sets $sharing, the fields of a request for a lock that is shared so.
+share() {
+    case $1 in
+    exclusive) sharing='' ;;
+    shared) sharing=', "mode": "shared"' ;;
+    '' | *[!0-9]* | 0* | ?????*) say "behind the = stands shared, or a whole number from 1 to 9999"; exit 2 ;;
+    *) sharing=", \"mode\": \"shared\", \"limit\": $1" ;;
+    esac
+}
+
+names=${LOCK_NAMES:-}
+if [ -z "$names" ]; then
+    [ $# -ge 2 ] || { echo "usage: locked.sh NAME COMMAND [ARG..]; or LOCK_NAMES='NAME NAME=LIMIT ..' locked.sh COMMAND [ARG..]" >&2; exit 2; }
+    name=$1
+    shift
+    check_name
+else
+    name=$names
+    [ $# -ge 1 ] || { say "there is no command"; exit 2; }
+fi
 command -v curl >/dev/null || { say "there is no curl"; exit 2; }
 url=${LATCHGATE_URL:-http://localhost:7420}
-lock=${url%/}/locks/$(printf %s "$name" | sed 's,/,%2F,g')
+locks=${url%/}/locks
 ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
 case $ttl,$longest in *[!0-9,]* | *,*,* | 0* | *,0?*) say "LOCK_TTL and LOCK_WAIT are whole seconds"; exit 2 ;; esac
 [ "$ttl" -ge 6 ] || { say "LOCK_TTL: at least 6 seconds"; exit 2; }
-mode=${LOCK_MODE:-exclusive} limit=${LOCK_LIMIT:-} sharing=''
-case $mode in
-exclusive) ;;
-shared) sharing=', "mode": "shared"' ;;
-*) say "LOCK_MODE is exclusive or shared"; exit 2 ;;
+mode=${LOCK_MODE:-exclusive} limit=${LOCK_LIMIT:-}
+case $mode in exclusive | shared) ;; *) say "LOCK_MODE is exclusive or shared"; exit 2 ;; esac
+case $limit in *[!0-9]* | 0* | ?????*) say "LOCK_LIMIT is a whole number from 1 to 9999"; exit 2 ;; esac
+share "${limit:-$mode}"
+if [ -n "$names" ]; then
+    of_all=$sharing wanted=''
+    set -f
+    # shellcheck disable=SC2086 # the names are words
+    set -- $names -- "$@"
+    while [ "$1" != -- ]; do
+        name=${1%%=*} sharing=$of_all
+        check_name
+        [ "$1" = "$name" ] || share "${1#*=}"
+        wanted="$wanted, {\"name\": \"$name\"$sharing}"
+        shift
+    done
+    shift
+    set +f
+    name=$(echo "$names" | tr -s '[:space:]' '\n' | sed '/./!d; s/=.*//' | LC_ALL=C sort | tr '\n' ,)
+    name=${name%,} terms=", \"names\": [${wanted#, }]"
+else
+    terms=$sharing
+fi
+case $name in
+*,*) acquire=$locks renew="$locks?names=$name" release="$locks?names=$name" unused='&unused=true' ;;
+*)
+    # One lock, named in either way.
+    terms=$sharing names=''
+    acquire=$locks/$(printf %s "$name" | sed 's,/,%2F,g')
+    renew=$acquire/renew release=$acquire unused='?unused=true'
+    ;;
 esac
-case $limit in
-'') ;;
-*[!0-9]* | 0* | ?????*) say "LOCK_LIMIT is a whole number from 1 to 9999"; exit 2 ;;
-*) sharing=", \"mode\": \"shared\", \"limit\": $limit" ;;
-esac
+plain() { printf %s "$1" | tr -d '[:cntrl:]"\\'; }
+if [ -n "${LOCK_LATEST:-}" ]; then
+    [ -z "$names" ] || { say "LOCK_LATEST is for one lock"; exit 2; }
+    terms="$terms, \"supersedes\": \"$(plain "$LOCK_LATEST")\""
+fi
+# Where people find the job: in GitLab, Jenkins and GitHub.
+link=${LOCK_LINK-${CI_JOB_URL:-${BUILD_URL:-${GITHUB_RUN_ID:+${GITHUB_SERVER_URL:-}/${GITHUB_REPOSITORY:-}/actions/runs/$GITHUB_RUN_ID}}}}
+link=$(plain "$link")
+[ -z "$link" ] || [ ${#link} -gt 500 ] || terms="$terms, \"metadata\": {\"run\": \"$link\"}"
 grace=$((ttl / 6))                            # for one renewal, and for the command to end after a TERM
-owner=$(printf %s "${LOCK_OWNER:-$(uname -n)}" | tr -d '[:cntrl:]"\\')
+owner=$(plain "${LOCK_OWNER:-$(uname -n)}")
 
 ticks() { sed 's/\.\(..\) .*/\1/' /proc/uptime; }     # hundredths of a second on a clock that nobody sets
 now() { echo $(($(ticks) / 100)); }           # seconds
@@ -46,6 +96,13 @@ field() {
     sed -n -e "s/.*\"$1\":\"\([^\"\\\\]*\(\\\\.[^\"\\\\]*\)*\)\".*/\1/p" \
         -e "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p" "$home/answer"
 }
+# by_name FIELD: a JSON object from the names of the locks to a number that the leases of several locks have.
+by_name() {
+    tr '{' '\n' <"$home/answer" | sed -n "s/^\"name\":\"\([^\"]*\)\".*\"$1\":\([0-9][0-9]*\)[,}].*/\"\1\":\2/p" |
+        tr '\n' , | sed 's/^/{/; s/,$//; s/$/}/'
+}
+# Why the gateway refuses.
+refused() { say "refused: $status $(field code)$(field detail | sed 's/^/: /; s/\\\(["\\/]\)/\1/g')"; }
 
 # call SECONDS METHOD URL [BODY]: sets $status, and $answer, which is the status and the code of the problem. Without a whole
 # answer $status is 000, and $answer says whether the request was unsent, refused for a certificate, or its answer lost.
@@ -66,6 +123,13 @@ call() {
     reached=$? curl=''
     read -r status sent <"$home/status"
     answer=$status$(field code)
+    # Several locks have an outcome each. The worst counts.
+    if [ -n "$names" ] && [ "$2" != POST ] && [ "$status" = 200 ]; then
+        ! grep -q '"code":"' "$home/answer" || status=503
+        ! grep -q '"code":"outcome-unknown"' "$home/answer" || status=504
+        ! grep -q '"code":"lease-lost"' "$home/answer" || status=410
+        answer=$status
+    fi
     if [ $reached != 0 ]; then
         status=000 answer=000lost
         # If curl was killed, there is no size: the request may have been sent.
@@ -95,8 +159,8 @@ begin() {
 }
 # ask SECONDS: acquires the lock, waiting for so long.
 ask() {
-    body="{\"ttl_ms\": $((ttl * 1000)), \"wait_ms\": $(($1 * 1000)), \"owner\": \"$owner\"$sharing}"
-    call $(($1 + 10)) POST "$lock" "$body"
+    body="{\"ttl_ms\": $((ttl * 1000)), \"wait_ms\": $(($1 * 1000)), \"owner\": \"$owner\"$terms}"
+    call $(($1 + 10)) POST "$acquire" "$body"
 }
 
 # granted: whether the lock was granted, in a way that can be used. From now on, curl sends the token.
@@ -106,7 +170,13 @@ granted() {
     field fencing_token | grep -qx '[1-9][0-9]\{0,15\}' || return 1
     [ "$state" = held ] || echo "header = \"Lock-Token: $(field token)\"" >>"$home/curl"
     state=held fence=$(field fencing_token) slot=$(field slot)
+    [ -n "$names" ] || return 0
+    # With several locks, the numbers of the first one stand alone, too.
+    fences=$(by_name fencing_token) slots=$(by_name slot)
+    fence=$(of_first "$fences") slot=$(of_first "$slots")
 }
+# of_first OBJECT: the number of the first of several locks in such an object, if it has one.
+of_first() { printf %s "$1" | sed -n "s,^{\"${name%%,*}\":\([0-9]*\).*,\1,p"; }
 
 # stop SECONDS: ends the command and what it has started; what is left after that time is killed.
 stop() {
@@ -135,7 +205,7 @@ renew() {
     while runs $$; do
         began=$(now)
         if [ "$began" -ge "$due" ]; then
-            call "$grace" PUT "$lock/renew"
+            call "$grace" PUT "$renew"
             case $status in
             200) since=$began due=$((began + ttl / 3)) ;;
             410) lost "the lease is lost" 1 ;;
@@ -148,7 +218,7 @@ renew() {
         sleep 1 4>&-
     done
     stop "$grace"
-    call "$grace" DELETE "$lock"
+    call "$grace" DELETE "$release"
     rm -rf "${home%/renewer}"
 }
 
@@ -158,21 +228,25 @@ finish() {
     trap '' INT TERM HUP
     [ -z "$curl" ] || kill "$curl" 2>/dev/null
     if [ -e "$home/lost" ]; then
-        wait "$renewer"                       # it stops the command; there is nothing to release
-        state=none
+        wait "$renewer"                       # it stops the command; of one lock there is nothing to release
+        [ -n "$names" ] || state=none
+        [ -z "$ended" ] || code=102
     elif [ -n "$command" ]; then
         stop "$grace"
     fi
     [ -z "$renewer" ] || { kill -KILL "$renewer"; wait "$renewer"; } 2>/dev/null
     [ "$state" = asked ] && end=5 || end=20   # a place in the queue lasts 5 s by itself
-    end=$(($(now) + end))
+    end=$(($(now) + end)) unanswered=''
+    # What was not started has not used the lock.
+    [ -n "$command" ] && [ ! -e "$home/unstarted" ] && unused=''
     while [ "$state" != none ] && [ "$(now)" -lt $end ]; do
         if [ "$state" = asked ]; then
             ask 0
             ! granted || continue
             [ $reached != 7 ] || break        # nobody listens
         else
-            call 10 DELETE "$lock"
+            call 10 DELETE "$release$unused"
+            case $answer in 000lost | 408 | 50[0-9] | 504*) unanswered=yes ;; esac
         fi
         case $answer in
         000unsent | 000lost | 408* | 409superseded | 429* | 5*) pause $((end - 1 - $(now))) ;;
@@ -181,7 +255,17 @@ finish() {
     done
     case $state$status in
     held2??) ;;
-    held410) [ -z "$command" ] || { say "the lease was over before the command"; [ "$code" != 0 ] || code=102; } ;;
+    held410)
+        if [ -e "$home/lost" ] || [ -z "$ended" ] || [ -n "$unused" ]; then
+            :
+        elif [ -n "$unanswered" ]; then
+            say "the command ended with exit code $code, but it is unknown whether the lease lasted until then"
+            code=105
+        else
+            say "the command ended with exit code $code, but the lease was lost before"
+            code=102
+        fi
+        ;;
     held*) say "not released (status $status): the lock is free when its TTL is over" ;;
     esac
     rm -rf "$home"
@@ -196,26 +280,30 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 begin
-link=1                                        # the first request is short: it tells who holds the lock
-link_limit=20
+piece=1                                       # the first request is short: it tells who holds the lock
+longest_piece=20
 deadline=$(($(ticks) + longest * 100))
 while :; do
     since=$(now)
     left=$(((deadline - $(ticks) + 99) / 100))
-    ask $((left < 0 ? 0 : left > link ? link : left))
+    ask $((left < 0 ? 0 : left > piece ? piece : left))
     if granted; then
-        if [ "$(field name)" != "$name" ]; then
-            say "the answer is about the lock $(field name): a proxy has changed the path of the request"
+        answered=$(grep -o '"name":"[^"]*"' "$home/answer" | cut -d '"' -f 4 | tr '\n' ,)
+        if [ "${answered%,}" != "$name" ]; then
+            say "the answer is about the lock ${answered%,}: a proxy has changed the path of the request"
             exit 105
         fi
         [ "$status" = 201 ] && [ "$(now)" -lt $((since + grace)) ] && break
         # Nobody knows when a lease was granted whose answer took long or was lost.
         since=$(now)
-        call "$grace" PUT "$lock/renew"
+        call "$grace" PUT "$renew"
         [ "$status" != 200 ] || break
     fi
     case $answer in
-    423*) code=101 said=$(field owner) said="held by ${said:-somebody}" ;;
+    423*)
+        code=101 said=$(field owner) said="held by ${said:-somebody}"
+        ! grep -q '"reservation":{' "$home/answer" || said=$(field detail)
+        ;;
     000refused) say "a certificate is refused: $(head -n 1 "$home/error" | tr -d '[:cntrl:]')"; exit 103 ;;
     000unsent)
         case $reached in
@@ -227,11 +315,12 @@ while :; do
     000lost) code=105 said="no whole answer came" ;;
     400invalid-request)
         # A gateway may allow shorter waits only.
-        { grep -q '"field":"wait_ms"' "$home/answer" && [ $link -gt 1 ]; } || { say "refused: 400 invalid-request"; exit 106; }
-        link_limit=$((link / 2)) link=$link_limit
+        { grep -q '"field":"wait_ms"' "$home/answer" && [ $piece -gt 1 ]; } || { refused; exit 106; }
+        longest_piece=$((piece / 2)) piece=$longest_piece
         continue
         ;;
-    503fence-exhausted) say "refused: $status $(field code)"; exit 106 ;;
+    503fence-exhausted) refused; exit 106 ;;
+    409newer-waiter) say "a newer waiter with the same LOCK_LATEST took over"; state=none; exit 113 ;;
     408* | 429* | 503*) code=104 said="the gateway cannot serve now: $status $(field code)" ;;
     409idempotency-expired | 410*) begin; code=105 said="granted, but the answer came too late" ;;
     200* | 201*)
@@ -246,11 +335,11 @@ while :; do
         say "refused: $status, a redirect to $to, which is not followed"
         exit 106
         ;;
-    *) say "refused: $status $(field code)"; exit 106 ;;
+    *) refused; exit 106 ;;
     esac
     [ "$(ticks)" -lt $deadline ] || { say "given up: $said"; exit $code; }
     [ "$said" = "${before:-}" ] || say "waiting: $said"
-    before=$said link=$link_limit
+    before=$said piece=$longest_piece
     [ "$status" = 423 ] || pause $(((deadline - $(ticks) + 99) / 100))
 done
 
@@ -264,11 +353,18 @@ guard='trap "" INT TERM HUP
 exec 3<&0 4<>"$home/renews" 5<"$home/renews"
 LATCHGATE_FENCING_TOKEN=$fence
 export LATCHGATE_FENCING_TOKEN
-[ -z "$limit" ] || { LATCHGATE_SLOT=$slot; export LATCHGATE_SLOT; }
+if [ -n "$names" ]; then
+    LATCHGATE_FENCING_TOKENS=$fences LATCHGATE_SLOTS=$slots
+    export LATCHGATE_FENCING_TOKENS LATCHGATE_SLOTS
+fi
+[ -z "$slot" ] || { LATCHGATE_SLOT=$slot; export LATCHGATE_SLOT; }
 setsid sh -c '
     guard=$1 script=$2 home=$3
     shift 3
     (setsid sh -c "$guard" guard $$ "$script" "$home" >/dev/null 2>&1 3<&- &)
+    # This runs only if the command cannot be executed. Bash needs `execfail` for that.
+    trap ": >\"$home/unstarted\"" EXIT
+    shopt -s execfail 2>/dev/null
     exec "$@" <&3 3<&- 5<&-' locked.sh "$guard" $$ "$home" "$@" 4>&- &
 command=$!
 cp "$home/curl" "$home/renewer/curl"

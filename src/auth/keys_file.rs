@@ -9,6 +9,7 @@ use toml::Value;
 
 use crate::{
     bounded_file,
+    clock::parse_time,
     config::{RefusedValue, Source, TomlEntry, closest, entries},
     lock::Ttl,
 };
@@ -135,7 +136,7 @@ impl<'a> Table<'a> {
         const NAME: &str = "1 to 64 ASCII letters, digits and . _ : @ ~ -, and not a key";
         const SECRETS: &str =
             "a list of one or two texts ID:sha256:HASH, as `latchgate key new` prints them";
-        const DATE: &str = "a date and time in UTC, such as 2027-01-31T00:00:00Z";
+        const DATE: &str = "a date and time with its offset, such as 2027-01-31T00:00:00Z";
         let name = |value: &'a Value| value.as_str().filter(|name| is_name(name));
         let name = self.read("name", NAME, name)?;
         let name = name.ok_or_else(|| self.refuse("name", NAME))?;
@@ -150,7 +151,7 @@ impl<'a> Table<'a> {
                     Value::Datetime(date) => date.to_string(),
                     _ => return None,
                 };
-                humantime::parse_rfc3339(&text).ok()
+                parse_time(&text).map(Into::into)
             })?,
             limits: self.limits()?,
         })

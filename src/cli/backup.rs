@@ -43,7 +43,7 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
     let file = if args.force {
         replaced(&args.file).map_err(unwritten)?
     } else if args.file.try_exists().map_err(unwritten)? {
-        return Err(CliError::argument("FILE", EXISTS));
+        return Err(CliError::usage(format!("\"{path}\" {EXISTS}")));
     } else {
         args.file.clone()
     };

@@ -27,6 +27,9 @@ pub(super) enum CliError {
     /// lease's owner or a server that is not a gateway has chosen.
     #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
+    /// As `Client`, with the names of the locks that the command is about.
+    #[error("{_0}: {}", in_flags(_1))]
+    OfLocks(String, ClientError),
     /// A signal ended the command while it waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
@@ -145,10 +148,21 @@ impl CliError {
         Self::unexpected(format!("the operating system refused a resource: {error}"))
     }
 
+    /// Adds the names of the command's locks to an error of the gateway. Of several locks, the error may be about one.
+    pub(super) fn of_locks(self, names: Option<&str>) -> Self {
+        match (self, names) {
+            (Self::Client(error), Some(names)) => {
+                let held = error.problem().and_then(|problem| problem.name.clone());
+                Self::OfLocks(held.unwrap_or_else(|| names.to_owned()), error)
+            }
+            (error, _) => error,
+        }
+    }
+
     /// The exit code of the failure.
     pub(super) fn code(&self) -> u8 {
         match self {
-            Self::Client(error) => Exit::from(error).code(),
+            Self::Client(error) | Self::OfLocks(_, error) => Exit::from(error).code(),
             // The exit code after a signal is 128 plus the number of the signal, as in shells.
             Self::Interrupted(signal) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
             Self::Other(exit, _) => exit.code(),
@@ -227,13 +241,18 @@ impl Exit {
             (Self::Usage, _) => "the command line or the configuration is wrong",
             (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
-            (Self::Lost, "run") => "the lease was lost, and the command was stopped",
+            (Self::Lost, "run") => {
+                "the lease was lost before the command ended; the command is stopped"
+            }
             (Self::Lost, "check") => "no lease with the fencing token holds the lock",
             (Self::Lost, _) => {
                 "the token does not hold the lock: the lease was released, broken or has expired"
             }
             (Self::Unreachable, _) => "no gateway was reached; nothing happened",
             (Self::Unavailable, _) => "the gateway or its store cannot serve now; nothing happened",
+            (Self::OutcomeUnknown, "run") => {
+                "the outcome is unknown, or whether the lease lasted until the command ended"
+            }
             (Self::OutcomeUnknown, _) => "the outcome is unknown; inspect the lock",
             (Self::Refused, _) => "the gateway refused the request, and would refuse it again",
             (Self::NotHeld, "unreserve") => "the lock is not reserved",

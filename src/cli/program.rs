@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
     if run::is_start() {
         return run::start();
     }
-    let (command, wants_json) = Args::of_process();
+    let (command, wants_json, locks) = Args::of_process();
     let environment = Environment::of_process();
     match carry_out(&command, &environment) {
         Ok(code) => code.into(),
@@ -112,7 +112,7 @@ pub fn main() -> ExitCode {
                 // report the error.
                 drop(output::answer(problem));
             }
-            output::failure(&error)
+            output::failure(&error.of_locks(locks.as_deref()))
         }
     }
 }
@@ -194,16 +194,30 @@ impl Args {
         Self::command().after_help(own).mut_subcommands(with_codes)
     }
 
-    /// Parses the arguments of this process. Returns the command (`serve` if none is given), and whether the command
-    /// prints its answer as JSON. Prints `--help` or the error and ends the process if there is no command to run.
-    pub(super) fn of_process() -> (Command, bool) {
+    /// Parses the arguments of this process. Returns the command (`serve` if none is given), whether the command prints
+    /// its answer as JSON, and the names of its locks. Prints `--help` or the error and ends the process if there is no
+    /// command to run.
+    pub(super) fn of_process() -> (Command, bool, Option<String>) {
         let matches = Self::all().get_matches();
         let json = |inner: &ArgMatches| matches!(inner.try_get_one("json"), Ok(Some(true)));
         let wants_json = matches.subcommand().is_some_and(|(_, inner)| json(inner));
+        let locks = matches.subcommand().and_then(|(_, inner)| names_of(inner));
         let args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         (
             args.command.unwrap_or(Command::Serve(args.serve)),
             wants_json,
+            locks,
         )
     }
+}
+
+/// The names of the locks on a command line, for error messages; `None` if the command is not about certain locks.
+fn names_of(matches: &ArgMatches) -> Option<String> {
+    let of = |id| matches.try_get_raw(id).ok().flatten();
+    let names = of("names").or_else(|| of("name"))?;
+    let names = names.map(|name| {
+        let name = name.to_string_lossy();
+        name.split('=').next().unwrap_or_default().to_owned()
+    });
+    Some(names.collect::<Vec<_>>().join(", "))
 }

@@ -6,11 +6,13 @@ use clap::Args;
 use jiff::{
     Span, Timestamp, Zoned,
     civil::{Date, Time},
+    tz::TimeZone,
 };
 use rustix::process::Signal;
 
 use crate::{
     client::{AcquireRequest, Reserve},
+    clock::parse_time,
     lock::{FencingToken, LockName, Owner, Reason},
 };
 
@@ -139,17 +141,28 @@ const WEEKDAYS: [&str; 7] = [
 ];
 
 fn until(text: &str) -> Result<Zoned, String> {
-    parse_until(text, &Zoned::now())
+    // The library takes UTC for a zone that it does not find.
+    let zone = TimeZone::try_system().map_err(|error| {
+        format!(
+            "the time zone of this machine is not known ({error}): set TZ to a zone that exists \
+             (TZ=Europe/Berlin, TZ=UTC), install the zone data (tzdata), or write the time with its \
+             offset: 2026-12-04T18:00:00+01:00"
+        )
+    });
+    parse_until(text, Timestamp::now(), zone)
 }
 
-/// Parses a time after `now`, whose time zone is that of a time without an offset.
-fn parse_until(text: &str, now: &Zoned) -> Result<Zoned, String> {
-    let zone = now.time_zone();
-    let time = match text.parse::<Timestamp>() {
-        Ok(exact) => exact.to_zoned(zone.clone()),
-        Err(_) => local_time(text, now)?,
+/// Parses a time after `now`. `zone`: the time zone of a time without an offset, or why it is not known.
+fn parse_until(
+    text: &str,
+    now: Timestamp,
+    zone: Result<TimeZone, String>,
+) -> Result<Zoned, String> {
+    let time = match parse_time(text) {
+        Some(exact) => exact.to_zoned(zone.unwrap_or(TimeZone::UTC)),
+        None => local_time(text, &now.to_zoned(zone?))?,
     };
-    if time > *now {
+    if time.timestamp() > now {
         Ok(time)
     } else {
         Err(format!("{} is in the past", text::local(&time)))
@@ -206,7 +219,8 @@ mod tests {
     /// What the text means on a Friday at noon in Berlin.
     fn until(text: &str) -> Result<String, String> {
         let now: Zoned = "2026-10-23T12:00[Europe/Berlin]".parse().unwrap();
-        parse_until(text, &now).map(|time| text::local(&time))
+        parse_until(text, now.timestamp(), Ok(now.time_zone().clone()))
+            .map(|time| text::local(&time))
     }
 
     #[test]
@@ -264,7 +278,8 @@ mod tests {
         );
         let time = |text| {
             let now: Zoned = "2026-10-23T12:00[Europe/Berlin]".parse().unwrap();
-            parse_until(text, &now).unwrap().timestamp().to_string()
+            let time = parse_until(text, now.timestamp(), Ok(now.time_zone().clone()));
+            time.unwrap().timestamp().to_string()
         };
         assert_eq!(time("Sat 12:00"), "2026-10-24T10:00:00Z");
         assert_eq!(time("Sun 12:00"), "2026-10-25T11:00:00Z");

@@ -62,7 +62,7 @@ pub(in crate::http) async fn show(
 
 /// Detail of the problem of a text that is no API key.
 const NOT_A_KEY: &str =
-    "The value of `key` is no API key of this gateway. A key begins with `lgk_`.";
+    "The text is no API key of this gateway. A key begins with `lgk_`, and has 64 characters.";
 
 /// Sign in
 ///

@@ -34,8 +34,8 @@ class Job:
         self.temporary = self.repository / "tmp"
         self.temporary.mkdir()
 
-    def start(self, deploy, url=None, lock=LOCK, **variables):
-        """Starts the job; `deploy` is the text of deploy.sh."""
+    def start(self, deploy, url=None, lock=LOCK, several=False, shell=None, command="./deploy.sh", **variables):
+        """Starts the job; `deploy` is the text of deploy.sh. `several`: the locks are named by a variable."""
         script = self.repository / "deploy.sh"
         script.write_text(f"#!/bin/sh\n{deploy}\n")
         script.chmod(0o755)
@@ -43,8 +43,10 @@ class Job:
             "PATH": os.environ["PATH"], "TMPDIR": str(self.temporary), **self.variables(),
             "LATCHGATE_URL": url or self.gateway.url, "LOCK_TTL": "6", **variables,
         }
+        own = {LOCK: lock, "./deploy.sh": command, "sh": shell or "sh"}
+        argv = [own.get(argument, argument) for argument in self.argv() if not several or argument != LOCK]
         job = subprocess.Popen(
-            [lock if argument == LOCK else argument for argument in self.argv()], env=environment, cwd=self.repository, text=True, start_new_session=True,
+            argv, env=environment, cwd=self.repository, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         self.addCleanup(job.stdout.close)
@@ -126,7 +128,7 @@ class Proxy:
     """Forwards to a gateway, until it is cut. Loses the answers to the next `lose` requests, holds the next one to a
     method back for the seconds in `delays`, and gives those to `answers_to` that are in `answers`, a status, a text and perhaps
     headers. Its log has the method and the idempotency key of each request, and when it was answered; `came` has when each came,
-    and `bodies` what was sent."""
+    and `bodies` what was sent, `paths` to where."""
 
     def __init__(self, gateway):
         self.lose = 0
@@ -136,6 +138,7 @@ class Proxy:
         self.log = []
         self.came = []
         self.bodies = []
+        self.paths = []
         self._cut = threading.Event()
         proxy = self
 
@@ -146,6 +149,7 @@ class Proxy:
                 proxy.log.append(entry)
                 proxy.came.append((self.command, time.time()))
                 proxy.bodies.append(body)
+                proxy.paths.append((self.command, self.path))
                 if proxy._cut.is_set():
                     time.sleep(30)
                     return

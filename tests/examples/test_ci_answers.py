@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import time
 import unittest
@@ -111,13 +112,25 @@ class Answers(ShellJob, unittest.TestCase):
     def test_a_lease_that_was_over_before_the_command_is_no_success(self):
         take_away = f"""curl --silent --request POST --header 'Content-Type: application/json' --output /dev/null \
             --data '{{"reason": "test", "all": true}}' $LATCHGATE_URL/locks/{LOCK}/break"""
-        for command, code in ((take_away, 102), (take_away + "; exit 7", 7)):
-            with self.subTest(code=code):
-                # Long enough for no renewal to notice.
-                job = self.start(command, LOCK_TTL="3600")
-                said, _ = job.communicate(timeout=60)
-                self.assertEqual(job.returncode, code, said)
-                self.assertIn("the lease was over before the command", said)
+        for code in (0, 7):
+            for names in ({}, {"LOCK_NAMES": f"{LOCK} other"}):
+                with self.subTest(code=code, **names):
+                    # Long enough for no renewal to notice.
+                    job = self.start(f"{take_away}; exit {code}", LOCK_TTL="3600", several=bool(names), **names)
+                    said, _ = job.communicate(timeout=60)
+                    self.assertEqual(job.returncode, 102, said)
+                    self.assertIn(f"the command ended with exit code {code}, but the lease was lost before", said)
+
+    def test_a_lease_that_is_gone_after_an_unanswered_release_may_have_lasted(self):
+        with Proxy(self.gateway) as proxy:
+            job = self.start("echo $$ >pid; until [ -e go ]; do sleep 0.1; done", proxy.url, LOCK_TTL="3600")
+            self.deploying()
+            self.gateway.call("POST", f"/locks/{LOCK}/break", {"reason": "test", "all": True})
+            proxy.lose = 1
+            (self.repository / "go").touch()
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 105, said)
+            self.assertIn("it is unknown whether the lease lasted until then", said)
 
     def test_what_may_pass_is_asked_again(self):
         answers = {
@@ -268,6 +281,59 @@ class Answers(ShellJob, unittest.TestCase):
         for job in jobs:
             job.terminate()
             job.wait(30)
+
+    def test_several_locks_are_held_as_one(self):
+        self.gateway.acquire("pool", ttl_ms=60_000, limit=2)
+        show = "env | grep ^LATCHGATE_ | sort; echo $$ >pid; until [ -e go ]; do sleep 0.1; done; exit 3"
+        job = self.start(show, several=True, LOCK_NAMES=f"pool=2 acme/web=shared {LOCK}", CI_JOB_URL="https://ci.example/1")
+        self.deploying()
+        modes = {}
+        for name in ("pool", "acme%2Fweb", LOCK):
+            held = self.gateway.call("GET", f"/locks/{name}")[1]["holders"][0]
+            modes[name] = (held["mode"], held["slot"], held["metadata"])
+        link = {"run": "https://ci.example/1"}
+        self.assertEqual(modes, {"pool": ("shared", 1, link), "acme%2Fweb": ("shared", None, link), LOCK: ("exclusive", None, link)})
+        # Longer than the TTL: the locks are renewed.
+        time.sleep(8)
+        (self.repository / "go").touch()
+        said, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 3, said)
+        tokens = json.loads(re.search("(?m)^LATCHGATE_FENCING_TOKENS=(.*)$", said)[1])
+        self.assertEqual(list(tokens), ["acme/web", LOCK, "pool"])
+        self.assertIn(f"LATCHGATE_FENCING_TOKEN={tokens['acme/web']}\n", said)
+        self.assertIn('LATCHGATE_SLOTS={"pool":1}\n', said)
+        self.check_nothing_is_left()
+        # None is held where one is not free.
+        self.gateway.acquire("other", ttl_ms=60_000, owner="somebody else")
+        job = self.start("echo deployed", several=True, LOCK_NAMES=f"{LOCK} other", LOCK_WAIT="0")
+        said, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 101, said)
+        self.assertIn("held by somebody else", said)
+        self.check_nothing_is_left()
+
+    def test_only_the_newest_waits(self):
+        self.gateway.acquire(LOCK, ttl_ms=60_000)
+        jobs = []
+        for _ in range(2):
+            jobs.append(self.start("echo deployed", LOCK_LATEST="main", LOCK_WAIT="10"))
+            until("it waits", lambda: self.lock()["waiter_count"] == 1 and len(self.lock()["waiters"]) == 1)
+            time.sleep(2)
+        said, _ = jobs[0].communicate(timeout=60)
+        self.assertEqual(jobs[0].returncode, 113, said)
+        said, _ = jobs[1].communicate(timeout=60)
+        self.assertEqual(jobs[1].returncode, 101, said)
+
+    def test_what_was_not_started_has_not_used_the_lock(self):
+        with Proxy(self.gateway) as proxy:
+            for shell in ("sh", "bash"):
+                job = self.start("", proxy.url, shell=shell, command="./missing.sh")
+                said, _ = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, 127, said)
+            job = self.start("exit 127", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 127, said)
+            released = [path for method, path in proxy.paths if method == "DELETE"]
+            self.assertEqual([path.endswith("?unused=true") for path in released], [True, True, False])
 
     def test_settings_that_make_no_sense_are_refused(self):
         wrong = {"LOCK_TTL": ["5", "0", "1m", "08", "6,7"], "LOCK_WAIT": ["10m", "-1", "1.5"], "LOCK_LIMIT": ["0", "-1", "x", "10000"], "LOCK_MODE": ["both"]}

@@ -52,6 +52,16 @@ impl GiveBack for Lease {
     }
 }
 
+/// A lease under which nothing was done.
+pub(crate) struct UnusedLease(pub(crate) Lease);
+
+impl GiveBack for UnusedLease {
+    async fn give_back(self, client: Client) {
+        // A failed release is ignored: the lease ends with its TTL.
+        let _: Result<_, _> = client.release_unused(&self.0).await;
+    }
+}
+
 // === impl OnDrop ===
 
 impl<T: GiveBack> OnDrop<T> {

@@ -169,14 +169,20 @@ impl Acquiring {
         // granted lease ends with its TTL.
         if let Ok(answer) = answer
             && answer.status.is_success()
-            && let Ok(lease) = Lease::from_answer(answer, None)
+            && let Ok(lease) = self.lease(answer, None)
         {
-            let unused = self.request.min_hold.is_some();
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
             // A failed release is ignored: it was repeated until the lease ended with its TTL.
-            let _: Result<_, _> = self.client.release_lease_with(&lease, unused, retry).await;
+            let _: Result<_, _> = self.client.release_lease_with(&lease, true, retry).await;
         }
+    }
+
+    /// The lease in the answer to this acquire, as [`Lease::from_answer`] reads it.
+    fn lease(&self, answer: CallResponse, asked: Option<&LockName>) -> Result<Lease, ClientError> {
+        let mut lease = Lease::from_answer(answer, asked)?;
+        lease.rests = self.request.min_hold.is_some();
+        Ok(lease)
     }
 
     async fn give_up(&self, within: Duration) -> Result<CallResponse, ClientError> {
@@ -221,13 +227,14 @@ impl Acquiring {
             answer.in_doubt = retry.in_doubt;
             if answer.status.is_success() {
                 let asked = self.name.as_ref().filter(|_| self.group.is_none());
-                return Lease::from_answer(answer, asked);
+                return self.lease(answer, asked);
             }
             if !self.needs_retry(&mut answer, wait) {
                 return Err(self.refusal(answer));
             }
             let sent_at = answer.sent_at;
-            if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
+            if let (StatusCode::LOCKED, Some(mut problem)) = (answer.status, answer.problem()) {
+                problem.has_room = self.has_room(&problem);
                 if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
                     self.name = Some(name);
                 }
@@ -292,9 +299,14 @@ impl Acquiring {
             let waiting = match seen {
                 Look::Seen(lock) => {
                     let owner = self.request.owner.as_ref().map(Owner::as_str);
+                    let taken = lock.holder_count + lock.resting.len() as u64;
+                    let mode = self.mode_of(Some(name.as_str()));
+                    let has_room = mode.has_room(&lock.holders, taken);
+                    let seen = WaitStatus::of_look(lock, owner, self.asked.elapsed());
                     Some(WaitStatus {
                         name: self.group.as_ref().map(|_all| name.clone()),
-                        ..WaitStatus::of_look(lock, owner, self.asked.elapsed())
+                        has_room: has_room && seen.waiters > Some(1) && seen.position != Some(1),
+                        ..seen
                     })
                 }
                 Look::Forbidden => {
@@ -372,9 +384,32 @@ impl Acquiring {
     fn refusal(&self, answer: CallResponse) -> ClientError {
         let waited = !self.request.wait.is_zero();
         match answer.refusal() {
-            ClientError::Held(problem) if waited => ClientError::WaitOver(problem),
+            ClientError::Held(mut problem) => {
+                problem.has_room = self.has_room(&problem);
+                if waited {
+                    ClientError::WaitOver(problem)
+                } else {
+                    ClientError::Held(problem)
+                }
+            }
             error => error,
         }
+    }
+
+    /// Whether the request could hold the lock beside its holders, so that only earlier waiters are in its way.
+    fn has_room(&self, problem: &Problem) -> bool {
+        let taken = problem.holder_count.unwrap_or_default() + problem.resting.len() as u64;
+        problem.waiters > Some(0)
+            && self
+                .mode_of(problem.name.as_deref())
+                .has_room(&problem.holders, taken)
+    }
+
+    /// The mode in which the request wants a lock of its group, or its only lock.
+    fn mode_of(&self, name: Option<&str>) -> AcquireMode {
+        let locks = self.group.iter().flat_map(|group| &group.0);
+        let mut own = locks.filter(|(lock, _)| Some(lock.as_str()) == name);
+        own.find_map(|(_, mode)| *mode).unwrap_or(self.request.mode)
     }
 
     fn call(&self, wait: Duration) -> Call {
@@ -516,6 +551,20 @@ impl AcquireMode {
             Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
         }
     }
+
+    /// Whether a request with this mode could hold a lock beside these holders. `taken`: the number of all holders and
+    /// rests.
+    fn has_room(self, holders: &[Holder], taken: u64) -> bool {
+        let is_shared = |holder: &Holder| holder.mode.as_deref() == Some("shared");
+        match self {
+            Self::Exclusive => false,
+            Self::Shared { limit } => {
+                !holders.is_empty()
+                    && holders.iter().all(is_shared)
+                    && limit.is_none_or(|limit| taken < u64::from(limit.get()))
+            }
+        }
+    }
 }
 
 // === impl GroupLocks ===
@@ -623,6 +672,8 @@ pub struct WaitStatus {
     pub holder_count: Option<u64>,
     /// The time until the lock has rested, if it has no holder and rests; of several rests the one that ends first.
     pub available_in: Option<Duration>,
+    /// Whether the request could hold the lock beside its holders, so that only earlier waiters are in its way.
+    pub has_room: bool,
     /// Whether the API key may not view the lock, so that the lock is not inspected again.
     pub may_not_view: bool,
     /// Why no gateway can be reached at the moment. The client repeats the acquire.
@@ -651,6 +702,7 @@ impl WaitStatus {
             holder: problem.holders.first().cloned(),
             holder_count: problem.holder_count,
             available_in: problem.available_in_ms.map(Duration::from_millis),
+            has_room: problem.has_room,
             may_not_view: self.may_not_view,
             trouble: None,
         }
@@ -682,6 +734,7 @@ impl WaitStatus {
             available_in: lock.first_available(),
             holder: lock.holders.into_iter().next(),
             holder_count: Some(lock.holder_count),
+            has_room: false,
             may_not_view: false,
             trouble: None,
         }

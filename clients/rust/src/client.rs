@@ -4,7 +4,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -15,10 +15,11 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
     redirect,
 };
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{runtime::Handle, sync::watch, time::Instant};
+use tracing::warn;
 
 use crate::{
-    Owner, TraceContext,
+    ClientError, Owner, TraceContext,
     tls::{ClientFiles, TlsError, no_tls},
 };
 
@@ -53,6 +54,7 @@ pub struct Client {
     http: reqwest::Client,
     pub(crate) options: Arc<ClientOptions>,
     pub(crate) addresses: Arc<Addresses>,
+    pub(crate) outage: Arc<Outage>,
     pub(crate) background: Background,
 }
 
@@ -121,6 +123,7 @@ impl Client {
             http: builder.build()?,
             options: Arc::new(options),
             addresses: Arc::new(addresses),
+            outage: Arc::default(),
             background: Background::default(),
         })
     }
@@ -251,6 +254,56 @@ fn is_loopback(url: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
+// === Outage ===
+//
+// Logs once that no gateway is reached, and once that a gateway answers again.
+
+/// Since when no gateway has answered this client.
+#[derive(Debug, Default)]
+pub(crate) struct Outage(Mutex<Option<OutageState>>);
+
+#[derive(Debug)]
+struct OutageState {
+    since: Instant,
+    is_logged: bool,
+}
+
+/// How long an outage lasts before it is logged: longer than a gateway takes to restart.
+const LOGGED_AFTER: Duration = Duration::from_secs(5);
+
+// === impl Outage ===
+
+impl Outage {
+    /// Records the result of a request that was sent at `sent_at`: an answer of a gateway, or the error.
+    pub(crate) fn update(&self, sent_at: Instant, error: Option<&ClientError>) {
+        if let Some(message) = self.message(sent_at, error) {
+            warn!("{message}");
+        }
+    }
+
+    /// The message to log, if the outage has lasted for a while, or has ended after its message.
+    fn message(&self, sent_at: Instant, error: Option<&ClientError>) -> Option<String> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(error) = error.filter(|error| error.problem().is_none()) else {
+            let logged = state.take().filter(|state| state.is_logged);
+            return logged.map(|_| "a gateway answers again".to_owned());
+        };
+        let state = state.get_or_insert(OutageState {
+            since: sent_at,
+            is_logged: false,
+        });
+        let lasts = state.since.elapsed();
+        if state.is_logged || lasts < LOGGED_AFTER {
+            return None;
+        }
+        state.is_logged = true;
+        let seconds = lasts.as_secs();
+        Some(format!(
+            "no gateway has answered for {seconds} s, trying again: {error}"
+        ))
+    }
+}
+
 // === API key ===
 
 /// An API key. Its `Debug` does not show the secret.
@@ -326,7 +379,39 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_logged_once_after_some_seconds_and_so_is_its_end() {
+        let outage = Outage::default();
+        let gone = ClientError::Unreachable {
+            url: "http://a".to_owned(),
+            reason: "gone".to_owned(),
+        };
+        let failed = || outage.message(Instant::now(), Some(&gone));
+        let answered = || outage.message(Instant::now(), None);
+        assert_eq!(failed(), None);
+        advance(Duration::from_secs(4)).await;
+        assert_eq!((failed(), answered()), (None, None));
+        assert_eq!(failed(), None);
+        advance(LOGGED_AFTER).await;
+        let text = "no gateway has answered for 5 s, trying again: no gateway at http://a: gone";
+        assert_eq!(failed().as_deref(), Some(text));
+        advance(LOGGED_AFTER).await;
+        assert_eq!(failed(), None);
+        assert_eq!(answered().as_deref(), Some("a gateway answers again"));
+        assert_eq!((answered(), failed()), (None, None));
+        // A gateway that is reached and refuses to serve is no outage.
+        advance(LOGGED_AFTER).await;
+        let busy = ClientError::Unavailable(Box::default());
+        assert_eq!(outage.message(Instant::now(), Some(&busy)), None);
+        // A request that got no answer for so long is the first of its outage.
+        let sent_at = Instant::now();
+        advance(LOGGED_AFTER).await;
+        assert!(outage.message(sent_at, Some(&gone)).is_some());
+    }
 
     #[test]
     fn keeps_the_base_path() {

@@ -52,6 +52,8 @@ pub enum ClientError {
     },
 }
 
+/// The code of the problem that the token does not hold the lock.
+pub(crate) const LEASE_LOST: &str = "lease-lost";
 pub(crate) const ENDED_BEFORE: &str =
     "the lease has ended, by an earlier copy of this release or before it";
 
@@ -79,6 +81,11 @@ impl ClientError {
         }
     }
 
+    /// Whether this error of a release says that the lease has ended, by an earlier copy of the release or before it.
+    pub fn may_be_lost(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown { problem: Some(problem), .. } if problem.code == LEASE_LOST)
+    }
+
     /// The problem document that caused the error, if the gateway sent one.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
@@ -94,6 +101,13 @@ impl ClientError {
 }
 
 fn by(problem: &Problem) -> String {
+    if problem.has_room {
+        let first = match problem.waiters {
+            Some(1) => "an earlier waiter comes".to_owned(),
+            waiters => format!("{} earlier waiters come", waiters.unwrap_or_default()),
+        };
+        return format!(": it has room for this request, but {first} first");
+    }
     let Some(holder) = problem.holders.first() else {
         let left = problem.available_in_ms.map(Duration::from_millis);
         let left = left.map(|left| format!(": it rests for another {}", format_duration(left)));
@@ -154,6 +168,10 @@ pub struct Problem {
     pub available_in_ms: Option<u64>,
     /// With `locked`: the number of waiters.
     pub waiters: Option<u64>,
+    /// With `locked`: whether the request could hold the lock beside its holders, so that only earlier waiters are in
+    /// its way.
+    #[serde(skip)]
+    pub has_room: bool,
     /// With `invalid-request`: the fields that are wrong.
     #[serde(default)]
     pub errors: Vec<FieldError>,
@@ -197,7 +215,7 @@ impl Problem {
     /// Makes the problem of one lease of a group, from its result in the gateway's answer.
     pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {
-            "lease-lost" => format!("the lease of {name} is lost"),
+            LEASE_LOST => format!("the lease of {name} is lost"),
             _ => format!("the lease of {name} was neither renewed nor released"),
         };
         if let Some(more) = more {

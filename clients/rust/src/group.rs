@@ -11,7 +11,7 @@ use crate::{
     AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
     acquire::OnDrop,
-    error::ENDED_BEFORE,
+    error::{ENDED_BEFORE, LEASE_LOST},
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
     lease::renewal,
@@ -32,6 +32,9 @@ pub struct PartResult {
     /// The lease as the gateway describes it after its renewal. Without a renewal, all fields are absent.
     #[serde(flatten)]
     pub lease: Holder,
+    /// With `lease-lost`: whether an earlier copy of the release of this lease, which got no answer, may have ended it.
+    #[serde(skip)]
+    in_doubt: bool,
 }
 
 /// The results of a renewal or release of a group.
@@ -55,7 +58,6 @@ struct ResultsWire {
     renew_after_ms: u64,
 }
 
-const LEASE_LOST: &str = "lease-lost";
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 
 // === impl Client ===
@@ -129,14 +131,18 @@ impl Client {
     }
 
     /// Releases a lease, of one lock or of all locks of a group, with the limits of `retry` on attempts and time.
-    /// `unused`: no caller has used the lease, so the lock does not rest.
+    /// `unused`: nothing was done under the lease, so the lock does not rest.
     pub(crate) async fn release_lease_with(
         &self,
         lease: &Lease,
         unused: bool,
         retry: Retry,
     ) -> Result<(), ClientError> {
-        let query = if unused { "?unused=true" } else { "" };
+        let query = if unused && lease.rests {
+            "?unused=true"
+        } else {
+            ""
+        };
         if lease.parts.is_empty() {
             return self
                 .release_with(&lease.name, &lease.token, query, retry)
@@ -153,6 +159,12 @@ impl Client {
     pub async fn release_lease(&self, lease: &Lease) -> Result<(), ClientError> {
         let retry = Retry::until(self, Instant::now() + self.options.deadline);
         self.release_lease_with(lease, false, retry).await
+    }
+
+    /// Releases a lease under which nothing was done: the lock does not rest for the minimum hold of the lease.
+    pub async fn release_unused(&self, lease: &Lease) -> Result<(), ClientError> {
+        let retry = Retry::until(self, Instant::now() + self.options.deadline);
+        self.release_lease_with(lease, true, retry).await
     }
 
     async fn release_joined(
@@ -252,15 +264,14 @@ impl PartResult {
 
     /// Replaces this result by the answer to the separate release of its lease.
     fn answered(&mut self, answer: &CallResponse) {
-        let in_doubt = self.code.as_deref() == Some(OUTCOME_UNKNOWN);
+        self.in_doubt = self.code.as_deref() == Some(OUTCOME_UNKNOWN);
         if answer.status == StatusCode::NO_CONTENT {
             (self.code, self.detail, self.held) = (None, None, None);
         } else if let Some(problem) = answer.problem() {
             (self.code, self.detail, self.held) =
                 (Some(problem.code), problem.detail, problem.held);
         }
-        if in_doubt && self.code.as_deref() == Some(LEASE_LOST) {
-            self.code = Some(OUTCOME_UNKNOWN.to_owned());
+        if self.in_doubt && self.code.as_deref() == Some(LEASE_LOST) {
             self.detail = Some(ENDED_BEFORE.to_owned());
         }
     }
@@ -282,6 +293,7 @@ impl PartResults {
         let worst = failed.min_by_key(|it| {
             (
                 it.code.as_deref() != Some(LEASE_LOST),
+                it.in_doubt,
                 it.held != Some(true),
             )
         });
@@ -292,7 +304,7 @@ impl PartResults {
         Err(match problem.code.as_str() {
             // An earlier copy may have released this lease: for a group, the gateway cannot recognize a repeated
             // release by its idempotency key.
-            LEASE_LOST if self.in_doubt => {
+            LEASE_LOST if self.in_doubt || part.in_doubt => {
                 ClientError::unknown(format!("{}: {ENDED_BEFORE}", part.name), Some(problem))
             }
             LEASE_LOST => ClientError::Lost(problem),

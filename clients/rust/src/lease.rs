@@ -44,6 +44,8 @@ pub struct Lease {
     pub waited: Duration,
     /// The release request, if another caller wants the lock: release the lease in time.
     pub release_requested: Option<ReleaseRequest>,
+    /// Whether the lock rests after an early release, because the request had a minimum hold.
+    pub(crate) rests: bool,
     /// When the client sent the copy of the request that was answered.
     pub(crate) sent_at: Instant,
     pub(crate) received_at: Instant,
@@ -157,6 +159,7 @@ impl Lease {
             metadata: Metadata::new(lease.metadata.unwrap_or_default()).ok()?,
             waited: Duration::from_millis(wire.waited_ms),
             release_requested: lease.release_requested,
+            rests: false,
             sent_at: answer.sent_at,
             received_at: answer.received_at,
             json: answer.body.clone(),

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Lease, LockName, Problem,
     ReleaseRequest,
-    acquire::OnDrop,
+    acquire::{OnDrop, UnusedLease},
     http::{Retry, pause},
     lock::{
         self,
@@ -56,6 +56,8 @@ pub struct LeaseRenewer {
     /// lost. Unset before a release.
     given_up: OnceLock<Option<Instant>>,
     released: AtomicBool,
+    /// Whether a release without an answer may have ended the lease.
+    in_doubt: AtomicBool,
     /// The task that renews the lease, aborted when the renewer is dropped.
     _task: JoinSet<()>,
 }
@@ -97,16 +99,16 @@ const A_LONG_TIME: Duration = Duration::from_hours(24);
 // === impl LeaseRenewer ===
 
 impl LeaseRenewer {
-    /// Starts to keep a lease renewed, on the current tokio runtime.
+    /// Starts to keep a lease renewed, on the current tokio runtime. Use the lease only after that.
     ///
     /// A lease whose acquire took long is renewed first. It was probably granted after a wait, at an unknown time, and
     /// may have ended by the time its answer arrived.
     ///
-    /// If that first renewal fails, or the future is dropped, the client releases the lease in the background
-    /// ([`Client::finish_releases`]).
+    /// If that first renewal fails, or the future is dropped, the client releases the lease in the background as unused
+    /// ([`Client::release_unused`], [`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
         let lease = if lease.took() > lease.ttl / SLOW_ACQUIRE_DIVISOR {
-            let held = OnDrop::new(client, lease.clone());
+            let held = OnDrop::new(client, UnusedLease(lease.clone()));
             let renewed = renew_first(client, lease).await;
             // A lost lease needs no release, so the guard is disarmed.
             if matches!(renewed, Ok(_) | Err(ClientError::Lost(_))) {
@@ -143,6 +145,7 @@ impl LeaseRenewer {
             renewals,
             given_up: OnceLock::new(),
             released: AtomicBool::new(false),
+            in_doubt: AtomicBool::new(false),
             _task: task,
         })
     }
@@ -195,7 +198,21 @@ impl LeaseRenewer {
     ///
     /// Renewals stop at once, and all observers see [`Loss::Released`]. After a failure this function can be called
     /// again; after a success, a further call does nothing.
+    ///
+    /// [`ClientError::Lost`] means that the lease had ended before its release, so another caller may have held the
+    /// lock during the work. If an earlier copy of the release got no answer, a lost lease is
+    /// [`ClientError::OutcomeUnknown`]: that copy may have ended it.
     pub async fn release(&self, within: Duration) -> Result<(), ClientError> {
+        self.release_as(false, within).await
+    }
+
+    /// Like [`LeaseRenewer::release`], for a lease under which nothing was done: the lock does not rest for the minimum
+    /// hold of the lease.
+    pub async fn release_unused(&self, within: Duration) -> Result<(), ClientError> {
+        self.release_as(true, within).await
+    }
+
+    async fn release_as(&self, unused: bool, within: Duration) -> Result<(), ClientError> {
         let lasted_until = *self.given_up.get_or_init(|| self.until());
         // If a renewal arrives at the gateway after the release, it has no effect: it cannot revive an ended lease.
         self.renewals.abort();
@@ -209,11 +226,17 @@ impl LeaseRenewer {
         let deadline = end.map_or(deadline, |end| deadline.min(end));
         let mut retry = Retry::until(&self.client, deadline);
         retry.persist_until(deadline);
-        self.client
-            .release_lease_with(&self.lease, false, retry)
-            .await?;
-        self.released.store(true, Ordering::Release);
-        Ok(())
+        let was_in_doubt = self.in_doubt.load(Ordering::Acquire);
+        let released = self
+            .client
+            .release_lease_with(&self.lease, unused, retry)
+            .await;
+        match &released {
+            Ok(()) => self.released.store(true, Ordering::Release),
+            Err(ClientError::OutcomeUnknown { .. }) => self.in_doubt.store(true, Ordering::Release),
+            Err(_) => {}
+        }
+        released.map_err(|error| error.of_release(was_in_doubt))
     }
 }
 
@@ -467,9 +490,13 @@ pub enum WithLockError {
     /// The lock was not acquired, so the work did not start.
     #[error(transparent)]
     NotAcquired(#[from] ClientError),
-    /// The lease was lost before the work was done, so the work was dropped.
+    /// The lease was lost before the work was done, so the work was dropped. Or the lease turned out to be lost when the
+    /// work was done.
     #[error("the lease was lost: {0}")]
     Lost(#[source] Loss),
+    /// The work was done, and the lease has ended: by a release that got no answer, or before it.
+    #[error("it is unknown whether the lease lasted until the work was done: {0}")]
+    OutcomeUnknown(#[source] ClientError),
 }
 
 // === impl Client ===
@@ -482,7 +509,9 @@ impl Client {
     /// still be on their way: send the fencing token with them, and let the resource refuse a smaller token than it has
     /// seen. Work that never awaits (`spawn_blocking`, a long computation) is not stopped.
     ///
-    /// A release without an answer is not an error: the lease ends with its TTL.
+    /// If the release reports that the lease was lost, the work does not count as done, because another caller may have
+    /// held the lock meanwhile. A release without an answer is not an error: the lease ends with its TTL. But if a
+    /// repeated release reports a lost lease after such a copy, the outcome is unknown.
     ///
     /// If the future is dropped or the work panics, the client releases the lease, or leaves the queue, in the
     /// background. Do not drop the future while work that never awaits is running. [`Client::finish_releases`] waits
@@ -531,6 +560,7 @@ impl Client {
         held.disarm();
         match released {
             Err(ClientError::Lost(problem)) => Err(WithLockError::Lost(Loss::Ended(problem))),
+            Err(error) if error.may_be_lost() => Err(WithLockError::OutcomeUnknown(error)),
             Ok(()) | Err(_) => Ok(done),
         }
     }

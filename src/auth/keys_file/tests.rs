@@ -77,7 +77,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_is_allowed() {
     assert_eq!(
         error_of("expires_at = '31.1.2027'"),
         "expires_at of the key \"ci\" is \"31.1.2027\" (line 4 of keys.toml); allowed is a date \
-         and time in UTC, such as 2027-01-31T00:00:00Z"
+         and time with its offset, such as 2027-01-31T00:00:00Z"
     );
     for (line, field) in [
         ("acquire = 'ci:'", "acquire"),

@@ -18,7 +18,7 @@ use crate::{
         error::CliError,
         terminal::{output, text},
     },
-    clock::{Clock, SystemClock},
+    clock::{Clock, SystemClock, parse_time},
 };
 
 use super::change::{append, key_not_written};
@@ -184,12 +184,12 @@ fn end(text: &str) -> Result<Datetime, String> {
     let now = SystemClock.wall();
     let time = match humantime::parse_duration(text) {
         Ok(duration) => now.checked_add(duration),
-        Err(_) => humantime::parse_rfc3339(text).ok(),
+        Err(_) => parse_time(text).map(Into::into),
     };
     // A time after the year 9999 cannot be written in RFC 3339.
     let most = humantime::parse_rfc3339("9999-01-01T00:00:00Z").ok();
     let Some(time) = time.filter(|time| Some(*time) < most) else {
-        return Err("expected 90d, or a time in UTC: 2027-01-31T00:00:00Z".to_owned());
+        return Err("expected 90d, or a time with its offset: 2027-01-31T00:00:00Z".to_owned());
     };
     let written = humantime::format_rfc3339_seconds(time).to_string();
     let ends = humantime::parse_rfc3339(&written).ok();

@@ -5,7 +5,7 @@
     reason = "these doc comments are help texts for a terminal"
 )]
 
-use std::{ffi::OsString, time::Duration};
+use std::{env, ffi::OsString, time::Duration};
 
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
@@ -46,15 +46,15 @@ use super::super::{
 /// (sudo). With --on-lost continue the command keeps running.
 ///
 /// The exit code is that of the command, or 128 and the number of the signal that ended it. If the command did not
-/// run, or was stopped because the lease was lost, it is one of the codes below; 126 if the command cannot be
-/// executed, 127 if it is not found (both are checked before the wait, too), 128 and the number of the signal if
-/// one came during the wait.
+/// run, or the lease was lost before the command ended, it is one of the codes below; 126 if the command cannot be
+/// executed, 127 if it or its interpreter is not found (both are checked before the wait, too), 128 and the number
+/// of the signal if one came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
     /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are held while the command runs
     ///
     /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does. The other locks are held alone.
-    #[arg(required = true, value_name = "NAME", value_parser = LockArg::parse)]
+    #[arg(required = true, value_name = "NAME", value_parser = lock_arg)]
     pub(super) names: Vec<LockArg>,
     #[command(flatten)]
     pub(super) request: RequestArgs,
@@ -114,6 +114,16 @@ pub(super) enum OnRequest {
     Term,
     /// The command keeps running until it ends or the lease is broken.
     Ignore,
+}
+
+/// Parses the name of a lock. A text that is no name is most likely the command, if no `--` stands before it.
+fn lock_arg(text: &str) -> Result<LockArg, String> {
+    LockArg::parse(text).map_err(|error| {
+        if env::args_os().any(|argument| argument == "--") {
+            return error;
+        }
+        format!("-- is missing before the command: latchgate run NAME -- {text} (as the name of a lock, {text} {error})")
+    })
 }
 
 // === Timing ===

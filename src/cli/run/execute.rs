@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    client::{Client, ClientError, Lease, LeasePart, LeaseRenewer, Problem},
+    client::{Client, ClientError, Lease, LeasePart, LeaseRenewer},
     lock::LockName,
 };
 
@@ -21,8 +21,8 @@ use super::{
         },
     },
     args::{RunArgs, SHORTEST_TTL, Timing, longest_kill_after},
-    job::{Job, Leftover, SLOT, SLOTS, TOKEN, look_for, report},
-    supervisor::{OF_JOBS, Supervisor},
+    job::{Job, SLOT, SLOTS, TOKEN, look_for, report},
+    supervisor::{OF_JOBS, Supervisor, Work},
 };
 
 /// Acquires the lock, runs the command, releases the lock, and returns the exit code.
@@ -53,19 +53,38 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
                 .await
         }
         Err(error) => {
-            release_lock(name, renewer, Leftover::Nobody, &mut signals).await;
-            let text = format!("cannot start a process: {error}");
+            release_lock(name, renewer, Work::NotStarted, &mut signals).await;
+            let text = format!("{name}: cannot start a process: {error}");
             return Err(CliError::unexpected(text));
         }
     };
-    release_lock(name, renewer, ended.leftover, &mut signals).await;
-    match ended.stopped {
-        None => ended.code.map_err(CliError::runtime),
-        Some(why) => Err(CliError::new(
-            Exit::Lost,
-            format!("the command was stopped because the lease was lost: {why}"),
-        )),
+    let end_of_lease = release_lock(name, renewer, ended.work, &mut signals).await;
+    let code = ended.code.map_err(CliError::runtime)?;
+    if let Some(why) = ended.stopped {
+        let text = format!("{name}: the command was stopped because the lease was lost: {why}");
+        return Err(CliError::new(Exit::Lost, text));
     }
+    let (exit, text) = match end_of_lease {
+        _ if ended.work == Work::NotStarted => return Ok(code),
+        LeaseEnd::AfterWork => return Ok(code),
+        LeaseEnd::DuringWork(why) => (Exit::Lost, format!("the lease was lost before: {why}")),
+        LeaseEnd::Unknown(why) => (
+            Exit::OutcomeUnknown,
+            format!("it is unknown whether the lease lasted until then: {why}"),
+        ),
+    };
+    let text = format!("{name}: the command ended with exit code {code}, but {text}");
+    Err(CliError::new(exit, text))
+}
+
+/// What is known about when the lease ended.
+enum LeaseEnd {
+    /// The lease lasted until the command, and all processes that it left running, had ended.
+    AfterWork,
+    /// The lease ended earlier, for this reason.
+    DuringWork(String),
+    /// A release without an answer may have ended the lease, or the lease ended before.
+    Unknown(String),
 }
 
 /// Starts to renew the lease. If a signal comes first, releases the lease.
@@ -169,73 +188,74 @@ const IMPATIENT: &str = "a signal came before a gateway had answered";
 const STILL_ALIVE: &str = "a process of the command lives on although it was killed: it waits for a \
                            disk or a file system, or has changed its user";
 
-/// Releases the lock of a command that has ended. If the release fails, prints the failure; the exit code of the
-/// command stays the same.
+/// Releases the lock of a command that has ended, and returns what is known about when its lease ended. If the release
+/// gets no answer, prints that: the lease lasted by its TTL, as far as is known.
 async fn release_lock(
     name: &LockName,
     renewer: LeaseRenewer,
-    leftover: Leftover,
+    work: Work,
     signals: &mut Signals,
-) {
-    let until = renewer.until();
-    match (leftover, until) {
+) -> LeaseEnd {
+    let lost = renewer.check().err().map(|loss| loss.to_string());
+    match (work, lost, renewer.until()) {
         // Dropping the renewer ends the renewals, so the lock becomes free when its lease ends.
-        (Leftover::Somebody, Some(until)) => {
+        (Work::GoesOn, None, Some(until)) => {
             drop(renewer);
             left_locked(name, until, STILL_ALIVE);
+            LeaseEnd::AfterWork
         }
-        (Leftover::Somebody, None) => {
+        (Work::GoesOn, lost, _) => {
             output::note(&format!(
                 "latchgate: {name}: the lock is lost, and {STILL_ALIVE}"
             ));
+            LeaseEnd::DuringWork(lost.unwrap_or_default())
         }
-        (Leftover::Nobody, Some(until)) => {
+        (Work::Done | Work::NotStarted, None, Some(until)) => {
             // The release is repeated until a gateway answers or the lease ends, because no other program can release
             // the lock.
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(problem) = release(name, until, renewer.release(left), signals).await {
-                output::note(&format!(
-                    "latchgate: {name}: the lease had ended before the command had: {problem}"
-                ));
-            }
+            let released = async {
+                if work == Work::NotStarted {
+                    renewer.release_unused(left).await
+                } else {
+                    renewer.release(left).await
+                }
+            };
+            release(name, until, released, signals).await
         }
-        (Leftover::Nobody, None) => {
+        (Work::Done | Work::NotStarted, lost, _) => {
             // A failed release is not printed: the loss of the lease has already been reported.
             let _: Option<Result<_, _>> = signals
                 .until_second_signal(renewer.release(RELEASE_LOST))
                 .await;
+            LeaseEnd::DuringWork(lost.unwrap_or_default())
         }
     }
 }
 
 /// Releases a lock for which no command was started.
 async fn release_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
-    let released = client.release_lease(lease);
-    // If the lease is already lost, there is nothing to release, so the problem is ignored.
-    let _: Option<Problem> = release(&lease.name, lease.good_until(), released, signals).await;
+    let released = client.release_unused(lease);
+    // If the lease is already lost, there is nothing to release.
+    let _: LeaseEnd = release(&lease.name, lease.good_until(), released, signals).await;
 }
 
-/// Waits for `release`, the release of a lease that lasts until `until`, and prints a failure. Returns the problem if
-/// the lease had already ended.
+/// Waits for `release`, the release of a lease that lasts until `until`, and prints that it got no answer.
 async fn release(
     name: &LockName,
     until: Instant,
     release: impl Future<Output = Result<(), ClientError>>,
     signals: &mut Signals,
-) -> Option<Problem> {
+) -> LeaseEnd {
     let release = notify_if_slow(name, RELEASE_UNANSWERED, release);
     match signals.until_second_signal(release).await {
         Some(Ok(())) => {}
-        Some(Err(ClientError::Lost(problem))) => return Some(*problem),
-        // The lease has ended, most likely by an earlier copy of this release whose answer was lost: no failure.
-        Some(Err(ClientError::OutcomeUnknown {
-            problem: Some(problem),
-            ..
-        })) if problem.code == "lease-lost" => {}
+        Some(Err(ClientError::Lost(problem))) => return LeaseEnd::DuringWork(problem.to_string()),
+        Some(Err(error)) if error.may_be_lost() => return LeaseEnd::Unknown(error.to_string()),
         Some(Err(error)) => left_locked(name, until, &error.to_string()),
         None => left_locked(name, until, IMPATIENT),
     }
-    None
+    LeaseEnd::AfterWork
 }
 
 /// Prints that the lock was not released, the reason, and when its lease ends.
@@ -295,8 +315,8 @@ mod tests {
         (url, asked)
     }
 
-    /// The requests that a gateway receives if the ended command leaves `leftover`.
-    async fn asked_with(leftover: Leftover) -> Vec<String> {
+    /// The requests that a gateway receives after a command whose work is in this state.
+    async fn asked_with(work: Work) -> Vec<String> {
         let (url, asked) = gateway().await;
         let client = Client::new(ClientOptions {
             url,
@@ -307,7 +327,7 @@ mod tests {
         let lease = client.acquire(&name, &AcquireRequest::default()).await;
         let renewer = LeaseRenewer::start(&client, lease.unwrap()).await.unwrap();
         let mut signals = Signals::listen([]).unwrap();
-        release_lock(&name, renewer, leftover, &mut signals).await;
+        release_lock(&name, renewer, work, &mut signals).await;
         // The wait is longer than the time until the next renewal, so that a renewal would be seen.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         asked.lock().unwrap().clone()
@@ -315,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lock_under_which_somebody_lives_is_neither_released_nor_kept() {
-        assert_eq!(asked_with(Leftover::Somebody).await, ["POST"]);
-        assert_eq!(asked_with(Leftover::Nobody).await, ["POST", "DELETE"]);
+        assert_eq!(asked_with(Work::GoesOn).await, ["POST"]);
+        assert_eq!(asked_with(Work::Done).await, ["POST", "DELETE"]);
     }
 }

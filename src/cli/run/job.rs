@@ -3,16 +3,24 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs, io,
-    os::unix::process::{CommandExt, ExitStatusExt},
+    fs::{self, File, OpenOptions},
+    io::{self, PipeReader, Read as _, Write as _},
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::{
+            ffi::OsStrExt as _,
+            fs::OpenOptionsExt as _,
+            process::{CommandExt, ExitStatusExt},
+        },
+    },
     path::Path,
     process::{self, Child, Command, ExitCode},
     time::Duration,
 };
 
 use rustix::{
-    fs::{Access, AtFlags, CWD, accessat},
-    io::Errno,
+    fs::{Access, AtFlags, CWD, OFlags, accessat},
+    io::{Errno, FdFlags, fcntl_setfd},
     process::{
         Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process, kill_process_group,
         test_kill_process_group, waitid,
@@ -33,6 +41,8 @@ pub(super) struct Job {
     group: Pid,
     /// A process of the group that was alive at the last check. The next check begins with this process.
     alive: Option<i32>,
+    /// How far the start of the command has got, as its process reports it.
+    progress: PipeReader,
 }
 
 /// The state of the command's own process, without its descendants.
@@ -112,11 +122,12 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 // === impl Job ===
 
 impl Job {
-    fn from_child(child: Child) -> Self {
+    fn from_child(child: Child, progress: PipeReader) -> Self {
         Self {
             group: Pid::from_child(&child),
             child,
             alive: None,
+            progress,
         }
     }
 
@@ -127,13 +138,18 @@ impl Job {
         variables: &[(&'static str, String)],
         on_lost: OnLost,
     ) -> io::Result<Self> {
-        let child = stopped(own_program()?.as_os_str(), command, on_lost)
+        let (progress, told) = io::pipe()?;
+        // The process inherits this end of the pipe. No other process is started until the end is closed here.
+        fcntl_setfd(&told, FdFlags::empty())?;
+        let told_at = told.as_raw_fd();
+        let child = stopped(own_program()?.as_os_str(), told_at, command, on_lost)
             .env_remove(TOKEN)
             .env_remove(SLOT)
             .env_remove(SLOTS)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()?;
-        let job = Self::from_child(child);
+        drop(told);
+        let job = Self::from_child(child, progress);
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(job.group), stopped), Err(Errno::INTR)) {}
         // The status of this first suspension is read here, so that the supervisor does not take it for a suspension by
@@ -176,6 +192,15 @@ impl Job {
         Ok(code
             .and_then(|code| u8::try_from(code).ok())
             .unwrap_or(u8::MAX))
+    }
+
+    /// Whether the command was executed, after the end of its process. Where the process could not report its start (no
+    /// `/proc`, no `/dev/fd`), the command counts as executed.
+    pub(super) fn was_started(&mut self) -> bool {
+        let mut told = Vec::new();
+        // A failure is ignored, because the command then counts as executed.
+        let _: io::Result<_> = self.progress.read_to_end(&mut told);
+        !matches!(told.as_slice(), b"." | b".xf")
     }
 
     /// The current state of the group. A signal that can be sent does not show that a process is alive: dead processes
@@ -379,6 +404,14 @@ const DIES_WITH_PARENT: &str = "dies-with-parent";
 /// The argument for a command that is to outlive its parent.
 const OUTLIVES_PARENT: &str = "outlives-parent";
 
+/// Report of the process of a command: the process has the pipe for its reports.
+const REACHED: &[u8] = b".";
+/// Report of the process of a command: the process executes the command next. If that succeeds, no report follows, and
+/// the system closes the pipe.
+const EXECUTES: &[u8] = b"x";
+/// Report of the process of a command: the system refused to execute the command.
+const FAILED: &[u8] = b"f";
+
 /// A command line that starts a suspended process. When the process is continued, it executes `command`.
 ///
 /// The process is the first of its process group. It suspends itself before the command begins, so that its parent has
@@ -386,11 +419,19 @@ const OUTLIVES_PARENT: &str = "outlives-parent";
 ///
 /// A command that must not outlive its lease dies with the thread that started it. So that thread must live as long as
 /// `latchgate run`.
-pub(super) fn stopped(program: &OsStr, command: &[OsString], on_lost: OnLost) -> Command {
+///
+/// `told_at`: the process reports its start to this file descriptor, which it inherits.
+pub(super) fn stopped(
+    program: &OsStr,
+    told_at: RawFd,
+    command: &[OsString],
+    on_lost: OnLost,
+) -> Command {
     let mut start = Command::new(program);
     start
         .arg0(START)
         .arg(getpid().as_raw_pid().to_string())
+        .arg(told_at.to_string())
         .arg(match on_lost {
             OnLost::Terminate => DIES_WITH_PARENT,
             OnLost::Continue => OUTLIVES_PARENT,
@@ -408,7 +449,8 @@ pub(in crate::cli) fn is_start() -> bool {
 /// Suspends this process, and executes the command when the process is continued. Returns only after a failure.
 pub(in crate::cli) fn start() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
-    let parent = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
+    let mut number = || arguments.next()?.to_str()?.parse::<i32>().ok();
+    let (parent, told_at) = (number(), number());
     let dies = arguments.next().is_some_and(|it| it == DIES_WITH_PARENT);
     let Some(program) = arguments.next() else {
         return ExitCode::FAILURE;
@@ -420,14 +462,41 @@ pub(in crate::cli) fn start() -> ExitCode {
     if getppid().map(Pid::as_raw_pid) != parent {
         return ExitCode::FAILURE;
     }
+    let mut progress = told_at.and_then(take_pipe);
+    let mut tell = |report| {
+        if let Some(pipe) = &mut progress {
+            // A failed write is ignored: `run` then takes the command for executed, or has ended.
+            let _: io::Result<()> = pipe.write_all(report);
+        }
+    };
+    tell(REACHED);
     kill_process(getpid(), Signal::STOP).expect("a process may send a signal to itself");
     // The system also continues this process if its parent has died. The command must then not start, because no
     // process renews the lease.
     if getppid().map(Pid::as_raw_pid) != parent {
         return ExitCode::FAILURE;
     }
+    tell(EXECUTES);
     let error = Command::new(&program).args(arguments).exec();
+    tell(FAILED);
     report(&program, &error).into()
+}
+
+/// Takes over an inherited pipe, so that the command does not inherit it. `None` where the system does not show the
+/// files of a process.
+fn take_pipe(inherited: RawFd) -> Option<File> {
+    // If `run` has ended, no process reads the pipe, and an open without this flag would wait for a reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let open = |directory| {
+        OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(format!("{directory}/{inherited}"))
+    };
+    let pipe = open("/proc/self/fd").or_else(|_| open("/dev/fd"));
+    // A failure is ignored: then the descriptor was not open.
+    let _: Result<_, _> = nix::unistd::close(inherited);
+    pipe.ok()
 }
 
 /// Prints why a command cannot be started, and returns the exit code for this failure.
@@ -437,11 +506,12 @@ pub(super) fn report(program: &OsStr, error: &io::Error) -> u8 {
     code_of(error)
 }
 
-/// Checks whether the system would find a command and may execute it. `path` is the list of directories for a name
-/// without a slash.
+/// Checks whether the system would find a command, and the interpreter of a script, and may execute it. `path` is the
+/// list of directories for a name without a slash.
 pub(super) fn look_for(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> {
-    if program.as_encoded_bytes().contains(&b'/') {
-        return look_at(Path::new(program));
+    if program.as_bytes().contains(&b'/') {
+        look_at(Path::new(program))?;
+        return look_for_interpreter(Path::new(program), path);
     }
     let Some(path) = path else {
         // Without a PATH, the system searches default directories, which this program does not know: no check.
@@ -449,8 +519,9 @@ pub(super) fn look_for(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> 
     };
     let mut refusal = io::Error::from(Errno::NOENT);
     for directory in env::split_paths(path) {
-        match look_at(&directory.join(program)) {
-            Ok(()) => return Ok(()),
+        let file = directory.join(program);
+        match look_at(&file) {
+            Ok(()) => return look_for_interpreter(&file, Some(path)),
             Err(error) if code_of(&error) == NOT_FOUND => {}
             Err(error) => refusal = error,
         }
@@ -469,6 +540,51 @@ fn look_at(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Checks whether the interpreter exists that the first line of a script names. Without it, the system reports only that
+/// "no such file" exists. `env` as the interpreter searches the rest of the line in the directories of `path`.
+fn look_for_interpreter(script: &Path, path: Option<&OsStr>) -> io::Result<()> {
+    let mut start = Vec::new();
+    if script.is_file() {
+        // A failure is ignored: the start of the command reports a file that cannot be read.
+        let _: io::Result<_> = File::open(script)
+            .and_then(|file| file.take(LONGEST_FIRST_LINE).read_to_end(&mut start));
+    }
+    let Some(line) = start.strip_prefix(b"#!") else {
+        return Ok(());
+    };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line
+        .split(|byte| matches!(byte, b' ' | b'\t'))
+        .filter(|word| !word.is_empty())
+        .map(OsStr::from_bytes);
+    let Some(interpreter) = words.next() else {
+        return Ok(());
+    };
+    let searched = words.next().filter(|word| {
+        interpreter.as_bytes().ends_with(b"/env")
+            && !word.as_bytes().starts_with(b"-")
+            && !word.as_bytes().contains(&b'=')
+    });
+    for name in [Some(interpreter), searched].into_iter().flatten() {
+        let found = if name == interpreter {
+            look_at(Path::new(name))
+        } else {
+            look_for(name, path)
+        };
+        if found.is_err_and(|error| code_of(&error) == NOT_FOUND) {
+            let hint = if name.as_bytes().ends_with(b"\r") {
+                ": save the script with line ends of Unix"
+            } else {
+                ""
+            };
+            let name = name.to_string_lossy();
+            let text = format!("its first line names {name:?}, which does not exist{hint}");
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+    }
+    Ok(())
+}
+
 /// Makes the kernel kill this process when the thread that started it ends for any reason. This is the third line of
 /// defence, after `latchgate run` and its guard: if both are gone, no process renews the lease, and none could follow a
 /// TERM with a KILL in time.
@@ -485,6 +601,8 @@ fn die_with_parent() {
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent() {}
 
+/// How much of the first line of a script Linux reads.
+const LONGEST_FIRST_LINE: u64 = 256;
 /// The exit code for a command that is not found, as in shells.
 const NOT_FOUND: u8 = 127;
 
@@ -504,7 +622,9 @@ mod tests {
 
     fn started() -> Job {
         let mut sleep = Command::new("sleep");
-        Job::from_child(sleep.arg("60").process_group(0).spawn().unwrap())
+        let (progress, _) = io::pipe().unwrap();
+        let child = sleep.arg("60").process_group(0).spawn();
+        Job::from_child(child.unwrap(), progress)
     }
 
     #[test]

@@ -70,10 +70,20 @@ enum Stage {
 pub(super) struct CommandEnd {
     /// The exit code of the command.
     pub(super) code: io::Result<u8>,
-    /// Whether processes of the command's group are left.
-    pub(super) leftover: Leftover,
+    pub(super) work: Work,
     /// Why the command was stopped, if the supervisor stopped it because of its lease.
     pub(super) stopped: Option<String>,
+}
+
+/// What a command has done under its lock by its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing: the command was not executed.
+    NotStarted,
+    /// The command and all processes of its group have ended.
+    Done,
+    /// A process of the command's group is left.
+    GoesOn,
 }
 
 /// The signals of job control that are handled while the command runs. During the wait for the lock, only TSTP has an
@@ -196,17 +206,23 @@ impl Supervisor {
             guard.dismiss();
         }
         let code = self.job.collect();
+        let was_started = self.job.was_started();
         let was_killed = matches!(&code, Ok(code) if *code == KILLED);
         if was_killed && was_due {
             // The command was killed when its deadline was due, most likely by the guard, whose timer may end earlier.
             // So the lease counts as the reason, as if the supervisor had killed the command.
             self.stopping();
         }
+        let leftover = match leftover {
+            Leftover::Nobody => self.job.look_for_hidden(&self.orphans).await,
+            Leftover::Somebody => leftover,
+        };
         CommandEnd {
             code,
-            leftover: match leftover {
-                Leftover::Nobody => self.job.look_for_hidden(&self.orphans).await,
-                Leftover::Somebody => leftover,
+            work: match leftover {
+                Leftover::Nobody if was_started => Work::Done,
+                Leftover::Nobody => Work::NotStarted,
+                Leftover::Somebody => Work::GoesOn,
             },
             stopped: self.why,
         }

@@ -73,7 +73,8 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
     let by = reservation.reserved_by.as_deref();
     let by = by.map_or_else(String::new, |by| format!("by {} ", visible(by)));
     let until = match reservation.until.parse::<Timestamp>() {
-        Ok(until) => local(&until.to_zoned(TimeZone::system())),
+        // A zone that is not known would be shown as such; UTC has a name.
+        Ok(until) => local(&until.to_zoned(TimeZone::try_system().unwrap_or(TimeZone::UTC))),
         Err(_) => visible(&reservation.until).into_owned(),
     };
     format!("{by}until {until} because {}", visible(&reservation.reason))

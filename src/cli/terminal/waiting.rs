@@ -402,7 +402,11 @@ pub(crate) fn describe(
     if waiting.may_not_view {
         add(format_args!(", the key may not view the lock"));
     }
-    if let Some(count) = several(waiting) {
+    if waiting.has_room {
+        add(format_args!(
+            ", the lock has room, but earlier waiters come first"
+        ));
+    } else if let Some(count) = several(waiting) {
         add(format_args!(", {count} hold it"));
     } else if let Some(holder) = &waiting.holder {
         match &holder.owner {
@@ -548,6 +552,15 @@ mod tests {
         assert_eq!(displayed(&resting), text);
         let waiting = WaitStatus {
             holder_count: Some(3),
+            has_room: true,
+            ..waiting
+        };
+        assert_eq!(
+            displayed(&waiting),
+            "waiting for deploy: 1m 12s, position 2 of 5, the lock has room, but earlier waiters come first"
+        );
+        let waiting = WaitStatus {
+            has_room: false,
             ..waiting
         };
         assert_eq!(

@@ -6,6 +6,7 @@ use axum::extract::State;
 
 use crate::{
     auth::{Access, LimitSlot, Permission, scope},
+    clock::parse_time,
     config::LimitsConfig,
     engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms},
     http::{
@@ -422,11 +423,7 @@ impl RequestBody for ReserveBody {
 
     fn read(fields: &mut Fields<'_>) -> Self {
         let until = fields.text(&UNTIL).unwrap_or_default();
-        let until = until
-            .parse::<jiff::Timestamp>()
-            .ok()
-            .filter(|_| is_rfc3339(&until));
-        let until = until.and_then(|it| u64::try_from(it.as_millisecond()).ok());
+        let until = parse_time(&until).and_then(|it| u64::try_from(it.as_millisecond()).ok());
         let expected =
             "is missing or no time such as 2026-12-04T18:00:00Z or 2026-12-04T18:00:00+01:00";
         let until = fields.check(&UNTIL, until.ok_or(expected));
@@ -473,17 +470,6 @@ impl AcquireBody {
             metadata: metadata.unwrap_or_default(),
         }
     }
-}
-
-/// Whether a text that is a time has the form of RFC 3339: the parser takes other forms of ISO 8601, too, and an offset of
-/// more than a day.
-fn is_rfc3339(text: &str) -> bool {
-    let zone = text.get(text.len().saturating_sub(6)..).unwrap_or_default();
-    let is_offset =
-        zone.starts_with(['+', '-']) && zone.get(3..4) == Some(":") && zone[1..3] < *"24";
-    let separators = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
-    let has = |(at, byte): (usize, u8)| text.as_bytes().get(at) == Some(&byte);
-    separators.into_iter().all(has) && (is_offset || text.ends_with(['Z', 'z']))
 }
 
 /// Reads a field with a TTL. `None`: the field was left out or refused.

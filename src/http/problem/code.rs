@@ -60,7 +60,7 @@ problem_codes! {
          expected.",
         "Correct the request. The same request gets the same answer.";
     Unauthorized = "unauthorized", UNAUTHORIZED,
-        "An API key is needed",
+        "There is no valid API key",
         "The request has no API key, or a key that is cut off, mistyped, unknown to this gateway or \
          expired, or the cookie of a session that has ended. Nothing happened. \
          A request that waits for a lock gets this answer if its key is withdrawn.",
@@ -135,7 +135,8 @@ problem_codes! {
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \
-         within the last minute, or the lock rests since. A late repetition must not acquire the lock again.",
+         within the last minute, or the lock rests since. A late repetition must not acquire the lock again. \
+         Use a new key for each attempt to acquire a lock.",
         "Regard the work under that lease as over. To acquire the lock again, use a new key.";
     Superseded = "superseded", CONFLICT,
         "A newer request with the same key took over",

@@ -102,7 +102,7 @@ fn a_backup_replaces_a_file_only_if_it_is_told_to() {
     let file = place.path().join("file");
     fs::write(&file, "of somebody").unwrap();
     let refused = back_up(&gateway, &file, &[]).ends(2);
-    refused.says("--force");
+    refused.says(format!("{}\" exists; --force replaces it", file.display()));
     assert_eq!(fs::read(&file).unwrap(), b"of somebody");
     back_up(&gateway, &file, &["--force"]).ends(0);
     let whole = fs::read(&file).unwrap();

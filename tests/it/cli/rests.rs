@@ -61,6 +61,75 @@ fn a_job_runs_once_in_its_window_until_an_operator_ends_the_rest() {
     gateway.typed(run).read().gives(0, "done\n");
 }
 
+/// Writes an executable script, and returns its path.
+fn script(directory: &TempDir, name: &str, text: &str) -> String {
+    let path = directory.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_command_that_could_not_start_uses_no_window_up() {
+    let gateway = Gateway::start();
+    let directory = tempfile::tempdir().unwrap();
+    let broken = script(&directory, "broken", "#!/no/such/interpreter\n");
+    // Only the system finds out that the interpreter of the interpreter is missing.
+    let nested = script(&directory, "nested", &format!("#!{broken}\n"));
+    let run = ["run", "job", "--min-hold", "10m", "--wait", "0", "--"];
+    let ran = |command: &[&str]| {
+        let arguments = [&run, command].concat();
+        let gateway = latchgate(&arguments).env("LATCHGATE_URL", &gateway.url());
+        gateway.read()
+    };
+    let cannot = ran(&[&nested]);
+    assert_eq!(cannot.code, Some(127), "{cannot:?}");
+    cannot.begins(&format!("latchgate: cannot start {nested}: "));
+    gateway
+        .typed("inspect job")
+        .read()
+        .gives(0, "job is free\n");
+    // A shell has started, and has not found its command.
+    let found = ran(&["sh", "-c", "/no/such/command"]);
+    assert_eq!(found.code, Some(127), "{found:?}");
+    gateway.typed("run job --wait 0 -- true").ends(100);
+}
+
+#[test]
+fn a_script_without_its_interpreter_is_refused_before_the_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    for (line, missing) in [
+        ("#!/bin/sh\r\n", r#""/bin/sh\r""#),
+        ("#! /usr/bin/env sh\r\n", r#""sh\r""#),
+        ("#!/no/such/interpreter -x\n", r#""/no/such/interpreter""#),
+        (
+            "#!/usr/bin/env no-such-interpreter\n",
+            r#""no-such-interpreter""#,
+        ),
+    ] {
+        let path = script(&directory, "job", line);
+        let gateway = FakeGateway::new([lease()]);
+        let ran = gateway.latchgate(&["run", "job", "--", &path]).read();
+        assert_eq!(ran.code, Some(127), "{ran:?}");
+        ran.says(format!(
+            "its first line names {missing}, which does not exist"
+        ));
+        assert_eq!(gateway.received().len(), 0);
+    }
+    for line in [
+        "",
+        "#!",
+        "#!/bin/sh\n",
+        "#!/usr/bin/env -S sh -x\n",
+        "#!/usr/bin/env A=1 sh\n",
+    ] {
+        let path = script(&directory, "job", line);
+        let gateway = FakeGateway::new([lease(), Reply::Answer(204, String::new())]);
+        gateway.latchgate(&["run", "job", "--", &path]).read();
+        assert_eq!(gateway.received().len(), 2, "{line:?}");
+    }
+}
+
 #[test]
 fn so_many_run_in_each_period_and_the_next_wait_for_their_turn() {
     let gateway = Gateway::start();

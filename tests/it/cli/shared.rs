@@ -419,6 +419,30 @@ fn readers_are_together_and_nobody_passes_a_writer() {
 }
 
 #[test]
+fn a_holder_is_not_blamed_where_an_earlier_waiter_is_in_the_way() {
+    let (gateway, url) = Gateway::start_and_url();
+    for _ in 0..3 {
+        let acquire = "acquire pool --limit 10 --owner one --ttl 1h";
+        gateway.typed(acquire).ends(0);
+    }
+    let _waiter = run_sh(&url, &["pool", "--limit", "2"], "true");
+    until("it waits", || waiters(&url, "pool") == 1);
+    let told = ["run", "acquire"].map(|command| {
+        let dashes = if command == "run" { " -- true" } else { "" };
+        let wait = format!("{command} pool --limit 10 --wait 0{dashes}");
+        gateway.typed(&wait).ends(100).err
+    });
+    for text in told {
+        let expected = "latchgate: pool: the lock is held: it has room for this request, but an earlier \
+                        waiter comes first\n";
+        assert_eq!(text, expected);
+    }
+    // Without room, the holder is named.
+    let full = gateway.typed("acquire pool --limit 3").ends(100);
+    full.says("the lock is held by one for another 59m");
+}
+
+#[test]
 fn a_check_ends_with_what_the_gateway_found() {
     for (reply, code) in [
         (Reply::Answer(204, String::new()), 0),

@@ -339,6 +339,71 @@ async fn work_that_outlived_its_lease_is_not_taken_for_done() {
 }
 
 #[tokio::test]
+async fn work_whose_lease_is_gone_after_an_unanswered_release_may_have_outlived_it() {
+    let gateway = FakeGateway::new([lease(), Reply::Lost, ended()]);
+    let error = with_lock(&gateway, async |_lease| ()).await.unwrap_err();
+    assert!(
+        matches!(error, WithLockError::OutcomeUnknown(_)),
+        "{error:?}"
+    );
+    for replies in [
+        vec![Reply::Lost, of_two(r#""lease-lost""#)],
+        // The outcome of the lease of one lock was unknown to the gateway.
+        vec![of_two(r#""outcome-unknown""#), ended()],
+    ] {
+        let replies = [vec![lease_of_two(6_000)], replies].concat();
+        let gateway = FakeGateway::new(replies);
+        let names = GroupNames::parse(["a", "b"]).unwrap();
+        let request = AcquireRequest::default();
+        let client = client(&gateway);
+        let done = client.with_locks(&names, &request, async |_lease| ());
+        let error = timeout(TIMEOUT, done).await.unwrap().unwrap_err();
+        assert!(
+            matches!(error, WithLockError::OutcomeUnknown(_)),
+            "{error:?}"
+        );
+    }
+}
+
+/// The results of a release of the locks `a` and `b`, with this code for `b`.
+fn of_two(code: &str) -> Reply {
+    let results =
+        format!(r#"{{"results":[{{"name":"a","code":null}},{{"name":"b","code":{code}}}]}}"#);
+    Reply::Answer(200, results)
+}
+
+#[tokio::test]
+async fn a_release_that_is_called_again_knows_of_the_one_without_an_answer() {
+    let gateway = FakeGateway::new([lease(), Reply::Silence, ended()]);
+    let renewer = keep(&gateway).await;
+    renewer
+        .release(Duration::from_millis(300))
+        .await
+        .unwrap_err();
+    let error = renewer.release(TIMEOUT).await.unwrap_err();
+    assert!(error.may_be_lost(), "{error}");
+}
+
+#[tokio::test]
+async fn a_lease_that_cannot_be_kept_was_not_used() {
+    let forbidden = || Reply::problem(403, "forbidden", "");
+    for (min_hold, query) in [(Some(Duration::from_secs(1)), "?unused=true"), (None, "")] {
+        let gateway = FakeGateway::new([late(TTL / 8), forbidden(), done()]);
+        let request = AcquireRequest {
+            min_hold,
+            ..AcquireRequest::default()
+        };
+        let client = patient(&gateway);
+        let name = name();
+        let worked = client.with_lock(&name, &request, async |_lease| panic!("it is not kept"));
+        worked.await.unwrap_err();
+        client.finish_releases().await;
+        let sent = &gateway.received()[2].line;
+        assert_eq!(sent, &format!("DELETE /locks/deploy{query} HTTP/1.1"));
+    }
+}
+
+#[tokio::test]
 async fn a_release_that_is_not_answered_does_not_take_away_what_was_done() {
     let gateway = FakeGateway::new([lease(), away(), away(), done()]);
     assert_eq!(with_lock(&gateway, async |_lease| 7).await.unwrap(), 7);

@@ -5,7 +5,7 @@ use std::fs;
 use super::fixture::{Certified, Curled};
 use crate::support::{
     Authority, Files, eventually,
-    gateway::Setup,
+    gateway::{Gateway, Setup},
     program::{latchgate, typed},
     spawn,
 };
@@ -47,6 +47,16 @@ fn who_speaks_plain_http_to_it_is_told_what_the_url_lacks() {
     let plain = format!("http://{}", certified.gateway.address);
     let refused = typed(&format!("list --url {plain}")).ends(1);
     refused.says("this address speaks TLS: its URL begins with https://");
+}
+
+#[test]
+fn who_speaks_tls_to_a_plain_port_is_told_what_the_url_has_too_much() {
+    let certified = Certified::start();
+    let ca = certified.authority.file();
+    let plain = Gateway::start();
+    let url = plain.url().replace("http:", "https:");
+    let refused = typed(&format!("list --url {url} --ca-file {ca}")).ends(103);
+    refused.says("it does not speak TLS on this port: its URL begins with http://");
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Call {
         client: &Client,
         time_out: Duration,
     ) -> Result<CallResponse, RetryableFailure> {
-        let address = client.addresses.current();
+        let (address, sent_at) = (client.addresses.current(), Instant::now());
         let failure = match self.send_once(client, address.url, time_out).await {
             Ok(answer) => match RetryableFailure::of_answer(&answer) {
                 Some(failure) if self.looks => failure.of_look(address.url),
@@ -119,10 +119,14 @@ impl Call {
                     let reason = format!("status {status}, and no document came with it");
                     RetryableFailure::indeterminate(reason, None)
                 }
-                None => return Ok(answer),
+                None => {
+                    client.outage.update(sent_at, None);
+                    return Ok(answer);
+                }
             },
             Err(failure) => failure,
         };
+        client.outage.update(sent_at, Some(&failure.error));
         client.addresses.move_on_from(address);
         Err(failure)
     }

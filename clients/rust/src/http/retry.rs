@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     Client, ClientError, Problem,
     lock::{LockName, renewal::random_fraction},
-    tls::{distrust, refused_by_server},
+    tls::{distrust, refused_by_server, speaks_no_tls},
 };
 
 /// How long before the deadline the last copy is sent, if the gateway requests a pause beyond the deadline.
@@ -451,6 +451,9 @@ impl CallResponse {
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     if let Some(why) = mistrust(error) {
         return why;
+    }
+    if speaks_no_tls(error) {
+        return "it does not speak TLS on this port: its URL begins with http://".to_owned();
     }
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {

@@ -57,6 +57,11 @@ pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option
     }
 }
 
+/// Whether the server does not speak TLS on this port, if that caused `error`: its answer is no message of TLS.
+pub fn speaks_no_tls(error: &(dyn Error + 'static)) -> bool {
+    matches!(tls_error(error), Some(rustls::Error::InvalidMessage(_)))
+}
+
 /// The TLS error among an error and its causes, if there is one.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);

@@ -50,6 +50,8 @@ enum Reason {
 
 /// The maximum length of a PEM file in bytes: five times the length of all authorities that a system trusts.
 const MAX_LEN: u64 = 1024 * 1024;
+/// The mark with which some editors begin a file. After the mark, the first item of the file would not be found.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 // === impl PemFile ===
 
@@ -102,8 +104,12 @@ impl PemFile {
     }
 
     fn read(&self) -> Result<Vec<u8>, PemError> {
-        bounded_file::read(&self.path, MAX_LEN)
-            .map_err(|error| self.refused(Reason::Unreadable(error)))
+        let mut text = bounded_file::read(&self.path, MAX_LEN)
+            .map_err(|error| self.refused(Reason::Unreadable(error)))?;
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(text)
     }
 
     fn unusable(&self, error: &pem::Error, none: Reason) -> PemError {
@@ -285,6 +291,19 @@ mod tests {
                 assert!(!said.contains("s3cret"), "{said}");
             }
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_hides_no_certificate() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
+        let certificate = certificate.self_signed(&key).unwrap().pem();
+        for (text, count) in [(&*certificate, 1), (&format!("\u{feff}{certificate}"), 1)] {
+            let (_directory, file) = file(text);
+            assert_eq!(file.certificates().unwrap().len(), count);
+        }
+        let (_directory, file) = file(&format!("\u{feff}{}", key.serialize_pem()));
+        file.key().unwrap();
     }
 
     #[test]

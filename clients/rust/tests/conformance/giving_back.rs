@@ -1,6 +1,9 @@
 //! What is given back, and what is not done twice, when something fails on the way.
 
-use latchgate_client::{AcquireRequest, BreakTarget, ClientError, LeaseRenewer, Loss, Reason};
+use latchgate_client::{
+    AcquireRequest, BreakTarget, ClientError, GroupNames, Lease, LeaseRenewer, LockName, Loss,
+    Reason, WithLockError,
+};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -60,6 +63,50 @@ async fn a_lease_is_given_back_whose_keeping_has_not_begun_when_it_is_dropped() 
     client.finish_releases().await;
     assert_eq!(rig.log("DELETE").await.len(), 1);
     assert!(rig.is_free().await);
+}
+
+/// Does work under the lock during which an operator breaks it and another caller acquires it.
+async fn work_without_the_lock(rig: &Rig, names: &[&LockName], min_hold: bool) -> WithLockError {
+    let (client, operator, broken) = (rig.client(), rig.at_b(), rig.name.clone());
+    let request = AcquireRequest {
+        min_hold: min_hold.then(|| seconds(1)),
+        ..ttl(LONG)
+    };
+    let work = async |_: &Lease| {
+        let reason = Reason::new("gone").unwrap();
+        let target = Some(BreakTarget::All);
+        operator.break_lock(&broken, &reason, target).await.unwrap();
+        operator.acquire(&broken, &ttl(millis(100))).await.unwrap();
+    };
+    let done = match names {
+        [] => client.with_lock(&rig.name, &request, work).await,
+        more => {
+            let names = more.iter().copied().chain([&rig.name]).cloned();
+            let names = GroupNames::new(names).unwrap();
+            client.with_locks(&names, &request, work).await
+        }
+    };
+    done.unwrap_err()
+}
+
+#[tokio::test]
+async fn c37_a_lock_that_was_taken_away_is_never_success() {
+    let rig = Rig::start();
+    let second = LockName::new("second").unwrap();
+    for (names, min_hold) in [(&[][..], false), (&[], true), (&[&second], false)] {
+        let error = work_without_the_lock(&rig, names, min_hold).await;
+        let WithLockError::Lost(Loss::Ended(problem)) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(problem.code, "lease-lost");
+        rig.until_free(LONG).await;
+        let lose = json!({ "method": "DELETE" });
+        rig.fault("lose-reply", 1, lose).await;
+        let error = work_without_the_lock(&rig, names, min_hold).await;
+        let unknown = matches!(error, WithLockError::OutcomeUnknown(_));
+        assert!(unknown, "{error}");
+        rig.until_free(LONG).await;
+    }
 }
 
 #[tokio::test]

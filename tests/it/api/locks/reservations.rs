@@ -97,12 +97,23 @@ async fn it_needs_its_permission_on_the_name_besides_acquire() {
     }
 }
 
+const NO_TIME: &str =
+    "is missing or no time such as 2026-12-04T18:00:00Z or 2026-12-04T18:00:00+01:00";
+
 #[tokio::test]
 async fn its_end_is_in_the_future_and_not_too_far() {
     let service = Service::start();
     for (until, reason) in [
         ("2026-11-20T12:00:00.001Z", None),
         ("2026-12-20T12:00:00Z", None),
+        // What programs write that are not strict, such as Java and `date +%z`.
+        ("2026-11-22T18:00Z", None),
+        ("2026-11-22T18:00:00+0100", None),
+        ("2026-11-22T18:00:00+01:00[Europe/Berlin]", None),
+        ("2026-12-01T23:59:60Z", None),
+        ("2026-11-22T18:00:00", Some(NO_TIME)),
+        ("2026-11-22T18:00:00+25:00", Some(NO_TIME)),
+        ("18:00", Some(NO_TIME)),
         ("2026-11-20T11:59:59Z", Some("is in the past")),
         (
             "2026-12-20T12:00:00.001Z",

@@ -54,6 +54,23 @@ fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
 }
 
 #[test]
+fn a_command_without_the_dashes_before_it_is_told_of_them() {
+    for (command, said) in [
+        (
+            "./deploy.sh",
+            "-- is missing before the command: latchgate run NAME -- ./deploy.sh",
+        ),
+        ("deploy", "-- <CMD>..."),
+    ] {
+        let ran = latchgate(&["run", "deploy", command]).read();
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        ran.says(said);
+    }
+    let ran = latchgate(&["run", "a//b", "--", "true"]).ends(2);
+    ran.says_not("-- is missing");
+}
+
+#[test]
 fn a_gateway_may_be_configured_under_a_lock() {
     let gateway = Gateway::start();
     let script = r#"env | grep -c ^LATCHGATE_ && "$LATCHGATE" config check"#;
@@ -73,7 +90,7 @@ fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() 
     waited.gives(101, "");
     let last = waited.err.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("latchgate: the wait ran out: the lock is held by me"),
+        last.starts_with("latchgate: deploy: the wait ran out: the lock is held by me"),
         "{waited:?}"
     );
     waited.says_not("\x1b");
@@ -227,5 +244,6 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     fs::write(&go, "").unwrap();
     let ran = running.wait();
     // The processes that the command leaves behind get TERM after its end, and not before.
-    ran.gives(5, "up\n");
+    ran.gives(102, "up\n");
+    ran.says("the command ended with exit code 5, but the lease was lost before");
 }

@@ -127,8 +127,9 @@ fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhi
     let told = Instant::now();
     until("it is dead", || !is_alive(left));
     assert!(told.elapsed() < Duration::from_secs(10));
-    // The command itself had ended in time.
-    assert_eq!(losing.wait().code, Some(6));
+    // The command itself had ended in time, and what it left running had not.
+    let lost = losing.wait().ends(102);
+    lost.says("deploy: the command ended with exit code 6, but the lease was lost before: ");
     next.signal(Signal::TERM);
     assert_eq!(next.wait().code, Some(143));
 }
@@ -148,7 +149,59 @@ fn a_command_may_go_on_without_its_lease_if_that_is_wanted() {
     losing.said("the lease is lost, the command goes on");
     fs::write(lost, "").unwrap();
     let ran = losing.wait();
-    ran.gives(5, "up\ndone\n");
+    ran.gives(102, "up\ndone\n");
+    ran.says("deploy: the command ended with exit code 5, but the lease was lost before: ");
+}
+
+#[test]
+fn a_command_whose_lock_is_broken_before_the_next_renewal_has_not_succeeded() {
+    let (_gateway, url) = Gateway::start_and_url();
+    for (arguments, code) in [
+        (&["deploy"][..], 0),
+        (&["deploy", "--min-hold", "1s"], 0),
+        (&["deploy", "--limit", "2"], 7),
+        (&["deploy", "other"], 0),
+        (&["deploy", "--on-lost", "continue"], 0),
+    ] {
+        let script = format!(
+            r#""$LATCHGATE" break deploy --reason "it hangs" --yes && "$LATCHGATE" acquire deploy --ttl 1s; exit {code}"#
+        );
+        let lost = run_sh(&url, arguments, &script).wait().ends(102);
+        let text = format!(
+            "deploy: the command ended with exit code {code}, but the lease was lost before: "
+        );
+        lost.says(&text);
+        until_free(&url);
+    }
+}
+
+#[test]
+fn a_lease_that_is_gone_after_an_unanswered_release_may_have_lasted() {
+    let lost = || Reply::problem(410, "lease-lost", r#","held":false"#);
+    let of_two = r#"{"results":[{"name":"a","code":"lease-lost"},{"name":"b","code":null}]}"#;
+    let leases = r#"{"leases":[{"name":"a","fencing_token":1},{"name":"b","fencing_token":2}],"#;
+    for (names, lease, over) in [
+        (
+            &["deploy"][..],
+            r#"{"name":"deploy","fencing_token":1,"#,
+            lost(),
+        ),
+        (&["a", "b"], leases, Reply::Answer(200, of_two.to_owned())),
+    ] {
+        let granted = format!(
+            r#"{lease}"token":"{}","ttl_ms":60000,"expires_in_ms":60000,"renew_after_ms":20000}}"#,
+            "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"
+        );
+        let replies = [Reply::Answer(201, granted), Reply::Lost, over];
+        let gateway = FakeGateway::new(replies);
+        let ran = run_sh(&gateway.url, names, "exit 0").wait().ends(105);
+        let text = format!(
+            "{}: the command ended with exit code 0, but it is unknown whether the lease lasted until then: ",
+            names[0]
+        );
+        ran.says(&text);
+        assert_eq!(gateway.received().len(), 3);
+    }
 }
 
 #[test]
