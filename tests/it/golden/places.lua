@@ -160,7 +160,7 @@ local before = record[3] and tonumber(string.sub(record[3], 1, 16))
 local held = redis.call('GETRANGE', lock, '0', '270')
 local ours = string.sub(held, 1, 65) == id
 local keeper = string.sub(held, 144, 207)
-if (string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper) ~= releaser then
+keeper = string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper
 local rests = ours and not ARGV[4] and string.sub(held, 136, 143) ~= '00000000'
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
