@@ -150,12 +150,11 @@ impl HistoryBatch {
 impl StoredHistory {
     /// Adds a text that a store has kept: a record, or counts.
     pub fn add_text(&mut self, text: &str) {
-        match HistoryCounts::from_text(text) {
-            Some(counts) => self.counts.add(counts),
-            None => {
-                let text = text.strip_prefix(UNPROVEN).unwrap_or(text);
-                self.records.push(text.to_owned());
-            }
+        if let Some(counts) = HistoryCounts::from_text(text) {
+            self.counts.add(counts);
+        } else {
+            let text = text.strip_prefix(UNPROVEN).unwrap_or(text);
+            self.records.push(text.to_owned());
         }
     }
 }

@@ -28,7 +28,9 @@ pub(in crate::http) struct Fields<'a> {
     place: Place<'a>,
     left: Object<'a>,
     /// The fields that the handler has read. Any other field of the request is refused as unknown.
-    known: Vec<&'static Field>,
+    known: [Option<&'static Field>; USUAL_FIELDS],
+    /// Further fields that the handler has read. A request with the usual number of fields allocates nothing for this list.
+    more: Vec<&'static Field>,
     errors: Vec<FieldError>,
 }
 
@@ -44,7 +46,7 @@ pub(super) enum Place<'a> {
 
 /// How many errors an answer names: a person reads no more, and the body may have thousands.
 const NAMED: usize = 16;
-/// How many fields a reader asks for, so that most requests need one piece of memory for their list.
+/// How many fields the handlers ask for at most today. A handler that asks for more costs its requests an allocation.
 const USUAL_FIELDS: usize = 12;
 /// Range of whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a 64-bit
 /// float holds each of these numbers exactly.
@@ -78,14 +80,16 @@ impl<'a> Fields<'a> {
             limits,
             place,
             left,
-            known: Vec::with_capacity(USUAL_FIELDS),
+            known: [None; USUAL_FIELDS],
+            more: Vec::new(),
             errors: Vec::new(),
         }
     }
 
     /// The fields that readers have asked for, in that order.
     pub(super) fn known(&self) -> impl Iterator<Item = &'static Field> {
-        self.known.iter().copied()
+        let usual = self.known.iter().flatten();
+        usual.chain(&self.more).copied()
     }
 
     /// Takes a field whose value is a whole number within its bounds.
@@ -332,7 +336,10 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, field: &'static Field) -> Option<JsonValue<'a>> {
-        self.known.push(field);
+        match self.known.iter_mut().find(|known| known.is_none()) {
+            Some(free) => *free = Some(field),
+            None => self.more.push(field),
+        }
         let at = self.left.iter().position(|(key, _)| key == field.name)?;
         // `remove` keeps the order of the fields that are left, in which `finish` names them.
         match self.left.remove(at).1 {

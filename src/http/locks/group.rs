@@ -231,15 +231,15 @@ pub(in crate::http) async fn release_group(
     let commands = releases
         .iter()
         .map(|release| gateway.engine.carry_out(release.clone(), by.clone()));
-    let released = join_all(commands).await;
+    let answers = join_all(commands).await;
     let (mut outcomes, mut is_guess) = (Outcomes::default(), true);
     let mut unanswered = UnansweredReleases {
         gateway: Arc::clone(&gateway),
         releases: Vec::new(),
     };
-    for ((name, release), released) in names.iter().zip(releases).zip(released) {
-        is_guess &= released.as_ref().is_err_and(is_guessed);
-        match released {
+    for ((name, release), answer) in names.iter().zip(releases).zip(answers) {
+        is_guess &= answer.as_ref().is_err_and(is_guessed);
+        match answer {
             Ok(()) => outcomes.add_done(name, None),
             Err(error) => {
                 if error.may_pass() {

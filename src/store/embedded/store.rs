@@ -426,21 +426,17 @@ impl EmbeddedStore {
             return Err(OpenError::ClockBehindBackup(directory.path().to_owned()));
         }
         let fence = contents.meta.fence.max(floor);
-        let contents = if same_boot {
+        let mut contents = if same_boot {
             contents
         } else {
             rebased(contents, now)
         };
-        let parking = Parking::default();
-        let Contents {
-            mut leases,
-            tombstones,
-            ..
-        } = contents;
         let wall = WallClock::default().look(&*clock);
-        for (_, lease) in &mut leases {
+        for (_, lease) in &mut contents.leases {
             lease.follow(wall);
         }
+        let parking = Parking::default();
+        let (leases, tombstones) = (contents.leases, contents.tombstones);
         let mut state = State::new(leases, tombstones, fence, parking.clone());
         state.wall = wall;
         let meta = Meta {

@@ -84,7 +84,7 @@ fn a_command_that_could_not_start_uses_no_window_up() {
     };
     let cannot = ran(&[&nested]);
     assert_eq!(cannot.code, Some(127), "{cannot:?}");
-    cannot.begins(&format!("latchgate: cannot start {nested}: "));
+    cannot.begins(format!("latchgate: cannot start {nested}: "));
     gateway
         .typed("inspect job")
         .read()

@@ -156,7 +156,7 @@ impl<'rig> Program<'rig> {
         // All durations are whole seconds, and each step of the clock is a millisecond longer. So nothing ends at a
         // moment at which a command is carried out.
         let past = Duration::from_nanos(u64::from(rig.now().subsec_nanos()));
-        rig.advance(Duration::from_secs(1) - past);
+        rig.advance(Duration::from_secs(1).saturating_sub(past));
         for twin in &mut rig.twins {
             twin.fences.clear();
         }
@@ -407,8 +407,9 @@ impl<'rig> Program<'rig> {
             answers.push(twin.store.break_lock(&name, target).await.unwrap());
         }
         self.same(|program, twin| match &answers[twin] {
-            Breaking::Broken(holder) => program.holder(twin, Some(holder)),
-            Breaking::HolderChanged(holder) => program.holder(twin, Some(holder)),
+            Breaking::Broken(holder) | Breaking::HolderChanged(holder) => {
+                program.holder(twin, Some(holder))
+            }
             Breaking::Ambiguous(_) => "ambiguous".to_owned(),
             Breaking::NotHeld => "not held".to_owned(),
         });

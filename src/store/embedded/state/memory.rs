@@ -12,9 +12,7 @@ use crate::{
     lock::{FencingToken, LockName, TokenHash},
     store::{
         StoreError,
-        contract::{
-            Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, TOMBSTONE,
-        },
+        contract::{Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, TOMBSTONE},
         embedded::records::{self, RowKey, Rows, Tombstone},
         parking::{News, Parking, Position},
     },
@@ -291,7 +289,11 @@ impl State {
         };
         let mut leases: Vec<_> = self.undo.leases_before(name).filter(lives).collect();
         let rests = |leases: &[&Lease]| leases.iter().filter(|it| it.is_resting()).count();
-        let new: Vec<_> = self.undo.rows(name).filter(|(row, _)| is_new(row)).collect();
+        let new: Vec<_> = self
+            .undo
+            .rows(name)
+            .filter(|(row, _)| is_new(row))
+            .collect();
         let new_rests = new.iter().filter_map(|((_, shared), _)| held?.at(*shared));
         let new_rests = new_rests.filter(|lease| lease.is_resting()).count();
         let living = leases.len() + held.map_or(0, |held| held.count(now)) - new.len();
