@@ -33,8 +33,9 @@ local week = math.floor(now / 604800)
 local key = prefix .. string.format('%.0f', week)
 local first, after = '[' .. name .. '\0', '(' .. name .. '\1'
 for text in string.gmatch(ARGV[9], '[^\n]+') do
-  if string.sub(text, 1, 1) == '?' then
-    unproven[#unproven + 1] = string.sub(text, 2)
+  local without_mark = string.match(text, '^%?(.*)$')
+  if without_mark then
+    unproven[#unproven + 1] = without_mark
   else
     added[#added + 1] = '0'
     added[#added + 1] = name .. '\0' .. text
@@ -57,7 +58,7 @@ for i = 1, #added, 2000 do
   redis.call('ZADD', key, unpack(added, i, math.min(#added, i + 1999)))
 end
 for _, text in ipairs(unproven) do
-  local lease = name .. '\0' .. string.sub(text, 1, 16)
+  local lease = name .. '\0' .. string.match(text, '^%d+')
   for back = 0, math.ceil(ARGV[3] / 604800000) do
     local of_week = prefix .. string.format('%.0f', week - back)
     if redis.call('ZRANGE', of_week, '[' .. lease, '(' .. lease .. '!', 'BYLEX', 'LIMIT', '0', '1')[1] then
