@@ -35,8 +35,8 @@ export interface LatchgateOptions {
   /** Called when somebody asks for a lock that this client holds. */
   onReleaseRequested?: (request: ReleaseRequest, lease: Lease) => void;
   /**
-   * How many acquires of this client wait at the gateway at once; the others stand in line. The default, 4, leaves two of the six
-   * connections that a browser has for a gateway over HTTP/1.1.
+   * How many acquires of the program wait at the gateway at once; the others stand in line. The largest value that a client was
+   * given counts. The default, 4, leaves two of the six connections that a browser has for a gateway over HTTP/1.1.
    */
   waits?: number;
   /** The log: told that no gateway has answered for some seconds, and which lock may have been lost. The default is `console.warn`. */

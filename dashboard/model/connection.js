@@ -102,8 +102,9 @@ function show(value) {
   // The gateway is there, and has no place for one more who listens, or not now.
   if (state === "lost" && answers()) listeners.unheard();
   if (state !== "refused") return;
-  leave();
+  leave?.();
   leave = null;
+  say = () => {};
 }
 
 function resync(opened) {
@@ -210,12 +211,13 @@ async function stream(signal, hand) {
 
 function rest(ms, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
     wake = () => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", wake);
       resolve();
     };
-    signal.addEventListener("abort", wake, { once: true });
+    const timer = setTimeout(wake, ms);
+    signal.addEventListener("abort", wake);
   });
 }
 

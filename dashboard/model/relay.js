@@ -25,6 +25,7 @@ export function join(name, { lead, hear, state, paused }) {
 
   /** Gives up the lead, or the place in the queue for it. */
   function resign() {
+    clearTimeout(leaving);
     term?.abort();
     term = null;
     leads = false;

@@ -50,6 +50,7 @@ case $limit in *[!0-9]* | 0* | ?????*) say "LOCK_LIMIT is a whole number from 1 
 share "${limit:-$mode}"
 if [ -n "$names" ]; then
     of_all=$sharing wanted=''
+    case " $names " in *" -- "*) say "LOCK_NAMES: -- is no name"; exit 2 ;; *[!\ ]*) ;; *) say "LOCK_NAMES has no name"; exit 2 ;; esac
     set -f
     # shellcheck disable=SC2086 # the names are words
     set -- $names -- "$@"
@@ -322,7 +323,12 @@ while :; do
     503fence-exhausted) refused; exit 106 ;;
     409newer-waiter) say "a newer waiter with the same LOCK_LATEST took over"; state=none; exit 113 ;;
     408* | 429* | 503*) code=104 said="the gateway cannot serve now: $status $(field code)" ;;
-    409idempotency-expired | 410*) begin; code=105 said="granted, but the answer came too late" ;;
+    409idempotency-expired | 410*)
+        # Of several locks, some may still be held: this script would wait for itself.
+        [ "$state" != held ] || [ -z "$names" ] || call 5 DELETE "$release&unused=true"
+        begin
+        code=105 said="granted, but the answer came too late"
+        ;;
     200* | 201*)
         code=105 said="the answer is not understood: $status"
         [ -z "$(field name)" ] || { say "$said"; exit $code; }

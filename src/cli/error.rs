@@ -241,9 +241,7 @@ impl Exit {
             (Self::Usage, _) => "the command line or the configuration is wrong",
             (Self::Held, _) => "another caller holds the lock",
             (Self::WaitOver, _) => "the wait ran out",
-            (Self::Lost, "run") => {
-                "the lease was lost before the command ended; the command is stopped"
-            }
+            (Self::Lost, "run") => "the lease was lost before the command ended",
             (Self::Lost, "check") => "no lease with the fencing token holds the lock",
             (Self::Lost, _) => {
                 "the token does not hold the lock: the lease was released, broken or has expired"

@@ -611,7 +611,7 @@ impl HoldTask {
             // its next renewal counts the lease again.
             Renewal::Adopted => leases.adopted(&managed.name, &token),
             Renewal::Lost(loss) => {
-                let ended = leases.lose(&managed.name, &token);
+                let ended = leases.lose_without_rest(&managed.name, &token);
                 history.lost(&managed.name, ended, *loss);
             }
         }
@@ -656,7 +656,7 @@ impl HoldTask {
                 removed.map(|lease| lease.since)
             }
             Ok(Release::Lost(loss)) => {
-                let known = leases.lose(&managed.name, &token);
+                let known = leases.lose_without_rest(&managed.name, &token);
                 let since = known.as_ref().and_then(|lease| lease.since);
                 history.lost(&managed.name, known, loss);
                 since

@@ -295,7 +295,12 @@ impl LeaseRegistry {
     /// Records that this keeper has adopted the lease: a stream, or a request under the lease's idempotency key.
     pub(super) fn adopted_by(&self, name: &LockName, token: &TokenHash, keeper: KeeperId) {
         let adopter = Some(Box::new((keeper, Instant::now())));
-        self.with_lease(name, token, |lease| lease.adopter = adopter);
+        self.with_lease(name, token, |lease| {
+            // A keeper that is known already has kept the lease since then.
+            if lease.adopter.as_ref().is_none_or(|it| it.0 != keeper) {
+                lease.adopter = adopter;
+            }
+        });
     }
 
     /// The keeper that the lease had at this instant, as far as this gateway knows.
@@ -378,6 +383,16 @@ impl LeaseRegistry {
         drop(shard);
         self.notify();
         Some(lost)
+    }
+
+    /// As `lose`, for a lease that ended without a release: the lock does not rest.
+    pub(super) fn lose_without_rest(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Option<RecordedLease> {
+        self.rest(name, token, None);
+        self.lose(name, token)
     }
 
     /// Prepares the release of a lease whose caller has gone: the lease counts for no API key, and the gateway does
@@ -609,7 +624,14 @@ impl LeaseRegistry {
                 let is_watched = keeps || is_recorded && lease.has_begun();
                 lease.until > now || is_watched && !lease.is_end_known
             };
-            shard.leases.retain(|_, lease| stays(lease));
+            shard.leases.retain(|_, lease| {
+                let stays = stays(lease);
+                // A lease that has run out leaves no rest.
+                if let (false, Some(slot)) = (stays, &lease.slot) {
+                    slot.rest_until(None);
+                }
+                stays
+            });
             // The next sweep comes when the number of leases has doubled, so that sweeping costs a fixed share of
             // granting.
             shard.sweep_at = 2 * shard.leases.len();

@@ -368,7 +368,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                     }
                     events.released(name, token);
                 } else if let Release::Lost(loss) = outcome {
-                    history.lost(name, leases.lose(name, token), loss);
+                    history.lost(name, leases.lose_without_rest(name, token), loss);
                 }
                 false
             })

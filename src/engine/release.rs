@@ -124,7 +124,7 @@ impl Engine {
             let ended = answer.as_ref().ok().and_then(|it| it.1);
             let release = answer.map(|it| it.0);
             let (lease, lost) = match &release {
-                Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
+                Ok(Release::Lost(_)) => (None, leases.lose_without_rest(&name, &token)),
                 Ok(Release::Released) => {
                     if !releaser.may_rest() {
                         leases.rest(&name, &token, None);

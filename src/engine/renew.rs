@@ -68,7 +68,7 @@ impl Engine {
             Renewal::Lost(loss) => {
                 // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown
                 // token may be a guess.
-                let known = self.0.leases.lose(&name, &hash);
+                let known = self.0.leases.lose_without_rest(&name, &hash);
                 if known.is_some() && !matches!(loss, Loss::Broken { .. }) {
                     self.0.metrics.expired_while_held(SeenBy::Renew);
                 }

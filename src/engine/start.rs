@@ -250,10 +250,11 @@ fn hear_breaks(
             let (store, leases, history) = (store.clone(), leases.clone(), history.clone());
             async move {
                 let found = store.check_fence(&query).await;
-                if let Ok(FenceCheck::Stale { .. }) = found
-                    && let Some(lease) = leases.remove(&query.name, &token)
-                {
-                    history.ended_elsewhere(&query.name, &lease);
+                if let Ok(FenceCheck::Stale { .. }) = found {
+                    leases.rest(&query.name, &token, None);
+                    if let Some(lease) = leases.remove(&query.name, &token) {
+                        history.ended_elsewhere(&query.name, &lease);
+                    }
                 }
             }
         });

@@ -120,8 +120,7 @@ pub trait Store: Send + Sync + 'static {
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Acquisition, StoreError>> + Send;
 
-    /// Confirms a provisional grant just before the grant is answered to the caller: the lease then has its
-    /// full TTL.
+    /// Confirms a provisional grant just before it is answered to the caller: the lease then has its full TTL.
     fn confirm(
         &self,
         name: &LockName,
@@ -442,13 +441,12 @@ pub enum Holder {
 /// The leases that share a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedHolders {
-    /// At most [`SHOWN_HOLDERS`] of the leases, those that end soonest first, and holders before rests if rests
-    /// would hide a holder. After a break, all leases that
-    /// were broken. May be empty in the answer to an attempt that is queued.
+    /// At most [`SHOWN_HOLDERS`] leases, those that end soonest first, and holders first if rests would hide a holder.
+    /// After a break, all broken leases. May be empty in the answer to an attempt that is queued.
     pub leases: Vec<HeldLease>,
     /// How many leases share the lock, shown or not, rests included.
     pub count: u64,
-    /// How many of these are rests, which nobody holds. Not counted in the answer to an attempt that is queued.
+    /// How many of these are rests. Not counted in the answer to an attempt that is queued.
     pub resting: u64,
     /// The first waiter, in an answer that refuses an attempt: the limit of this waiter may keep slots free.
     pub first: Option<Waiter>,
@@ -476,7 +474,7 @@ pub enum Releaser {
     Bearer,
     /// The keeper of the lease. If another keeper has the lease now, the release changes nothing.
     Keeper(KeeperId),
-    /// As `Keeper`, for a lease that was delivered to no caller, or that its caller has not used: the lock does not rest.
+    /// As `Keeper`, for a lease that was delivered to no caller or not used: the lock does not rest.
     Undelivered(KeeperId),
     /// As `Bearer`, for a lease that its caller has not used, because it withdrew the acquire: the lock does not rest.
     Unused,
@@ -507,7 +505,7 @@ pub enum Renewal {
 pub enum Release {
     /// The lease has ended, now or by an earlier copy of this command.
     Released,
-    /// This other keeper has the lease, which is unchanged. Only a keeper gets this answer.
+    /// This other keeper has the unchanged lease. Only a keeper gets this answer.
     Adopted(KeeperId),
     /// The token does not hold the lock, for this reason.
     Lost(Loss),

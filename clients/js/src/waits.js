@@ -26,10 +26,13 @@ class Line {
   /** The acquires that want to wait, in the order in which they came. */
   #all = [];
   #turns = 0;
+  /** How many requests may wait: the most that any client of the program allows. */
+  #most = 0;
 
-  /** Joins the line. While a request of this acquire waits, at most `most` requests wait. */
+  /** Joins the line, in which at most `most` requests wait, or as many as an earlier client of the program allows. */
   enter(lock, most) {
-    return { lock, most, turn: (this.#turns += 1) };
+    this.#most = Math.max(this.#most, most);
+    return { lock, turn: (this.#turns += 1) };
   }
 
   leave(place) {
@@ -93,16 +96,20 @@ class Line {
     for (;;) {
       const inLine = this.#all.filter(({ call, waits }) => call && !waits);
       const [next = inLine[0]] = inLine.filter((it) => firsts.has(it)).sort((a, b) => a.turn - b.turn);
-      if (!next || this.#waiting().length >= next.most) return;
+      if (!next || this.#waiting().length >= this.#most) return;
       next.waits = true;
       next.call();
     }
   }
 
-  #longest({ most }) {
+  #longest(place) {
     const ttls = [...held].map(([{ ttlMs }, gateway]) => (gateway.line === this && ttlMs / 3) || Infinity);
-    // The more locks are waited for in turn, the shorter is a turn, so that nobody loses its position.
-    const turns = AWAY_MS * Math.min(most / this.#firsts().size, 1);
-    return Math.min(this.#waiting().length < most ? Infinity : Math.max(turns, SHORTEST_MS), ...ttls);
+    place.isLong = this.#waiting().length < this.#most;
+    if (place.isLong) return Math.min(Infinity, ...ttls);
+    // Requests that began while there was room take no turns. The more locks are waited for in turn, the shorter is a
+    // turn, so that no acquire loses its position.
+    const long = this.#waiting().filter(({ isLong }) => isLong).length;
+    const turns = (AWAY_MS * (this.#most - long)) / Math.max(this.#firsts().size - long, this.#most - long);
+    return Math.min(Math.max(turns, SHORTEST_MS), ...ttls);
   }
 }

@@ -109,11 +109,9 @@ final class LatchgateStore implements BlockingStoreInterface, BlockingSharedLock
         [$status, $answer, , $copies] = $this->repeat('DELETE', $key, '', null, ['Lock-Token' => $lease['token']]);
         if (410 === $status) {
             // After a copy without an answer, a 410 may mean that this copy has released the lock.
-            if (1 === $copies) {
-                throw new LockReleasingException(sprintf('The lock "%s" was lost before it was released: another holder may have had it.', $key));
-            }
-
-            return;
+            throw new LockReleasingException(sprintf(1 === $copies
+                ? 'The lock "%s" was lost before it was released: another holder may have had it.'
+                : 'It is not known whether the lock "%s" was held until its release: an earlier copy of the release had no answer.', $key));
         }
         if (204 !== $status) {
             throw new LockReleasingException($this->failure($status, $answer));
@@ -181,6 +179,11 @@ final class LatchgateStore implements BlockingStoreInterface, BlockingSharedLock
             if (423 === $status) {
                 throw new LockConflictedException((string) ($answer['detail'] ?? ''));
             }
+            if (400 === $status && \in_array('wait_ms', array_column($answer['errors'] ?? [], 'field'), true) && $body['wait_ms'] > 1) {
+                // The gateway allows shorter waits only.
+                $body['wait_ms'] = intdiv($body['wait_ms'], 2);
+                continue;
+            }
             if (409 === $status && 'idempotency-expired' === ($answer['code'] ?? null)) {
                 // The lease of a copy without an answer has ended meanwhile.
                 $attempt = self::random();
@@ -241,7 +244,7 @@ final class LatchgateStore implements BlockingStoreInterface, BlockingSharedLock
             $isProblem = null !== $code;
             $again = 0 === $status || 429 === $status || 'superseded' === $code
                 || \in_array($status, [408, 503], true) && 'fence-exhausted' !== $code
-                || 504 === $status || 500 <= $status && !$isProblem;
+                || 504 === $status || 500 <= $status && 'fence-exhausted' !== $code && (!$isProblem || 'POST' !== $method);
             if (!$again || self::now() + $pause > $end) {
                 return [$status, $answer, $sent, $carried];
             }
@@ -317,8 +320,8 @@ final class LatchgateStore implements BlockingStoreInterface, BlockingSharedLock
     }
 
     /**
-     * The name of a lock for a resource of Symfony. A text that is a name stays as it is, so that other clients can use
-     * the lock; in any other text each byte that a name may not have becomes ~ and two hexadecimal digits.
+     * The name of a lock for a resource of Symfony. A text that is a name without ~ stays as it is, so that other clients
+     * can use the lock; in any other text each byte that is not in such a name becomes ~ and two hexadecimal digits.
      */
     private static function name(string $resource): string
     {

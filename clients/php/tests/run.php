@@ -198,6 +198,27 @@ function test_a_lost_answer_to_a_release_is_no_loss(): void
     }
 }
 
+function test_a_410_after_a_release_without_an_answer_is_unknown(): void
+{
+    [$store, $key] = [store(), key_named('doubt')];
+    $store->save($key);
+    fault('lose-request', 'DELETE');
+    http('POST', proxy().'/locks/'.rawurlencode((string) $key).'/break', ['fencing_token' => $store->fencingToken($key), 'reason' => 'a test']);
+    $error = throws(LockReleasingException::class, fn () => $store->delete($key));
+    same(true, str_contains($error->getMessage(), 'It is not known'));
+}
+
+function test_a_gateway_that_allows_shorter_waits_only_is_waited_for(): void
+{
+    rig('POST', '/gateway', ['which' => 'a', 'do' => 'term']);
+    rig('POST', '/gateway', ['which' => 'a', 'do' => 'start', 'env' => ['LATCHGATE_LIMITS_MAX_WAIT_MS' => '1000']]);
+    [$store, $key] = [store(3.0), key_named('short')];
+    $store->save($key);
+    $next = new Key((string) $key);
+    $store->waitAndSave($next);
+    same(true, $store->exists($next));
+}
+
 function test_a_lock_that_was_lost_is_never_released_with_success(): void
 {
     [$store, $key] = [store(), key_named('broken')];

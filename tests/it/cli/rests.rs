@@ -116,13 +116,7 @@ fn a_script_without_its_interpreter_is_refused_before_the_wait() {
         ));
         assert_eq!(gateway.received().len(), 0);
     }
-    for line in [
-        "",
-        "#!",
-        "#!/bin/sh\n",
-        "#!/usr/bin/env -S sh -x\n",
-        "#!/usr/bin/env A=1 sh\n",
-    ] {
+    for line in ["", "#!", "#!/bin/sh\n", "#!/usr/bin/env -S sh -x\n"] {
         let path = script(&directory, "job", line);
         let gateway = FakeGateway::new([lease(), Reply::Answer(204, String::new())]);
         gateway.latchgate(&["run", "job", "--", &path]).read();

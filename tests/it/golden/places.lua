@@ -75,6 +75,8 @@ elseif string.sub(lease, 71, 86) > fence then
 if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then
 if kept_by(held) ~= string.sub(id, 2, 65) then
 held = not (string.byte(held, 66) == 107) and settle_lease(held, us, share, not whole)
+-- contention
+ticket = is_queued(ticket) and string.sub(ticket, 42, 57) > us and string.match(ticket, '^[^\n]*')
 -- fence
 and math.max((tonumber(before) or 0) + 1, tonumber(us), string.sub(floor, 1, 16) + 1)
 -- gateways

@@ -56,7 +56,8 @@ fn who_speaks_tls_to_a_plain_port_is_told_what_the_url_has_too_much() {
     let plain = Gateway::start();
     let url = plain.url().replace("http:", "https:");
     let refused = typed(&format!("list --url {url} --ca-file {ca}")).ends(103);
-    refused.says("it does not speak TLS on this port: its URL begins with http://");
+    refused
+        .says("its answer is not TLS; if this port speaks plain HTTP, its URL begins with http://");
 }
 
 #[test]

@@ -453,7 +453,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
         return why;
     }
     if speaks_no_tls(error) {
-        return "it does not speak TLS on this port: its URL begins with http://".to_owned();
+        return "its answer is not TLS; if this port speaks plain HTTP, its URL begins with http://".to_owned();
     }
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {

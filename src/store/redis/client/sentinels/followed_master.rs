@@ -195,7 +195,8 @@ impl FollowedMaster {
         {
             return outcome.clone();
         }
-        let patiently = self.disagreement.may_be_decided();
+        // While sentinels disagree, distant ones must be heard, too: their answers may make the majority.
+        let patiently = self.disagreement.may_be_decided() || self.disagreement.lasts();
         let asked = ask(&self.sentinels, &self.service, self.timeout, patiently);
         let (candidates, last_error) = asked.await;
         self.disagreement.note(&candidates, &self.service);
