@@ -31,7 +31,7 @@ async fn a_release_that_failed_can_be_repeated() {
 }
 
 /// A lease that took long to come, so that it is renewed before it is kept.
-async fn slow_lease(rig: &Rig) -> latchgate_client::Lease {
+async fn slow_lease(rig: &Rig) -> Lease {
     rig.fault("delay", 1, json!({ "method": "POST", "ms": 2_500 }))
         .await;
     let lease = rig.client().acquire(&rig.name, &ttl(seconds(20))).await;
