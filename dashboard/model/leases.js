@@ -34,7 +34,7 @@ export async function acquire(name, options) {
     if (mine.value.lease) mine.value = { ...mine.value, requested };
   };
   try {
-    const locks = new Latchgate(root.href, { fetch: listening(said) });
+    const locks = new Latchgate(root.href, { fetch: listening(said), warn: () => {} });
     const lease = await locks.acquire(name, { ...options, renew: false, signal: stop.signal, onReleaseRequested });
     if (kept.get(name) !== mine) return giveBack(lease);
     mine.value = { state: "held", lease, waitedMs: said.waitedMs, grantedAt: now(), requested, saying: said, said: said.value };
@@ -153,9 +153,7 @@ function ended(name, mine, lease) {
 }
 
 function reason({ why, message }) {
-  if (why === "expired") return "The lease has expired.";
-  // Nothing else gives back what nobody wanted to give back.
-  return why === "released" ? "The page was left." : message;
+  return why === "expired" ? "The lease has expired." : message;
 }
 
 /** An error of the client as a problem of the page. */
@@ -186,7 +184,10 @@ watch((event) => {
   if (why) over(mine, why(event));
 });
 
-// The client gives back what is held.
+// The client releases what is held, after this listener.
 addEventListener("pagehide", () => {
-  for (const mine of kept.values()) if (mine.value.state === "waiting") mine.value.giveUp();
+  for (const mine of kept.values()) {
+    if (mine.value.state === "waiting") mine.value.giveUp();
+    else if (mine.value.lease) over(mine, "The page was left.");
+  }
 });
