@@ -45,7 +45,7 @@ export function open() {
     return void run(stop.signal);
   }
   connection.value = { state: "connecting" };
-  // What one key may see is passed on to nobody who is signed in with another.
+  // The name of the channel contains the signed-in key: events of one key reach no window of another key.
   const name = `latchgate-events ${root.pathname} ${JSON.stringify(identity())}`;
   ({ leave, say } = join(name, { lead: run, hear, state: told, paused: () => (connection.value = { state: "off" }) }));
 }
@@ -154,7 +154,7 @@ async function read(signal, opened) {
   await stream(signal, (event) => {
     if (first) opened();
     first = false;
-    // What came together is passed on together.
+    // Events that arrived together are relayed in one message.
     if (unsaid.push(event) === 1) queueMicrotask(() => say({ events: unsaid.splice(0) }));
     take(event);
   });

@@ -107,7 +107,7 @@ impl Engine {
             let outcome = match engine.store.request_release(&name, target, &request).await {
                 Ok(Requesting::Requested(holder)) => {
                     engine.metrics.release_requested(holder.holders());
-                    // Nobody holds a rest, so nobody is asked to end one.
+                    // A rest has no holder who could be asked to release it.
                     for lease in holder.leases().iter().filter(|lease| !lease.is_resting) {
                         engine.events.release_requested(&name, lease, &request);
                         let kind = EventKind::ReleaseRequested.as_str();

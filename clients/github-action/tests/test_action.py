@@ -455,7 +455,7 @@ class Gone(Case):
 
     def test_a_shell_that_the_runner_starts_is_no_runner(self):
         step = self.started(shell=["sh", "-c", 'sh -c \'"$@"; exit\' - "$@"; exit', "-"])
-        # It looks every five seconds.
+        # The renewer checks for its runner every five seconds.
         ends = time.monotonic() + 11
         while time.monotonic() < ends:
             self.assertTrue(self.held())

@@ -66,7 +66,7 @@ test('a lock that is free is granted although four acquires wait for others', as
   for (const name of taken) await t.queued(1, name);
   const began = now();
   await within(2_000, locks.acquire(free, { wait: '10s' }), 'the free lock');
-  // Those who hold the others may wait for this one.
+  // Four acquires wait at the gateway, so this acquire may have to stand in line first.
   const last = locks.acquire(later, { wait: Infinity });
   await sleep(500);
   await t.b.break(later, { reason: 'the test', all: true });

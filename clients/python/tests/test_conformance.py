@@ -927,7 +927,7 @@ def test_c37_a_lock_that_was_lost_is_never_success(
         free()
 
     def fault(kind: str, **more: Any) -> None:
-        # Of this test only: the test before may still release in the background.
+        # The fault hits only releases of this test: the test before may still release a lease in the background.
         path = f"/locks?names={all_names[0]}" if count > 1 else f"/locks/{all_names[0]}"
         rig.fault(kind, method="DELETE", path=path, **more)
 

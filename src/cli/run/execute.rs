@@ -77,7 +77,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     Err(CliError::new(exit, text))
 }
 
-/// What is known about when the lease ended.
+/// Whether the lease ended before or after the work of the command.
 enum LeaseEnd {
     /// The lease lasted until the command, and all processes that it left running, had ended.
     AfterWork,

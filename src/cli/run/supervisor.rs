@@ -75,7 +75,7 @@ pub(super) struct CommandEnd {
     pub(super) stopped: Option<String>,
 }
 
-/// What a command has done under its lock by its end.
+/// What became of the command when it ended: whether it started, and whether processes are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// Nothing: the command was not executed.

@@ -30,7 +30,7 @@ pub(super) struct HistoryFile {
     writing: Mutex<()>,
 }
 
-/// What is remembered of a line while the file is made shorter: few bytes, because there may be hundreds of thousands.
+/// The facts of a line that `shorten` keeps in memory: few bytes, because a file may have hundreds of thousands of lines.
 struct Line {
     /// The fencing token; two leases of this store never have the same.
     fence: u64,

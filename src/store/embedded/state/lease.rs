@@ -128,7 +128,7 @@ impl Lease {
         self
     }
 
-    /// The same lease, answered to a request that asks again. If no caller knew of the lease, it counts as granted now.
+    /// This lease for a repeated request. A lease that was delivered to no caller counts as granted now.
     pub(crate) fn replayed(&self, now: Moment) -> Self {
         let mut lease = self.clone();
         if self.is_undelivered() {
@@ -210,7 +210,7 @@ impl Lease {
         lease
     }
 
-    /// The same lease with all of its times moved, by the distance between two moments.
+    /// This lease with all of its times moved by the distance between two moments.
     fn moved(self, here: Moment, there: Moment) -> Self {
         let mut lease = Self {
             granted_at: self.granted_at.rebased(here, there),
