@@ -1,6 +1,6 @@
 // Sign in with an API key.
 
-import { html, useEffect, useRef, useSignal } from "../view.js";
+import { html, useLayoutEffect, useRef, useSignal } from "../view.js";
 import { session, signIn } from "../model/session.js";
 import { Icon, Logo } from "../parts/icon.js";
 import { Trouble } from "../parts/notice.js";
@@ -12,7 +12,7 @@ export function SignIn() {
   const shown = useSignal(false);
   const busy = useSignal(false);
   const trouble = useSignal(null);
-  useEffect(() => field.current.focus(), []);
+  useLayoutEffect(() => field.current.focus(), []);
   const send = async (event) => {
     event.preventDefault();
     const key = field.current.value.trim();

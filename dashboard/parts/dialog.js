@@ -1,12 +1,13 @@
 // A dialog of the browser's own, which keeps the focus in and gives it back.
 
-import { html, useEffect, useRef } from "../view.js";
+import { html, useLayoutEffect, useRef } from "../view.js";
 import { Icon } from "./icon.js";
 
 /** Is open as long as it is there; `close` is called by Escape and by the cross. */
 export function Dialog({ title, close, children, wide }) {
   const element = useRef(null);
-  useEffect(() => {
+  // Before the next key: an Enter after the click that opened the dialog belongs to the dialog.
+  useLayoutEffect(() => {
     const dialog = element.current;
     const before = document.activeElement;
     dialog.showModal();

@@ -1,7 +1,7 @@
 // Takes the lock away from its holder, or from one or all of those who share it, at once or after asking for it: says
 // whom it hits, wants a reason, and asks twice.
 
-import { html, useEffect, useRef, useSignal } from "../../view.js";
+import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
 import { duration, plural } from "../../model/format.js";
 import { Dialog } from "../../parts/dialog.js";
 import { ownerOf } from "../../parts/holders.js";
@@ -59,7 +59,7 @@ export function Break({ name, lock, target, close, done }) {
   const changed = lock.state === "free" || !isThere;
   // What lies there is nothing that a client writes into a lock.
   const unmarked = !all && markOf(holder) === null;
-  useEffect(() => {
+  useLayoutEffect(() => {
     // Whoever presses Enter once too often goes back.
     const target = sure.value ? safe.current : field.current;
     target?.focus();

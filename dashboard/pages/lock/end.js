@@ -1,7 +1,7 @@
 // The dialog that ends a rest or a reservation of the lock. Nobody works under a rest, and a reservation is ended by the
 // person who made it, so the dialog asks only once.
 
-import { html, useEffect, useRef, useSignal } from "../../view.js";
+import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
 import { Dialog } from "../../parts/dialog.js";
 import { Icon } from "../../parts/icon.js";
 import { Trouble } from "../../parts/notice.js";
@@ -41,7 +41,7 @@ export function End({ name, lock, kind, fence, close, done }) {
   const { busy, trouble, send } = useSending(breakLock(name), { close, done });
   const field = useRef(null);
   const found = find(lock, fence);
-  useEffect(() => field.current?.select(), []);
+  useLayoutEffect(() => field.current?.select(), []);
   const submit = async (event) => {
     event.preventDefault();
     if (busy.value) return;

@@ -1,6 +1,6 @@
 // The dialog that reserves the lock until a time.
 
-import { html, useEffect, useRef, useSignal } from "../../view.js";
+import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
 import { appointment, duration, plural } from "../../model/format.js";
 import { freshKey, reserve } from "../../model/reservation.js";
@@ -70,12 +70,12 @@ export function Reserve({ name, lock, close, done }) {
   };
   const { busy, trouble, send } = useSending(request, { close, done });
   const focus = (errors) => fields[Object.keys(fields).find((field) => errors[field])]?.current?.focus();
-  useEffect(() => {
+  useLayoutEffect(() => {
     fields.until.current.focus();
     // A dialog that is closed waits no longer.
     return () => stop.current?.abort();
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // The button was disabled, and a disabled button loses the focus.
     if (!busy.value && document.activeElement === document.body) button.current.focus();
   }, [busy.value]);
