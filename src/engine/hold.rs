@@ -650,7 +650,8 @@ impl HoldTask {
             Ok(Release::Adopted(_)) => None,
             Ok(Release::Released) => {
                 let removed = leases.remove(&managed.name, &token);
-                self.engine.events.released(&managed.name, &token);
+                let fence = ended.map(|ended| ended.fence);
+                self.engine.events.released(&managed.name, &token, fence);
                 let reason = unread.map(LossReason::as_str);
                 history.released(&managed.name, (removed.as_ref(), ended), None, reason);
                 removed.map(|lease| lease.since)

@@ -366,7 +366,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                     if let Some(lease) = lease {
                         lease.released();
                     }
-                    events.released(name, token);
+                    events.released(name, token, ended.map(|ended| ended.fence));
                 } else if let Release::Lost(loss) = outcome {
                     history.lost(name, leases.lose_without_rest(name, token), loss);
                 }

@@ -157,7 +157,9 @@ impl Engine {
             let held = held_since.map(|since| since.elapsed());
             engine.metrics.released(lease_outcome(&release), held);
             if let Ok(Release::Released) = release {
-                engine.events.released(&name, &token);
+                let fence = lease.as_ref().map(|lease| lease.fence);
+                let fence = fence.or(ended.map(|ended| ended.fence));
+                engine.events.released(&name, &token, fence);
                 history.released(&name, (lease.as_ref(), ended), by.as_ref(), None);
                 if let Some(lease) = lease {
                     lease.released();

@@ -23,7 +23,7 @@ use crate::{
         loss::ABANDONED,
     },
     lifecycle::Lifecycle,
-    lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
+    lock::{FencingToken, HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
     store::{
         AnyStore,
         contract::{FenceQuery, QueuePosition},
@@ -148,8 +148,15 @@ impl Bus {
     }
 
     /// Publishes that a lease was released with its token.
-    pub(in crate::engine) fn released(&self, name: &LockName, token: &TokenHash) {
-        self.publish(EventKind::Released, name, Some(token), |_| {});
+    pub(in crate::engine) fn released(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        fence: Option<FencingToken>,
+    ) {
+        self.publish(EventKind::Released, name, Some(token), |event| {
+            event.fence = fence;
+        });
     }
 
     /// Publishes that a reservation was released by the API key that had made it.

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::leases::LeaseTag,
+    engine::{LossReason, leases::LeaseTag},
     lock::{FencingToken, LockName, Mode, Owner},
     with_all::with_all,
 };
@@ -75,11 +75,6 @@ impl EventKind {
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
-
-    /// Whether the lease has ended with an event of this kind.
-    pub(super) fn ends_lease(self) -> bool {
-        matches!(self, Self::Released | Self::Expired | Self::Broken)
-    }
 }
 
 // === impl Event ===
@@ -98,6 +93,15 @@ impl Event {
         Self {
             reason: Some(reason.into()),
             ..Self::bare(EventKind::Gap, at)
+        }
+    }
+
+    /// Whether the lease has ended. A lease that its stream lost before its end may live a little longer.
+    pub(super) fn ends_lease(&self) -> bool {
+        match self.kind {
+            EventKind::Released | EventKind::Expired | EventKind::Broken => true,
+            EventKind::Lost => self.reason.as_deref() == Some(LossReason::Ended.as_str()),
+            _ => false,
         }
     }
 

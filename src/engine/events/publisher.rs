@@ -173,7 +173,6 @@ impl Publisher {
         let times = [
             self.state.outbox.due().filter(|_| idle),
             look_at,
-            self.state.known.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
             self.shared.subscribers.lock().cleared_at(),
@@ -222,13 +221,9 @@ impl Publisher {
         self.active = wanted;
     }
 
-    /// Does all work of the publisher that is due: announces withheld grants, asks other gateways for events, and the
-    /// like.
+    /// Does all work of the publisher that is due: asks other gateways for events, and sends them the events from here.
     fn run_due(&mut self) {
         let now = Instant::now();
-        let mut told = Vec::new();
-        self.state.known.tell_due(now, &mut told);
-        self.tell(told);
         // A gap is reported only when no event is queued, so that a listener that inspects the locks at the gap has
         // seen all earlier events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
@@ -276,7 +271,7 @@ impl Publisher {
     }
 
     /// Processes an event of this or another gateway, and passes it on to listeners.
-    fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
+    fn handle(&mut self, mut news: EventMessage, origin: EventOrigin) {
         // The event is sent as it was published, because each gateway completes it from its own data.
         if origin == EventOrigin::Here && self.interest_until.is_some() {
             self.state.outbox.put(&news);
@@ -291,8 +286,8 @@ impl Publisher {
             // Events were missed, so leases that were granted before now may have ended without an event here.
             self.state.hears_ends_since = self.state.hears_ends_since.map(|_| Instant::now());
         }
-        let mut told = Vec::new();
-        if let (Some(ended), Some(name)) = (self.state.known.process(news, &mut told), name)
+        let is_told = self.state.known.complete(&mut news);
+        if let (true, Some(name), Some(ended)) = (news.event.ends_lease(), name, news.lease)
             // A lease that has expired here stays listed, for a holder that comes back late.
             && (origin == EventOrigin::Elsewhere || kind != EventKind::Expired)
         {
@@ -301,21 +296,14 @@ impl Publisher {
                 self.history.ended_elsewhere(&name, &lease);
             }
         }
-        self.tell(told);
-    }
-
-    /// Adds events to the journal for the listeners at this gateway.
-    fn tell(&self, events: Vec<Event>) {
-        if events.is_empty() {
-            return;
+        if is_told {
+            // Adds the event to the journal for the listeners at this gateway.
+            let mut subscribers = self.shared.subscribers.lock();
+            subscribers.write(news.event);
+            let next = subscribers.next();
+            drop(subscribers);
+            self.shared.written.send_replace(next);
         }
-        let mut subscribers = self.shared.subscribers.lock();
-        for event in events {
-            subscribers.write(event);
-        }
-        let next = subscribers.next();
-        drop(subscribers);
-        self.shared.written.send_replace(next);
     }
 
     fn on_subscription_event(&mut self, event: SubscriptionEvent) {
