@@ -34,10 +34,10 @@ def steps(release, files):
     yield "the Rust client and its vocabulary", "crates.io, which takes no file: cargo makes the same ones again", [
         words("cargo", "publish", "--locked", "--package", crate) for crate in CRATES
     ]
-    yield "the JavaScript client latchgate", "npm", [
+    yield "the JavaScript client @latchgate/client", "npm", [
         words("npm", "publish", file) for file in files if file.parent.name == "npm"
     ]
-    yield "the Python client latchgate", "PyPI", [
+    yield "the Python client latchgate-client", "PyPI", [
         words("python3", "-m", "twine", "upload", *(file for file in files if file.parent.name == "python"))
     ]
     for file in files:

@@ -172,10 +172,10 @@ class Clients(Place):
         (package,) = RELEASE.glob("npm/*.tgz")
         (self.place / "package.json").write_text('{"private": true, "type": "module"}')
         do("npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", package, cwd=self.place)
-        installed = json.loads((self.place / "node_modules/latchgate/package.json").read_text())
+        installed = json.loads((self.place / "node_modules/@latchgate/client/package.json").read_text())
         self.assertEqual(installed["version"], VERSION)
         (self.place / "main.js").write_text(
-            "import { Latchgate } from 'latchgate';\n"
+            "import { Latchgate } from '@latchgate/client';\n"
             "const [url, owner] = process.argv.slice(2);\n"
             "const locks = new Latchgate(url, { owner });\n"
             "await locks.with('package', { ttl: '10s' }, async (lease) => {\n"
