@@ -231,6 +231,6 @@ impl Bus {
 
 fn tell_lease(event: &mut Event, lease: &HeldLease) {
     event.fence = Some(lease.fence);
-    event.owner.clone_from(&lease.owner);
+    event.owner.clone_from(&lease.said.owner);
     event.mode = Some(lease.mode);
 }
