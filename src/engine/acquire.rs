@@ -20,6 +20,7 @@ use crate::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
             Release, Renewal, Waiting,
         },
+        history::EndedLease,
         parking::{News, Parked},
     },
     telemetry::{
@@ -29,7 +30,8 @@ use crate::{
 };
 
 use super::{
-    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, history::Actor, start::EngineShared,
+    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, facts::Fact, history::Actor,
+    start::EngineShared,
 };
 
 /// One request to acquire a lock.
@@ -487,12 +489,6 @@ impl AcquireAttempt {
         if !self.is_refused_again(&outcome) {
             self.engine.metrics.acquired(acquire_outcome(&outcome));
         }
-        if let Ok(granted) = &outcome
-            && granted.lease.held.mode.is_shared()
-            && !granted.delivery.is_replay()
-        {
-            self.engine.metrics.granted_shared();
-        }
         outcome
     }
 
@@ -513,15 +509,9 @@ impl AcquireAttempt {
             parked.waits_since(self.waits_since);
         }
         if let Some(queued_sender) = self.queued_sender.take() {
-            let Attempt {
-                name,
-                owner,
-                sharing,
-                ..
-            } = &self.attempt;
             if !self.goes_on {
-                let events = &self.engine.events;
-                events.queued(name, owner.as_ref(), *sharing, &place);
+                let fact = Fact::Queued(&self.attempt, &place);
+                self.engine.facts.tell(&self.attempt.name, None, fact);
             }
             // Sending fails if the caller has gone, and then no task needs the position.
             drop(queued_sender.send(place));
@@ -780,8 +770,8 @@ impl From<&Renewal> for LeaseOutcome {
     }
 }
 
-impl From<&Release> for LeaseOutcome {
-    fn from(release: &Release) -> Self {
+impl From<&(Release, Option<EndedLease>)> for LeaseOutcome {
+    fn from((release, _): &(Release, Option<EndedLease>)) -> Self {
         match release {
             Release::Released => Self::Done,
             Release::Adopted(_) => Self::Adopted,
