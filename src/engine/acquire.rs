@@ -20,6 +20,7 @@ use crate::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
             Release, Renewal, Waiting,
         },
+        history::EndedLease,
         parking::{News, Parked},
     },
     telemetry::{
@@ -29,7 +30,8 @@ use crate::{
 };
 
 use super::{
-    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, history::Actor, start::EngineShared,
+    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, facts::Fact, history::Actor,
+    start::EngineShared,
 };
 
 /// One request to acquire a lock.
@@ -459,12 +461,6 @@ impl AcquireAttempt {
         if !self.is_refused_again(&outcome) {
             self.engine.metrics.acquired(acquire_outcome(&outcome));
         }
-        if let Ok(granted) = &outcome
-            && granted.lease.held.mode.is_shared()
-            && !granted.delivery.is_replay()
-        {
-            self.engine.metrics.granted_shared();
-        }
         outcome
     }
 
@@ -486,9 +482,8 @@ impl AcquireAttempt {
         }
         if let Some(queued_sender) = self.queued_sender.take() {
             if !self.goes_on {
-                let Attempt { name, terms, .. } = &self.attempt;
-                let (events, owner) = (&self.engine.events, terms.said.owner.as_ref());
-                events.queued(name, owner, terms.sharing, &place);
+                let fact = Fact::Queued(&self.attempt, &place);
+                self.engine.facts.tell(&self.attempt.name, None, fact);
             }
             // Sending fails if the caller has gone, and then no task needs the position.
             drop(queued_sender.send(place));
@@ -737,8 +732,8 @@ impl From<&Renewal> for LeaseOutcome {
     }
 }
 
-impl From<&Release> for LeaseOutcome {
-    fn from(release: &Release) -> Self {
+impl From<&(Release, Option<EndedLease>)> for LeaseOutcome {
+    fn from((release, _): &(Release, Option<EndedLease>)) -> Self {
         match release {
             Release::Released => Self::Done,
             Release::Adopted(_) => Self::Adopted,

@@ -385,16 +385,6 @@ impl LeaseRegistry {
         Some(lost)
     }
 
-    /// As `lose`, for a lease that ended without a release: the lock does not rest.
-    pub(super) fn lose_without_rest(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Option<RecordedLease> {
-        self.rest(name, token, None);
-        self.lose(name, token)
-    }
-
     /// Prepares the release of a lease whose caller has gone: the lease counts for no API key, and the gateway does
     /// not stay for its holder. A stream that keeps the lease is told when the lease is released.
     pub(super) fn give_up(&self, name: &LockName, token: &TokenHash) {

@@ -33,6 +33,7 @@ mod check_memory;
 mod delivery;
 mod detach_on_drop;
 pub mod events;
+mod facts;
 mod group;
 mod history;
 mod hold;

@@ -19,6 +19,7 @@ use super::{
     AcquireError, Delivery, Granted,
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
+    facts::Fact,
     leases::Opening,
     reaper::{AbandonedBy, AbandonedLease},
 };
@@ -42,9 +43,7 @@ impl AcquireAttempt {
                     collected.lease.waited = waited.max(collected.lease.waited);
                     self.engine.metrics.waited(collected.lease.waited, true);
                 }
-                self.engine
-                    .events
-                    .acquired(&collected.lease, &collected.hash);
+                self.tell_acquired(&collected);
                 Ok(collected)
             }
             Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
@@ -123,8 +122,13 @@ impl AcquireAttempt {
         self.charge(&token.1);
         let delivery = self.delivery_of_ours();
         let granted = self.answer(token, held, delivery);
-        self.engine.events.acquired(&granted.lease, &granted.hash);
+        self.tell_acquired(&granted);
         granted
+    }
+
+    fn tell_acquired(&self, Granted { lease, hash, .. }: &Granted) {
+        let fact = Fact::Acquired(lease);
+        self.engine.facts.tell(&lease.name, Some(hash.into()), fact);
     }
 
     /// The outcome of an attempt that was granted the lock after a wait; `None` if the grant is lost.

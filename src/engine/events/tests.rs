@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     engine::{
-        Engine,
+        Actor, Engine,
+        facts::Fact,
         leases::LeaseTag,
         tests::scripted_store::{ScriptedStore, engine_on, granted, held, name, request, settle},
     },
@@ -40,22 +41,23 @@ fn id() -> LeaseTag {
     LeaseTag::from(&Token::random().hash())
 }
 
-/// Whether listeners are told of this event, and with which fencing token.
-fn told(known: &mut KnownLeases, mut news: EventMessage) -> Option<Option<u64>> {
+/// Whether listeners are told of this event, and the fencing token that it has then.
+fn told(known: &mut KnownLeases, mut news: EventMessage) -> (bool, Option<u64>) {
     let is_told = known.complete(&mut news);
-    is_told.then(|| news.event.fence.map(FencingToken::get))
+    (is_told, news.event.fence.map(FencingToken::get))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_is_told_once_and_an_end_is_complete_as_long_as_the_lease_is_known() {
     let (mut known, id) = (KnownLeases::default(), id());
     let mut tell = |kind, fence| told(&mut known, news(kind, id, fence));
-    assert_eq!(tell(EventKind::Released, None), Some(None), "not known");
+    let (unknown, known) = ((true, None), (true, Some(FENCE)));
+    assert_eq!(tell(EventKind::Released, None), unknown);
     // The event of the grant may come after the event of the end.
-    assert_eq!(tell(EventKind::Acquired, Some(FENCE)), Some(Some(FENCE)));
-    assert_eq!(tell(EventKind::Acquired, Some(FENCE)), None);
-    assert_eq!(tell(EventKind::Released, None), Some(Some(FENCE)));
-    assert_eq!(tell(EventKind::Released, None), Some(None), "a second end");
+    assert_eq!(tell(EventKind::Acquired, Some(FENCE)), known);
+    assert!(!tell(EventKind::Acquired, Some(FENCE)).0, "a second grant");
+    assert_eq!(tell(EventKind::Released, None), known);
+    assert_eq!(tell(EventKind::Released, None), unknown, "a second end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,9 +68,9 @@ async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
         let mut lost = news(EventKind::Lost, id, None);
         lost.event.reason = Some(reason.into());
         assert_eq!(lost.event.ends_lease(), !lives);
-        assert_eq!(told(&mut known, lost), Some(Some(FENCE)));
+        assert_eq!(told(&mut known, lost), (true, Some(FENCE)));
         let expired = told(&mut known, news(EventKind::Expired, id, None));
-        assert_eq!(expired, Some(lives.then_some(FENCE)), "{reason}");
+        assert_eq!(expired, (true, lives.then_some(FENCE)), "{reason}");
     }
 }
 
@@ -79,7 +81,7 @@ async fn a_lease_whose_end_nobody_tells_is_forgotten_soon_after_its_time() {
         told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
         advance(Duration::from_secs(seconds)).await;
         let expired = told(&mut known, news(EventKind::Expired, id, None));
-        assert_eq!(expired, Some(is_known.then_some(FENCE)));
+        assert_eq!(expired, (true, is_known.then_some(FENCE)));
     }
 }
 
@@ -211,7 +213,7 @@ async fn a_lease_begins_once_whoever_says_so() {
     told(&mut known, news(EventKind::Renewed, id, Some(FENCE)));
     for is_first in [true, false] {
         let acquired = told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
-        assert_eq!(acquired.is_some(), is_first);
+        assert_eq!(acquired.0, is_first);
     }
 }
 
@@ -242,11 +244,12 @@ async fn listening(store: ScriptedStore) -> (Engine, Listener) {
 #[tokio::test(start_paused = true)]
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let (engine, mut listener) = listening(ScriptedStore::default()).await;
-    let bus = &engine.0.events;
-    let token = Token::random();
-    bus.renewed(&name(), &token.hash(), &held());
-    bus.broken(&name(), Some(&held()), "stuck", Some(&"ops".into()));
-    bus.broken(&LockName::new("foreign").unwrap(), None, "stuck", None);
+    let (facts, ops) = (&engine.0.facts, Actor::Key("ops".into()));
+    let token = Token::random().hash();
+    facts.tell(&name(), Some((&token).into()), Fact::Renewed(&held()));
+    facts.broken(&name(), &Holder::Lease(held()), "stuck", Some(&ops));
+    let foreign = LockName::new("foreign").unwrap();
+    facts.tell(&foreign, None, Fact::Broken(None, None, "stuck"));
     let mut told = next_of(&mut listener, 3).await;
     told.sort_by_key(|event| event.kind.as_str());
     assert_eq!(told[0].reason.as_deref(), Some("stuck"));
@@ -262,24 +265,22 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
 async fn what_nobody_listens_to_is_not_even_made() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     settle().await;
-    engine.0.events.send(|_| panic!("nobody listens"));
+    let events = &engine.0.facts.events;
+    events.send(|_| panic!("nobody listens"));
     drop(engine.listen(NamePrefix::default(), None).unwrap());
-    engine
-        .0
-        .events
-        .renewed(&name(), &Token::random().hash(), &held());
+    events.hear(&name(), None, &Fact::Renewed(&held()));
     // Events are recorded for a listener that has left, but only for a minute.
     sleep(Duration::from_mins(2)).await;
-    engine.0.events.send(|_| panic!("nobody listens any more"));
+    events.send(|_| panic!("nobody listens any more"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_than_can_be_taken_in_leaves_a_gap() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.listen(NamePrefix::default(), None).unwrap();
-    let token = Token::random().hash();
     for _ in 0..20_000 {
-        engine.0.events.renewed(&name(), &token, &held());
+        let events = &engine.0.facts.events;
+        events.hear(&name(), None, &Fact::Renewed(&held()));
     }
     sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());

@@ -37,6 +37,7 @@ use crate::{
         AcquireError, AcquireRequest, Engine, Granted,
         acquire::{AcquireAttempt, AttemptIdentity, failure_outcome},
         detach_on_drop::{CallerGone, DetachOnDrop},
+        facts::ReleasedBy,
         reaper::GivenBack,
         start::EngineShared,
     },
@@ -253,12 +254,11 @@ impl Collector {
         })?;
         let leases = &self.engine.leases;
         leases.rest(name, &granted.hash, None);
-        let listed = leases.remove(name, &granted.hash);
         if outcome == GiveBack::GivenBack {
-            self.engine.metrics.given_back();
-            if listed.is_some() {
-                self.engine.events.given_back(name, &granted.hash, None);
-            }
+            let by = ReleasedBy::Gateway(None);
+            self.engine.facts.released(name, &granted.hash, None, by);
+        } else {
+            leases.remove(name, &granted.hash);
         }
         granted.delivery.delivered();
         Ok(())
