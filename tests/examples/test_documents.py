@@ -295,6 +295,21 @@ class Clients(Document):
         (self.home / "first.py").write_text(self.first("python"))
         self.check(f"{sys.executable} first.py", PYTHONPATH=ROOT / "clients/python/src", PYTHONDONTWRITEBYTECODE=1)
 
+    def test_the_skill_page_of_coding_agents_runs(self):
+        page = dict(blocks("docs/agents/SKILL.md"))
+        self.assertEqual([*page], ["sh", "python", "js"])
+        modules = self.home / "node_modules" / "@latchgate"
+        modules.mkdir(parents=True)
+        (modules / "client").symlink_to(ROOT / "clients/js")
+        python = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={ROOT}/clients/python/src {sys.executable}"
+        for language, command, name in (("python", python, "skill.py"), ("js", "node", "skill.mjs")):
+            (self.home / name).write_text(page[language].replace("http://localhost:7420", self.gateway.url))
+            printed, code = self.shell.run(f"{command} {name} 2>&1")
+            self.assertEqual(code, 0, printed)
+            self.assertRegex(printed, r"^settle with \d+\n")
+        printed, code = self.shell.run(page["sh"])
+        self.assertEqual((code, printed.split("\n")[:3]), (0, ["deployed", "once a night", "one of three"]), printed)
+
     def test_rust_is_the_example_that_is_compiled(self):
         example = (ROOT / "clients/rust/examples/first.rs").read_text()
         self.assertTrue(example.endswith("]\n" + self.first("rust").replace(self.gateway.url, "http://localhost:7420")))
