@@ -33,6 +33,7 @@ mod check_memory;
 mod delivery;
 mod detach_on_drop;
 pub mod events;
+mod facts;
 mod group;
 mod history;
 mod hold;
@@ -47,7 +48,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted, StoreFeature};
+pub use acquire::{AcquireError, AcquireRequest, Granted, StoreFeature};
 pub use backup::BackupParts;
 pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;

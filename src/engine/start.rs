@@ -22,10 +22,11 @@ use crate::{
 
 use super::{
     check_memory::CheckMemory,
-    events::Bus,
+    events::{Bus, Publisher},
+    facts::Facts,
     history::Recorder,
     leases::LeaseRegistry,
-    reaper::{Reaper, ReaperContext},
+    reaper::Reaper,
 };
 
 /// The operations on locks over one store. Cheap to clone.
@@ -38,8 +39,7 @@ pub(super) struct EngineShared {
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
-    pub(super) events: Bus,
-    pub(super) history: Arc<Recorder>,
+    pub(super) facts: Arc<Facts>,
     pub(super) checks: CheckMemory,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
@@ -74,23 +74,21 @@ impl Engine {
             clock.clone(),
             metrics.clone(),
         );
-        let events = Bus::start(
-            store.clone(),
-            Arc::clone(&leases),
-            Arc::clone(&history),
-            &lifecycle,
-            clock,
-            limits.max_event_streams,
-        );
-        let context = ReaperContext {
-            store: store.clone(),
+        let (events, inbox) = Bus::new(&lifecycle, clock, limits.max_event_streams);
+        let facts = Arc::new(Facts {
             leases: Arc::clone(&leases),
-            events: events.clone(),
-            history: history.clone(),
             metrics: metrics.clone(),
-        };
-        let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
-        let broken = hear_breaks(store.clone(), Arc::clone(&leases), Arc::clone(&history));
+            events,
+            history,
+        });
+        Publisher::start(inbox, store.clone(), Arc::clone(&facts), &lifecycle);
+        let reaper = Reaper::start(
+            store.clone(),
+            Arc::clone(&facts),
+            &lifecycle,
+            reconnect_grace,
+        );
+        let broken = hear_breaks(store.clone(), Arc::clone(&facts));
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             tokio::select! {
@@ -103,8 +101,7 @@ impl Engine {
             lifecycle,
             reaper,
             leases,
-            events,
-            history,
+            facts,
             checks: CheckMemory::default(),
             reserved_positions: ReservedPositions::default(),
             metrics,
@@ -128,7 +125,7 @@ impl Engine {
 
     /// Reads who held a lock before, and how that ended; with the leases that hold the lock now.
     pub async fn history(&self, name: &LockName) -> Result<History, StoreError> {
-        self.0.history.read(name).await
+        self.0.facts.history.read(name).await
     }
 
     /// Lists held locks that `views` lets the caller see. A page that is short, or empty, need not be the last page:
@@ -157,7 +154,7 @@ impl Engine {
             checks: Vec::new(),
             waiters: self.0.store.parking().len(),
             held_streams: leases.held_by_streams,
-            event_streams: self.0.events.listeners(),
+            event_streams: self.0.facts.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,
             // The HTTP edge fills in when the TLS certificate ends.
@@ -168,7 +165,7 @@ impl Engine {
 
     /// The name of this run of the gateway, as it appears in the ids of events.
     pub fn instance(&self) -> &str {
-        self.0.events.instance()
+        self.0.facts.events.instance()
     }
 
     /// How long this gateway has run.
@@ -230,31 +227,25 @@ const ASKED_TOGETHER: usize = 64;
 const ASKED_NEXT: usize = 1_024;
 
 /// Tells the streams whose leases are broken from now on. Asks the store about leases that no stream keeps.
-fn hear_breaks(
-    store: AnyStore,
-    leases: Arc<LeaseRegistry>,
-    history: Arc<Recorder>,
-) -> impl Future<Output = ()> {
+fn hear_breaks(store: AnyStore, facts: Arc<Facts>) -> impl Future<Output = ()> {
     let mut listener = store.breaks().listen();
     async move {
         let (sender, asked) = mpsc::channel(ASKED_NEXT);
         let hear = async {
             while let Some(BrokenLease { name, token }) = listener.recv().await {
-                if let Some(fence) = leases.broken(&name, &token) {
+                if let Some(fence) = facts.leases.broken(&name, &token) {
                     drop(sender.try_send((FenceQuery { name, fence }, token)));
                 }
             }
         };
         let asked = unfold(asked, async |mut it| Some((it.recv().await?, it)));
         let ask = asked.for_each_concurrent(ASKED_TOGETHER, |(query, token)| {
-            let (store, leases, history) = (store.clone(), leases.clone(), history.clone());
+            let (store, facts) = (store.clone(), Arc::clone(&facts));
             async move {
                 let found = store.check_fence(&query).await;
                 if let Ok(FenceCheck::Stale { .. }) = found {
-                    leases.rest(&query.name, &token, None);
-                    if let Some(lease) = leases.remove(&query.name, &token) {
-                        history.ended_elsewhere(&query.name, &lease);
-                    }
+                    facts.leases.rest(&query.name, &token, None);
+                    facts.ended_elsewhere(&query.name, &token);
                 }
             }
         });

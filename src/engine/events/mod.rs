@@ -23,3 +23,4 @@ pub use event::{Event, EventKind};
 pub use listener::{ListenError, Listener, ListenerItem};
 
 pub(in crate::engine) use bus::Bus;
+pub(in crate::engine) use publisher::Publisher;

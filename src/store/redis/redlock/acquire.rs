@@ -13,7 +13,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, Mode, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, Mode, Salt, TokenHash},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Holder},
@@ -232,31 +232,22 @@ fn granted_lease(
     began: Instant,
     now: Instant,
 ) -> Option<HeldLease> {
-    let (ttl, limit) = (attempt.ttl, attempt.hold_limit.map(HoldLimit::duration));
-    let lasts = request.undelivered_ttl.unwrap_or(ttl.duration());
+    let mut lease = attempt.terms.granted(fence, Mode::Exclusive, now);
+    let limit = lease.hold_expires_in;
+    let lasts = request.undelivered_ttl.unwrap_or(lease.ttl.duration());
     let lasts = limit.map_or(lasts, |limit| limit.min(lasts));
     let spent = now.saturating_duration_since(began);
     let expires_in = validity(lasts, spent);
     if expires_in.is_zero() {
         return None;
     }
-    Some(HeldLease {
-        fence,
-        mode: Mode::Exclusive,
-        is_resting: false,
-        ttl,
-        expires_in,
-        held_for: Duration::ZERO,
-        // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
-        hold_expires_in: limit.map(|limit| match limit {
-            limit if limit == lasts => expires_in,
-            limit => limit.saturating_sub(spent),
-        }),
-        owner: attempt.owner.clone(),
-        metadata: attempt.metadata.clone(),
-        release_requested: None,
-        as_of: now,
-    })
+    lease.expires_in = expires_in;
+    // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
+    lease.hold_expires_in = limit.map(|limit| match limit {
+        limit if limit == lasts => expires_in,
+        limit => limit.saturating_sub(spent),
+    });
+    Some(lease)
 }
 
 /// Why no majority of the nodes has voted. `Err`: waiting does not remove the reason.
@@ -525,7 +516,7 @@ impl Drop for TryGuard<'_> {
 mod tests {
     use tokio::time::advance;
 
-    use crate::lock::{LockName, Metadata, Token, Ttl};
+    use crate::lock::{LockName, Terms, Token, Ttl};
 
     use super::*;
 
@@ -534,12 +525,7 @@ mod tests {
         let attempt = Attempt {
             name: LockName::new("lock").unwrap(),
             token: Token::random().hash(),
-            ttl: Ttl::from_millis(30_000).unwrap(),
-            hold_limit: None,
-            min_hold: None,
-            sharing: None,
-            owner: None,
-            metadata: Metadata::default(),
+            terms: Terms::lasting(Ttl::from_millis(30_000).unwrap()),
             idempotency: None,
             wait: None,
         };

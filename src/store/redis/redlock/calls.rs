@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::{
     lock::{
-        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, Owner,
-        ReleaseRequest, Salt, TokenHash,
+        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, ReleaseRequest,
+        Salt, TokenHash,
     },
     store::{
         StoreError, Unavailability,
@@ -25,9 +25,10 @@ use super::{
         client::{
             Command, Reply, TOMBSTONE_MS,
             dispatch::{DispatchReply, Sending},
-            hex, metadata_json, read_hex, request_text, token_hash,
+            hex, read_hex, request_text, token_hash,
         },
         keys::Keys,
+        records::append_said,
     },
     node::{Node, Votes, delayed_without_data},
     record::{NodeHolder, millis},
@@ -202,7 +203,9 @@ impl Node {
     ) -> Vote {
         let asked = async {
             let token = attempt.token.to_string();
-            let metadata = metadata_json(&attempt.metadata);
+            let mut said = String::new();
+            append_said(&mut said, &attempt.terms);
+            let (owner, metadata) = said.split_once('\n').unwrap_or_default();
             let limit = Instant::now() + self.timeout;
             let connection = self.voting_connection(limit).await?;
             let run = self.run_of(&connection)?.to_owned();
@@ -213,13 +216,12 @@ impl Node {
                     .arg(Keys::NODE)
                     .arg(&token)
                     .arg(nonce.as_str())
-                    .arg(attempt.ttl.as_millis());
-                match attempt.hold_limit.map(HoldLimit::as_millis) {
+                    .arg(attempt.terms.ttl().as_millis());
+                match attempt.terms.hold_limit().map(HoldLimit::as_millis) {
                     Some(ms) => command.arg(ms),
                     None => command.arg(""),
                 };
-                let owner = attempt.owner.as_ref().map(Owner::as_str);
-                command.arg(owner.unwrap_or_default()).arg(&metadata);
+                command.arg(owner).arg(metadata);
                 fill_idempotency(command, attempt.idempotency.as_ref());
                 for time in [request.wake_within, request.undelivered_ttl] {
                     match time {

@@ -132,7 +132,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_shared() {
         let store = store_as_documented(&server).await;
         let asked = || {
             with(keyed(&format!("half-{command}"), "a"), |it| {
-                it.sharing = one_of(2, "any").sharing;
+                it.terms.sharing = one_of(2, "any").terms.sharing;
             })
         };
         granted(store.acquire(&one_of(2, &format!("safe-{command}"))).await);

@@ -3,16 +3,7 @@
 use crate::redlock::prelude::*;
 
 fn keyed(key: IdempotencyHash) -> Attempt {
-    let plain = attempt("lock");
-    let fingerprint = Fingerprint::compute(Some(plain.ttl), None, None, None, &plain.metadata);
-    Attempt {
-        idempotency: Some(Idempotency {
-            hash: key,
-            fingerprint,
-            salt: Salt::random(),
-        }),
-        ..plain
-    }
+    under_key(key, attempt("lock"))
 }
 
 fn key() -> IdempotencyHash {
