@@ -300,20 +300,16 @@ impl Shared {
         if request.undelivered_ttl.is_some() {
             return;
         }
-        let (fence, until) = (lease.fence, began + TAKES_WITHIN.min(lease.expires_in));
+        let (fence, lease_lasts) = (lease.fence, lease.expires_in);
         let refused = votes.by_node();
         for (node, _) in refused.filter(|(_, vote)| vote.is_some_and(Vote::is_taken)) {
             let (shared, attempt, nonce) = (Arc::clone(self), attempt.clone(), nonce.clone());
             self.start_background(async move {
                 let (node, keys) = (&shared.quorum.nodes()[node], shared.keys(&attempt.name));
-                for tried in 0..TRIES_TO_TAKE {
-                    let pause = TAKES_AFTER * 2_u32.pow(tried);
-                    sleep(pause / 2 + up_to(pause / 2)).await;
-                    let ended = &shared.sweeper.pending_withdrawals;
-                    if Instant::now() >= until
-                        || ended.contains(node.index, &attempt.name, &attempt.token)
-                    {
-                        return;
+                let ended = &shared.sweeper.pending_withdrawals;
+                let ask = || async {
+                    if ended.contains(node.index, &attempt.name, &attempt.token) {
+                        return false;
                     }
                     let request = ReserveRequest {
                         wake_within: None,
@@ -322,13 +318,29 @@ impl Shared {
                         ..request
                     };
                     let vote = node.reserve(&keys, &attempt, &nonce, &request).await;
-                    // After a lost answer no other copy of the request is sent: an end of the lease at the node cancels
-                    // one copy that is still on its way, and not two.
-                    if !vote.is_taken() {
-                        return;
-                    }
-                }
+                    vote.is_taken()
+                };
+                ask_to_take(began + lease_lasts, ask).await;
             });
+        }
+    }
+}
+
+/// Asks a node to take a lease, several times, for as long as `ask` answers that the node has not taken it, at the
+/// latest until `lease_ends`.
+///
+/// After a lost answer no other copy of the request may be sent: an end of the lease at the node cancels one copy that
+/// is still on its way, and not two.
+pub(super) async fn ask_to_take<F>(lease_ends: Instant, ask: impl Fn() -> F)
+where
+    F: Future<Output = bool>,
+{
+    let until = lease_ends.min(Instant::now() + TAKES_WITHIN);
+    for tried in 0..TRIES_TO_TAKE {
+        let pause = TAKES_AFTER * 2_u32.pow(tried);
+        sleep(pause / 2 + up_to(pause / 2)).await;
+        if Instant::now() >= until || !ask().await {
+            return;
         }
     }
 }
