@@ -10,7 +10,7 @@
 
 import { createHmac } from "node:crypto";
 
-import { Latchgate, LockHeld } from "../clients/js/src/index.js"; // or "latchgate", where it is installed
+import { Latchgate, LockHeld } from "../clients/js/src/index.js"; // or "@latchgate/client", where it is installed
 
 const locks = new Latchgate(process.env.LATCHGATE_URL ?? "http://localhost:7420");
 

@@ -1,6 +1,6 @@
 // Cloudflare Workers: settles the invoices of a customer, never twice at once.
 
-import { Latchgate, LockHeld } from 'latchgate';
+import { Latchgate, LockHeld } from '@latchgate/client';
 
 export default {
   async fetch(request, env, context) {

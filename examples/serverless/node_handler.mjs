@@ -3,7 +3,7 @@
 //   import { createServer } from 'node:http';
 //   createServer(handler).listen(8080);
 
-import { Latchgate, LockHeld } from 'latchgate';
+import { Latchgate, LockHeld } from '@latchgate/client';
 
 const locks = new Latchgate(process.env.LATCHGATE_URL, { key: process.env.LATCHGATE_KEY });
 

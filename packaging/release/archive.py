@@ -14,6 +14,8 @@ DOCUMENTS = [
 ]
 # The licences of what is built into the program; it is made.
 LICENCES = "THIRD-PARTY-LICENCES.txt"
+# How hard is packed: as much as possible.
+LEVEL = 9
 # What a package installs elsewhere, and an archive has beside the program.
 BESIDES = ["LICENSE", "packaging/latchgate.service"]
 
@@ -38,7 +40,7 @@ def write(path, prefix, contents, time):
             archive.addfile(member, io.BytesIO(data))
     path.parent.mkdir(parents=True, exist_ok=True)
     # Neither the time nor the name of what was packed.
-    path.write_bytes(gzip.compress(packed.getvalue(), compresslevel=9, mtime=0))
+    path.write_bytes(gzip.compress(packed.getvalue(), compresslevel=LEVEL, mtime=0))
 
 
 def of_repository(*paths):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import ROOT, archive, fail, licences, output, run
+from . import ROOT, archive, carried, fail, licences, output, run
 
 CARGO_DEB = "3.8.0"
 CRATES = ["latchgate-vocabulary", "latchgate-client"]
@@ -29,7 +29,7 @@ class Release:
     # Programs.
 
     def of_target(self, target):
-        """The archive, the bill of materials and the Debian package of a target."""
+        """The archive, the bill of materials and the Debian package of a target; of a static one those of npm and PyPI."""
         bill = output("scripts/sbom", "--target", target.triple, env=self.environment) + "\n"
         documents = archive.of_repository(*archive.DOCUMENTS)
         others = licences.third_party(bill, target.triple, target.is_static)
@@ -46,6 +46,10 @@ class Release:
         (self.out / f"{name}.cdx.json").write_text(bill)
         if target.debian:
             self.debian(target, documents)
+        if target.is_static:
+            program = target.machine, target.program.read_bytes(), others.encode(), self.version, self.time
+            carried.npm_platform(self.folder("npm"), *program)
+            carried.wheel(self.folder("python"), *program)
 
     def debian(self, target, documents):
         # Where Cargo.toml says that they are: patterns there would find what git does not know as well.
@@ -61,10 +65,11 @@ class Release:
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
 
-    # Clients.
+    # Clients, and what starts the program.
 
     def npm(self):
         folder = self.folder("npm")
+        carried.npm_launcher(folder, self.version, self.time)
         if not shutil.which("npm"):
             run("scripts/install", "npm")
         run(
@@ -98,7 +103,7 @@ class Release:
 
     def folder(self, name):
         """A folder for each registry: npm and Python would both have a `latchgate-VERSION`."""
-        (self.out / name).mkdir()
+        (self.out / name).mkdir(exist_ok=True)
         return self.out / name
 
 

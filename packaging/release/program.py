@@ -40,6 +40,10 @@ class Target:
         return self.folder / "latchgate"
 
     @property
+    def machine(self):
+        return self.triple.partition("-")[0]
+
+    @property
     def is_static(self):
         return self.triple.endswith("-musl")
 
@@ -55,6 +59,13 @@ TARGETS = {
         ),
         # Rust comes with the C library of this target; what musl-gcc links is not static and does not start.
         Target("x86_64-unknown-linux-musl", None, "musl-gcc", ("musl-tools",)),
+        # Debian has no compiler of C for musl on this machine. The C in the program calls no function of a C library
+        # that musl does not have, and what links finds Rust's copy of musl.
+        Target(
+            "aarch64-unknown-linux-musl", None, "aarch64-linux-gnu-gcc",
+            ("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
+            "aarch64-linux-gnu-gcc", ("qemu-aarch64",),
+        ),
     )
 }
 
@@ -89,6 +100,7 @@ def build(target, commit):
     }
     if target.linker:
         environment[f"CARGO_TARGET_{target.triple.upper().replace('-', '_')}_LINKER"] = target.linker
+        environment[f"CC_{target.triple.replace('-', '_')}"] = target.compiler
     run(
         "cargo", "build", "--locked", "--release", "--quiet", "--bin", "latchgate", "--target", target.triple,
         env=environment,

@@ -34,10 +34,14 @@ def steps(release, files):
     yield "the Rust client and its vocabulary", "crates.io, which takes no file: cargo makes the same ones again", [
         words("cargo", "publish", "--locked", "--package", crate) for crate in CRATES
     ]
-    yield "the JavaScript client latchgate", "npm", [
-        words("npm", "publish", file) for file in files if file.parent.name == "npm"
+    # The launcher comes last, so that it never names a package that is not there. `public`: npm takes a package with a
+    # scope for a private one.
+    launcher = f"latchgate-{version}.tgz"
+    of_npm = sorted((file for file in files if file.parent.name == "npm"), key=lambda file: file.name == launcher)
+    yield "the JavaScript client @latchgate/client, and the program as latchgate", "npm", [
+        words("npm", "publish", "--access", "public", file) for file in of_npm
     ]
-    yield "the Python client latchgate", "PyPI", [
+    yield "the Python client latchgate-client, and the program as latchgate", "PyPI", [
         words("python3", "-m", "twine", "upload", *(file for file in files if file.parent.name == "python"))
     ]
     for file in files:

@@ -52,6 +52,11 @@ def stated():
         ),
         ("crates/vocabulary/Cargo.toml", toml("crates/vocabulary/Cargo.toml")["package"]["version"]),
         ("clients/js/package.json", json.loads(read("clients/js/package.json"))["version"]),
+        *(
+            (f"packaging/npm/package.json, {name}", stated)
+            for package in [json.loads(read("packaging/npm/package.json"))]
+            for name, stated in [("latchgate", package["version"]), *package["optionalDependencies"].items()]
+        ),
         ("openapi/latchgate.json", json.loads(read("openapi/latchgate.json"))["info"]["version"]),
         *found("clients/python/src/latchgate/version.py", r'^__version__ = "(.*)"$'),
         *found("Dockerfile", r'image\.version="([^"]*)"'),

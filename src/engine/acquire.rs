@@ -11,8 +11,8 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
-        MinHold, Owner, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
+        CallerId, IdempotencyKey, KeeperId, Lease, LockName, Salt, Sharing, SupersedeHash, Terms,
+        Token, TokenHash,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -39,24 +39,10 @@ use super::{
 pub struct AcquireRequest {
     /// The name of the lock.
     pub name: LockName,
-    /// The TTL of the lease.
-    pub ttl: Ttl,
-    /// How long the lease may be kept with renewals.
-    pub hold_limit: Option<HoldLimit>,
-    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
-    pub min_hold: Option<MinHold>,
-    /// How the caller wants to share the lock; `None` for an exclusive lease.
-    pub sharing: Option<Sharing>,
-    /// The terms that the caller set explicitly, without defaults.
-    pub explicit: ExplicitTerms,
+    /// The terms of the lease.
+    pub terms: Terms,
     /// How long the caller is willing to wait in the queue; zero for no wait.
     pub wait: Duration,
-    /// With a key, the waiter takes an older waiter of the same caller and key out of the queue when it is queued.
-    pub supersedes: Option<SupersedeKey>,
-    /// Owner text shown to other callers, if the caller gave one.
-    pub owner: Option<Owner>,
-    /// The metadata to attach to the lease.
-    pub metadata: Metadata,
     /// The caller to which the idempotency key belongs.
     pub caller: CallerId,
     /// The caller's right to wait for the lock and to have its lease kept, which ends if its API key is revoked.
@@ -65,16 +51,6 @@ pub struct AcquireRequest {
     pub idempotency_key: Option<IdempotencyKey>,
     /// Who asks for the lock, for the history of the lock; `None` if that is not recorded.
     pub by: Option<Actor>,
-}
-
-/// The terms that the caller set explicitly, without defaults. A request that is repeated under its
-/// idempotency key must have the same ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExplicitTerms {
-    /// The TTL of the lease.
-    pub ttl: Option<Ttl>,
-    /// How long the lease may be kept with renewals.
-    pub hold_limit: Option<HoldLimit>,
 }
 
 /// A lease on its way to its holder.
@@ -158,10 +134,11 @@ pub enum StoreFeature {
 impl AcquireRequest {
     /// The first thing in the request that not every store supports.
     fn feature(&self) -> Option<StoreFeature> {
-        let sharing = self.sharing.map(|_| StoreFeature::Sharing);
-        let min_hold = self.min_hold.map(|_| StoreFeature::MinHold);
-        let supersedes = self.supersedes.as_ref().map(|_| StoreFeature::Supersedes);
-        let reserve = self.metadata.reservation().map(|_| StoreFeature::Reserve);
+        let terms = &self.terms;
+        let sharing = terms.sharing.map(|_| StoreFeature::Sharing);
+        let min_hold = terms.min_hold.map(|_| StoreFeature::MinHold);
+        let supersedes = terms.supersedes.as_ref().map(|_| StoreFeature::Supersedes);
+        let reserve = terms.reservation().map(|_| StoreFeature::Reserve);
         sharing.or(min_hold).or(supersedes).or(reserve)
     }
 }
@@ -379,19 +356,14 @@ impl AcquireAttempt {
         let waiting = Waiting {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
-            supersedes: (request.supersedes.as_ref())
+            supersedes: (request.terms.supersedes.as_ref())
                 .map(|key| SupersedeHash::compute(key, &request.caller, &request.name)),
         };
         let started = Instant::now();
         let attempt = Attempt {
             name: request.name,
             token: token.hash(),
-            ttl: request.ttl,
-            hold_limit: request.hold_limit,
-            min_hold: request.min_hold,
-            sharing: request.sharing,
-            owner: request.owner,
-            metadata: request.metadata,
+            terms: request.terms,
             idempotency,
             wait: (!request.wait.is_zero()).then_some(waiting),
         };
@@ -683,21 +655,11 @@ impl AttemptIdentity {
             };
         };
         let salt = Salt::random();
-        let fingerprint = Fingerprint::compute(
-            request.explicit.ttl,
-            request.explicit.hold_limit,
-            request.sharing,
-            request.owner.as_ref(),
-            &request.metadata,
-        )
-        .with_supersedes(request.supersedes.as_ref())
-        .with_min_hold(request.min_hold)
-        .with_reservation(request.metadata.reservation().as_ref());
         Self {
             token: key.derive_token(&request.caller, &request.name, &salt),
             idempotency: Some(Idempotency {
                 hash: key.hash(&request.caller, &request.name),
-                fingerprint,
+                fingerprint: request.terms.fingerprint(),
                 salt,
             }),
         }

@@ -207,13 +207,13 @@ impl LeaseRegistry {
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let mut lease = RegisteredLease {
             fence: held.fence,
-            owner: held.owner.clone(),
+            owner: held.said.owner.clone(),
             mode: held.mode,
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
             is_counted: counts,
             // Nobody renews a reservation, so a stopping gateway does not stay for one.
-            needed_until: held.metadata.reservation().map_or(until, |_| now),
+            needed_until: held.reservation.as_ref().map_or(until, |_| now),
             seen: now,
             answered: None,
             adopter: None,

@@ -48,7 +48,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted, StoreFeature};
+pub use acquire::{AcquireError, AcquireRequest, Granted, StoreFeature};
 pub use backup::BackupParts;
 pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;

@@ -65,14 +65,14 @@ impl AcquireAttempt {
         AcquireError::Held {
             contention,
             waited: self.waited(),
-            sharing: self.attempt.sharing,
+            sharing: self.attempt.terms.sharing,
         }
     }
 
     /// Whether the attempt is for a reservation that has ended, by the clock of this gateway: only the words of the
     /// refusal depend on it.
     fn is_reservation_over(&self) -> bool {
-        let reservation = self.attempt.metadata.reservation();
+        let reservation = self.attempt.terms.reservation();
         reservation.is_some_and(|it| it.until() <= SystemClock.wall())
     }
 
@@ -188,7 +188,7 @@ impl AcquireAttempt {
         let keeper = KeeperId::of_attempt(&self.attempt.token);
         // The lease that decides about a group has another TTL until the group is complete. With that TTL, no caller
         // was answered the group, and only the keeper of the lease can complete it.
-        let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
+        let is_unfinished = self.is_part && held.ttl == self.attempt.terms.ttl();
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         let opening = Some(self.opening(&held));
         leases.insert_as(is_new, (hash, name), &held, opening);
@@ -225,8 +225,8 @@ impl AcquireAttempt {
         Opening {
             by: self.by.clone(),
             waited: self.waited(),
-            metadata: held.metadata.clone(),
-            may_rest: self.attempt.min_hold.is_some(),
+            metadata: held.said.metadata.clone(),
+            may_rest: self.attempt.terms.min_hold.is_some(),
         }
     }
 
@@ -235,7 +235,7 @@ impl AcquireAttempt {
         if let Some(slot) = &self.slot {
             let (leases, name) = (&self.engine.leases, &self.attempt.name);
             leases.charge(name, token, Some(slot.clone()));
-            leases.rest(name, token, self.attempt.min_hold);
+            leases.rest(name, token, self.attempt.terms.min_hold);
         }
     }
 

@@ -14,13 +14,14 @@ import tarfile
 import tempfile
 import time
 import unittest
+import zipfile
 from pathlib import Path
 
 import program
 
 sys.path.insert(0, str(program.ROOT / "packaging"))
 
-from release import archive, packages, program as build, versions  # noqa: E402
+from release import archive, carried, packages, program as build, versions  # noqa: E402
 
 RELEASE, COMMIT = Path(sys.argv[1]).resolve(), sys.argv[2]
 VERSION = versions.program()
@@ -62,7 +63,9 @@ class Archives(Place):
         self.assertIn(build.TARGETS["x86_64-unknown-linux-gnu"], [target_of(path) for path in ARCHIVES])
 
     def test_their_members_say_nothing_of_who_packed_them(self):
-        for path in [*ARCHIVES, *RELEASE.glob("github-action/*.tar.gz")]:
+        # npm packs its own archive of the client.
+        of_npm = [path for path in RELEASE.glob("npm/*.tgz") if "-client-" not in path.name]
+        for path in [*ARCHIVES, *of_npm, *RELEASE.glob("github-action/*.tar.gz")]:
             with tarfile.open(path) as packed:
                 members = packed.getmembers()
             names = [member.name for member in members]
@@ -99,6 +102,22 @@ class Archives(Place):
             said = {fact["name"]: fact["value"] for fact in bill["metadata"]["properties"]}
             self.assertEqual(said, {"latchgate:target": target_of(path).triple, "latchgate:commit": COMMIT})
             do(program.ROOT / "scripts/sbom", "--check", "--target", target_of(path).triple)
+
+
+class Carried(Place):
+    """`test_carried.py` uses those for this machine."""
+
+    def test_every_static_program_is_in_a_package_of_npm_and_in_a_wheel(self):
+        static = {target_of(path).machine: path for path in ARCHIVES if target_of(path).is_static}
+        wheels = {path.stem.rpartition("musllinux_1_1_")[2]: path for path in RELEASE.glob(f"python/latchgate-{VERSION}-*.whl")}
+        self.assertEqual(wheels.keys(), static.keys())
+        for machine, path in static.items():
+            expected = (unpacked(path, self.place) / "latchgate").read_bytes()
+            with zipfile.ZipFile(wheels[machine]) as packed:
+                self.assertEqual(packed.read("latchgate_program/latchgate"), expected, machine)
+            with tarfile.open(RELEASE / f"npm/latchgate-linux-{carried.NODE[machine]}-{VERSION}.tgz") as packed:
+                self.assertEqual(packed.extractfile("package/latchgate").read(), expected, machine)
+                self.assertEqual(json.load(packed.extractfile("package/package.json"))["version"], VERSION)
 
 
 class Debian(Place):
@@ -155,7 +174,7 @@ class Clients(Place):
         self.assertEqual(owner, self.id().rpartition(".")[2])
 
     def test_python(self):
-        (wheel,) = RELEASE.glob("python/*.whl")
+        (wheel,) = RELEASE.glob("python/latchgate_client-*.whl")
         venv = KEPT / "venv"
         packages.make_venv(venv)
         do(venv / "bin/pip", "install", "--disable-pip-version-check", "--no-index", "--no-deps", wheel)
@@ -169,13 +188,13 @@ class Clients(Place):
         self.holds(venv / "bin/python", "-I", "-c", script, self.url, "test_python", VERSION, cwd=self.place)
 
     def test_javascript(self):
-        (package,) = RELEASE.glob("npm/*.tgz")
+        (package,) = RELEASE.glob("npm/latchgate-client-*.tgz")
         (self.place / "package.json").write_text('{"private": true, "type": "module"}')
         do("npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", package, cwd=self.place)
-        installed = json.loads((self.place / "node_modules/latchgate/package.json").read_text())
+        installed = json.loads((self.place / "node_modules/@latchgate/client/package.json").read_text())
         self.assertEqual(installed["version"], VERSION)
         (self.place / "main.js").write_text(
-            "import { Latchgate } from 'latchgate';\n"
+            "import { Latchgate } from '@latchgate/client';\n"
             "const [url, owner] = process.argv.slice(2);\n"
             "const locks = new Latchgate(url, { owner });\n"
             "await locks.with('package', { ttl: '10s' }, async (lease) => {\n"

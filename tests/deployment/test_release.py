@@ -35,7 +35,7 @@ class Versions(unittest.TestCase):
         places = " ".join(place for place, _ in versions.stated())
         for client in (path.parent.relative_to(ROOT) for path in ROOT.glob("clients/*/CHANGELOG.md")):
             self.assertIn(f"{client}/CHANGELOG.md", places)
-        for place in ("clients/rust/Cargo.toml", "clients/js/package.json", "version.py", "Dockerfile", "compose.yaml", "k8s/"):
+        for place in ("clients/rust/Cargo.toml", "packaging/npm/package.json, @latchgate/linux-arm64", "clients/js/package.json", "version.py", "Dockerfile", "compose.yaml", "k8s/"):
             self.assertIn(place, places)
 
     def test_whoever_says_something_else_is_named(self):
@@ -101,7 +101,8 @@ class Pages(unittest.TestCase):
 
     def test_what_would_be_published_is_a_command_for_each_file(self):
         out = ROOT / "target/dist"
-        names = ["npm/a.tgz", "python/a.whl", "crates/a.crate", "github-action/a.tar.gz", "a.deb", "SHA256SUMS"]
+        launcher = f"npm/latchgate-{versions.program()}.tgz"
+        names = [launcher, "npm/latchgate-linux-x64.tgz", "npm/latchgate-client.tgz", "python/a.whl", "crates/a.crate", "github-action/a.tar.gz", "a.deb", "SHA256SUMS"]
         files = [out / name for name in names]
         release = packages.Release(out, versions.program(), "0" * 40, 0, False)
         text = publish.plan(release, files)
@@ -109,7 +110,8 @@ class Pages(unittest.TestCase):
         # Cargo takes no file name.
         for file in (file for file in files if file.suffix != ".crate"):
             self.assertIn(str(file), text)
-        for command in ("git push origin v", "gh release create v", "cargo publish", "npm publish", "twine upload"):
+        self.assertGreater(text.index(launcher), text.index("npm/latchgate-linux-x64.tgz"), "it names the other")
+        for command in ("git push origin v", "gh release create v", "cargo publish", "npm publish --access public", "twine upload"):
             self.assertIn(command, text)
 
 

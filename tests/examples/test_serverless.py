@@ -177,7 +177,7 @@ class NodeHandler(JavaScript, unittest.TestCase):
     """
 
     def begin(self):
-        self.copy("node_handler.mjs", self.home / "node_modules" / "latchgate")
+        self.copy("node_handler.mjs", self.home / "node_modules" / "@latchgate" / "client")
         node = self.serve(
             "node", "--input-type=module", "--eval", self.SERVE, "node_handler.mjs", "short-node_handler.mjs",
             LATCHGATE_URL=self.gateway.url, LEDGER_URL=self.ledger.url,
@@ -205,7 +205,7 @@ class CloudflareWorker(JavaScript, unittest.TestCase):
         def worker(file):
             return f"""(
                 modules = [(name = "{file}", esModule = embed "{file}"),
-                    (name = "latchgate", esModule = embed "index.mjs"){modules}],
+                    (name = "@latchgate/client", esModule = embed "index.mjs"){modules}],
                 compatibilityDate = "2025-01-01",
                 globalOutbound = "out",
                 bindings = [

@@ -18,7 +18,7 @@ test('npm pack lists what belongs into the package, and nothing else', () => {
   const types = ['index.d.ts', 'manager.d.ts'].filter((file) => existsSync(root + file));
   const expected = ['CHANGELOG.md', 'LICENSE', 'README.md', 'package.json', ...types, ...sources];
   assert.deepEqual(packed.files.map(({ path }) => path).sort(), expected.sort());
-  assert.equal(packed.name, 'latchgate');
+  assert.equal(packed.name, '@latchgate/client');
 });
 
 test('the types export the same values as the modules', async () => {

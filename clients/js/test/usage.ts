@@ -1,7 +1,7 @@
 // What a user writes, checked by `tsc --strict`.
 
-import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown, type Lease } from 'latchgate';
-import { LockManager } from 'latchgate/manager';
+import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown, type Lease } from '@latchgate/client';
+import { LockManager } from '@latchgate/client/manager';
 
 const locks = new Latchgate('https://locks.example.com', {
   key: 'secret',

@@ -34,18 +34,18 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_package_with_its_types(dist: Path) -> None:
     version = latchgate.__version__
-    wheel = dist / f"latchgate-{version}-py3-none-any.whl"
+    wheel = dist / f"latchgate_client-{version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        metadata = archive.read(f"latchgate-{version}.dist-info/METADATA").decode()
-    info = {f"latchgate-{version}.dist-info/{it}" for it in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")}
+        metadata = archive.read(f"latchgate_client-{version}.dist-info/METADATA").decode()
+    info = {f"latchgate_client-{version}.dist-info/{it}" for it in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")}
     assert names == MODULES | {"latchgate/py.typed"} | info
     assert re.findall(r"^Requires-Dist: (.*)$", metadata, re.M) == ["httpx<1,>=0.27; extra == 'aio'"]
     assert "Requires-Python: >=3.9\n" in metadata and "License-Expression: Apache-2.0\n" in metadata
 
 
 def test_the_sdist_holds_the_sources_and_their_tests(dist: Path) -> None:
-    prefix = f"latchgate-{latchgate.__version__}"
+    prefix = f"latchgate_client-{latchgate.__version__}"
     with tarfile.open(dist / f"{prefix}.tar.gz") as archive:
         names = {name[len(prefix) + 1 :] for name in archive.getnames()}
     files = {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"}
@@ -72,7 +72,7 @@ def test_the_client_with_threads_needs_the_standard_library_only() -> None:
 def test_the_asyncio_client_says_what_it_needs() -> None:
     code = f"import sys; sys.path.append({str(PROJECT / 'src')!r}); import latchgate.aio"
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
-    assert run.returncode != 0 and "pip install 'latchgate[aio]'" in run.stderr
+    assert run.returncode != 0 and "pip install 'latchgate-client[aio]'" in run.stderr
 
 
 def test_every_shared_case_has_a_test() -> None:

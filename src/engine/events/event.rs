@@ -98,14 +98,14 @@ impl Event {
         let event = |kind| Self::for_lock(kind, name, at);
         let of_lease = |kind, lease: &HeldLease| Self {
             fence: Some(lease.fence),
-            owner: lease.owner.clone(),
+            owner: lease.said.owner.clone(),
             mode: Some(lease.mode),
             ..event(kind)
         };
         Some(match fact {
             Fact::Queued(attempt, place) => Self {
-                owner: attempt.owner.clone(),
-                mode: Some(Sharing::mode(attempt.sharing)),
+                owner: attempt.terms.said.owner.clone(),
+                mode: Some(Sharing::mode(attempt.terms.sharing)),
                 position: Some(place.ahead + 1),
                 ..event(EventKind::Queued)
             },

@@ -130,11 +130,11 @@ impl Collector {
     ) -> Self {
         let GroupRequest { names, mut parts } = request;
         let first = parts.first().expect("a group has at least 2 names");
-        let (ttl, wait) = (first.ttl, first.wait);
-        let group = names.group();
+        let (ttl, wait) = (first.terms.ttl(), first.wait);
+        let group = Box::new(names.group());
         for part in &mut parts {
-            part.ttl = collecting(ttl);
-            part.metadata = part.metadata.of_group(&group);
+            part.terms.set_ttl(collecting(ttl));
+            part.terms.said.group = Some(group.clone());
         }
         let (given_back, all_given_back) = mpsc::channel(1);
         Self {
@@ -269,7 +269,10 @@ impl Collector {
         let keyed = self.parts.last().expect("a group has at least 2 names");
         let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
-            let locks = self.parts.iter().map(|part| (&part.name, part.sharing));
+            let locks = self
+                .parts
+                .iter()
+                .map(|part| (&part.name, part.terms.sharing));
             idempotency.fingerprint = idempotency.fingerprint.of_group(locks);
         }
         identity

@@ -217,7 +217,7 @@ pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> 
 
 /// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.
 fn reserved(lease: &HeldLease) -> Option<String> {
-    let reservation = lease.metadata.reservation()?;
+    let reservation = lease.reservation.as_deref()?;
     let (reason, by) = (&reservation.reason, &reservation.by);
     let by = by
         .as_ref()

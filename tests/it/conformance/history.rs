@@ -139,9 +139,10 @@ fn key(name: &str) -> Option<Actor> {
 
 async fn hold(engine: &Engine, ttl_ms: u64) -> Lease {
     let asked = with(request("lock", "holder"), |it| {
-        (it.ttl, it.wait, it.by) = (ttl(ttl_ms), Duration::ZERO, key("ci"));
+        it.terms.set_ttl(ttl(ttl_ms));
+        (it.wait, it.by) = (Duration::ZERO, key("ci"));
         let entry = ("job".to_owned(), "4711".to_owned());
-        it.metadata = Metadata::new([entry].into()).unwrap();
+        it.terms.said.metadata = Metadata::new([entry].into()).unwrap();
     });
     let granted = eventually("the lock is free", async || {
         engine.acquire(asked.clone()).await.ok()
@@ -297,8 +298,11 @@ pub(super) async fn the_holder_and_a_short_lease_with_a_minimum_hold_are_shown(
     let [here, there] = gateways(fixture);
     let shares = fixture.store().shares();
     let asked = with(request("lock", "holder"), |it| {
-        (it.ttl, it.wait) = (ttl(LONG), Duration::ZERO);
-        it.min_hold = MinHold::from_millis(LONG, it.ttl).ok().filter(|_| shares);
+        it.terms.set_ttl(ttl(LONG));
+        it.wait = Duration::ZERO;
+        it.terms.min_hold = MinHold::from_millis(LONG, it.terms.ttl())
+            .ok()
+            .filter(|_| shares);
     });
     let granted = here.acquire(asked).await.unwrap();
     granted.delivery.delivered();
@@ -329,8 +333,9 @@ pub(super) async fn a_lease_whose_rest_was_broken_stays_released(fixture: &dyn F
         return;
     }
     let asked = with(request("lock", "holder"), |it| {
-        (it.ttl, it.wait) = (ttl(LONG), Duration::ZERO);
-        it.min_hold = MinHold::from_millis(LONG, it.ttl).ok();
+        it.terms.set_ttl(ttl(LONG));
+        it.wait = Duration::ZERO;
+        it.terms.min_hold = MinHold::from_millis(LONG, it.terms.ttl()).ok();
     });
     let granted = here.acquire(asked).await.unwrap();
     granted.delivery.delivered();

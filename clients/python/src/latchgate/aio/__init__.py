@@ -1,4 +1,4 @@
-"""The client for asyncio. It needs httpx: ``pip install 'latchgate[aio]'``.
+"""The client for asyncio. It needs httpx: ``pip install 'latchgate-client[aio]'``.
 
 >>> from latchgate.aio import Latchgate
 >>> async with Latchgate("https://locks.example.com", key=KEY) as locks:

@@ -9,7 +9,7 @@ from typing import Awaitable, Callable, Optional, Union
 try:
     import httpx
 except ImportError as error:
-    raise ImportError("latchgate.aio needs httpx: pip install 'latchgate[aio]'") from error
+    raise ImportError("latchgate.aio needs httpx: pip install 'latchgate-client[aio]'") from error
 
 from ..blocking.transport import is_distrust
 from ..protocol.clock import now
