@@ -75,6 +75,16 @@ function holders(Key $key): array
     return http('GET', proxy().'/locks/'.rawurlencode((string) $key))['holders'];
 }
 
+function test_the_first_example_of_the_readme_runs(): void
+{
+    preg_match('/^```php\n(.*?)^```$/ms', file_get_contents(__DIR__.'/../README.md'), $found);
+    same(true, str_contains($found[1], 'http://localhost:7420'));
+    ob_start();
+    eval(str_replace('http://localhost:7420', proxy(), $found[1]));
+    same(1, preg_match('/^deploying under fencing token \d+\n$/', ob_get_clean()));
+    same([], holders(new Key('deploy')));
+}
+
 function test_a_lock_excludes_and_is_released(): void
 {
     [$store, $key] = [store(), key_named('plain')];

@@ -98,7 +98,7 @@ impl Event {
         let event = |kind| Self::for_lock(kind, name, at);
         let of_lease = |kind, lease: &HeldLease| Self {
             fence: Some(lease.fence),
-            owner: lease.owner.clone(),
+            owner: lease.said.owner.clone(),
             mode: Some(lease.mode),
             ..event(kind)
         };
