@@ -98,8 +98,10 @@ impl Shared {
             return;
         }
         let left = majority_validity(copies.iter().map(|copy| copy.left).collect(), majority);
-        let may_have_released = |answer: Option<&Result<_, _>>| !matches!(answer, Some(Ok(it)) if !matches!(it, NodeRelease::Released(_)));
-        for (node, _) in answers.by_node().filter(|it| may_have_released(it.1)) {
+        for (node, answer) in answers.by_node() {
+            if !matches!(answer, None | Some(Err(_) | Ok(NodeRelease::Released(_)))) {
+                continue;
+            }
             let (shared, name, token) = (Arc::clone(self), name.clone(), *token);
             let copy = copy.clone();
             self.start_background(async move {
