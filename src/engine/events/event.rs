@@ -103,6 +103,13 @@ impl Event {
             ..event(kind)
         };
         Some(match fact {
+            Fact::Expired(_, _, None)
+            | Fact::Lasting(_)
+            | Fact::Gone(..)
+            | Fact::Abandoned(_)
+            | Fact::EndedElsewhere(_)
+            // No listener was told of a lease that an attempt without an answer was granted.
+            | Fact::Released(None, None, ReleasedBy::Gateway(_)) => return None,
             Fact::Queued(attempt, place) => Self {
                 owner: attempt.terms.said.owner.clone(),
                 mode: Some(Sharing::mode(attempt.terms.sharing)),
@@ -128,8 +135,6 @@ impl Event {
                     ..of_lease(EventKind::ReleaseRequested, lease)
                 }
             }
-            // No listener was told of a lease that an attempt without an answer was granted.
-            Fact::Released(None, None, ReleasedBy::Gateway(_)) => return None,
             Fact::Released(lease, ended, by) => Self {
                 fence: lease.map(|it| it.fence).or(ended.map(|it| it.fence)),
                 owner: lease.and_then(|it| it.owner.clone()),
@@ -162,11 +167,6 @@ impl Event {
                 by: by.cloned(),
                 ..event(EventKind::StaleWriteRefused)
             },
-            Fact::Expired(_, _, None)
-            | Fact::Lasting(_)
-            | Fact::Gone(..)
-            | Fact::Abandoned(_)
-            | Fact::EndedElsewhere(_) => return None,
         })
     }
 
