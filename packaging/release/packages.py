@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import ROOT, archive, carried, fail, licences, output, run
+from . import ROOT, archive, carried, chart, fail, licences, output, run
 
 CARGO_DEB = "3.8.0"
 CRATES = ["latchgate-vocabulary", "latchgate-client"]
@@ -100,6 +100,9 @@ class Release:
         run(ACTION, made)
         name = f"latchgate-github-action-{self.version}"
         archive.write(self.folder("github-action") / f"{name}.tar.gz", name, archive.of_folder(made), self.time)
+
+    def helm(self):
+        chart.write(self.folder("helm"), self.version, self.time)
 
     def folder(self, name):
         """A folder for each registry: npm and Python would both have a `latchgate-VERSION`."""

@@ -31,6 +31,9 @@ def steps(release, files):
         words("docker", "build", "--build-arg", f"REVISION={release.commit}", "--tag", image, "."),
         words("docker", "push", image),
     ]
+    yield "the Helm chart", "your registry of images", [
+        words("helm", "push", file, "oci://REGISTRY/charts") for file in files if file.parent.name == "helm"
+    ]
     yield "the Rust client and its vocabulary", "crates.io, which takes no file: cargo makes the same ones again", [
         words("cargo", "publish", "--locked", "--package", crate) for crate in CRATES
     ]

@@ -62,6 +62,7 @@ def stated():
         *found("Dockerfile", r'image\.version="([^"]*)"'),
         *found("compose.yaml", r"image: latchgate:(\S+)$"),
         *found("docs/deploy.md", r"\blatchgate[:_-]v?(\d[\w.+~]*?)(?=-|_|\.t| |`|$)"),
+        *found("packaging/chart/README.md", r"latchgate-chart-(\S+)\.tgz"),
         *locked("Cargo.lock"),
         *locked("fuzz/Cargo.lock"),
     ]

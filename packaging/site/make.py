@@ -26,7 +26,7 @@ pre { overflow-x: auto }
 
 def listed():
     """The pages, and everything else that git knows."""
-    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    files = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     files = {path for path in files if path}
     return {path for path in files if path.endswith(".md") and not path.startswith((".", "tests/"))}, files
 

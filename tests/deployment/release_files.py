@@ -21,7 +21,7 @@ import program
 
 sys.path.insert(0, str(program.ROOT / "packaging"))
 
-from release import archive, carried, packages, program as build, versions  # noqa: E402
+from release import archive, carried, chart, packages, program as build, versions  # noqa: E402
 
 RELEASE, COMMIT = Path(sys.argv[1]).resolve(), sys.argv[2]
 VERSION = versions.program()
@@ -118,6 +118,15 @@ class Carried(Place):
             with tarfile.open(RELEASE / f"npm/latchgate-linux-{carried.NODE[machine]}-{VERSION}.tgz") as packed:
                 self.assertEqual(packed.extractfile("package/latchgate").read(), expected, machine)
                 self.assertEqual(json.load(packed.extractfile("package/package.json"))["version"], VERSION)
+
+
+class Chart(unittest.TestCase):
+    """`test_chart.py` renders it."""
+
+    def test_it_is_what_the_sources_make(self):
+        with tarfile.open(RELEASE / f"helm/latchgate-chart-{VERSION}.tgz") as packed:
+            found = {m.name: packed.extractfile(m).read() for m in packed.getmembers()}
+        self.assertEqual(found, {f"latchgate/{name}": data for name, (data, _) in chart.contents(VERSION).items()})
 
 
 class Debian(Place):

@@ -4,6 +4,7 @@ They carry the debug program here. LATCHGATE_RELEASE names a folder of `scripts/
 instead; `scripts/release-test` does that.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -133,15 +134,20 @@ class Packages(unittest.TestCase):
         served = subprocess.Popen(
             [*command, "serve", "--listen", "127.0.0.1:0", "--store", f"embedded:{self.home}/store"],
             env=environment or self.environment, cwd=cwd or self.home, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
         )
         self.addCleanup(served.stdout.close)
         self.addCleanup(served.wait)
-        self.addCleanup(served.kill)
+        self.addCleanup(self.kill, served)
         for line in served.stdout:
             if found := re.search(r"listens on (\S+)", line):
                 return found[1], served
         self.fail(f"{command} does not serve")
+
+    def kill(self, served):
+        """With all that it has started: npm has a shell and a Node in between."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(served.pid, signal.SIGKILL)
 
     def assert_replaced_or_ends(self, served, url):
         """TERM ends the program behind it with the code of the program."""

@@ -84,6 +84,14 @@ class Schemas(unittest.TestCase):
             self.assertIn(endpoint["port"], [port["name"] for port in service["spec"]["ports"]])
             self.assertIn(endpoint["path"], program.paths())
 
+    def test_so_are_those_of_the_recipes(self):
+        page = (program.ROOT / "docs/recipes/kubernetes.md").read_text()
+        found = [yaml.safe_load(text) for text in re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)]
+        self.assertEqual([o["kind"] for o in found], ["CronJob"])
+        for o in found:
+            for version in VERSIONS:
+                kubernetes_validate.validate(o, version, strict=True)
+
     def test_a_misspelt_field_would_be_found(self):
         (deployment,) = [o for o in kustomize.render(K8S / "base") if o["kind"] == "Deployment"]
         deployment["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["perid"] = 1

@@ -22,8 +22,8 @@ OF_THE_CLIENT = {
 }
 # Variables that a build reads.
 OF_THE_BUILD = set(re.findall(r'env::var\("(LATCHGATE_\w+)"\)', (program.ROOT / "build.rs").read_text()))
-# Ports of Redis, and of a collector that accepts OTLP over HTTP; 0 takes a free one.
-OF_OTHERS = {"6379", "4318", "0"}
+# Ports of Redis, of a collector that accepts OTLP over HTTP, and of a receiver of alerts; 0 takes a free one.
+OF_OTHERS = {"6379", "4318", "9095", "0"}
 # The port that LATCHGATE_METRICS_LISTEN sets in every manifest.
 METRICS = "9420"
 

@@ -102,7 +102,7 @@ class Pages(unittest.TestCase):
     def test_what_would_be_published_is_a_command_for_each_file(self):
         out = ROOT / "target/dist"
         launcher = f"npm/latchgate-{versions.program()}.tgz"
-        names = [launcher, "npm/latchgate-linux-x64.tgz", "npm/latchgate-client.tgz", "python/a.whl", "crates/a.crate", "github-action/a.tar.gz", "a.deb", "SHA256SUMS"]
+        names = [launcher, "npm/latchgate-linux-x64.tgz", "npm/latchgate-client.tgz", "python/a.whl", "crates/a.crate", "helm/a.tgz", "github-action/a.tar.gz", "a.deb", "SHA256SUMS"]
         files = [out / name for name in names]
         release = packages.Release(out, versions.program(), "0" * 40, 0, False)
         text = publish.plan(release, files)
@@ -111,7 +111,7 @@ class Pages(unittest.TestCase):
         for file in (file for file in files if file.suffix != ".crate"):
             self.assertIn(str(file), text)
         self.assertGreater(text.index(launcher), text.index("npm/latchgate-linux-x64.tgz"), "it names the other")
-        for command in ("git push origin v", "gh release create v", "cargo publish", "npm publish --access public", "twine upload"):
+        for command in ("git push origin v", "gh release create v", "cargo publish", "helm push", "npm publish --access public", "twine upload"):
             self.assertIn(command, text)
 
 
