@@ -774,10 +774,10 @@ pub struct HeldLock {
 /// No decision depends on such news. A gateway sends news only while another gateway has asked for them.
 #[async_trait]
 pub trait Relay: Send + Sync {
-    /// Asks all other gateways to send their news for this long.
+    /// Asks all gateways, this one included, to send their news for this long.
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
 
-    /// Waits until another gateway asks for news, and returns for how long that gateway wants news. A request that
+    /// Waits until a gateway asks for news, and returns for how long that gateway wants news. A request that
     /// arrives between two calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
 

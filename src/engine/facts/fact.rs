@@ -36,15 +36,15 @@ pub(in crate::engine) enum Fact<'a> {
     Unreserved(&'a HeldLease, Option<&'a Actor>, &'a str),
     /// A lease, or a foreign lock if there is no lease, was broken by this caller for this reason.
     Broken(Option<&'a HeldLease>, Option<&'a Actor>, &'a str),
-    /// The time of a lease of this gateway is over, and no other end is known here: what the history records of the lease,
-    /// if it does, and its owner and mode, if this gateway reports the end.
+    /// The time of a lease of this gateway is over, and no other end is known here: what the history records of the
+    /// lease, if it does, and its owner and mode, if this gateway reports the end.
     Expired(
         FencingToken,
         Option<Box<RecordedLease>>,
         Option<(Option<Owner>, Mode)>,
     ),
-    /// A renewal or a release has found that a lease of this gateway had ended before. If its holder asked for that, this
-    /// is how the holder found it.
+    /// A renewal or a release has found that a lease of this gateway had ended before; how, if its holder had sent
+    /// it.
     Gone(Box<RecordedLease>, Loss, Option<SeenBy>),
     /// A stream does not hold its lock any more.
     StreamLost(FencingToken, LossReason),

@@ -132,8 +132,8 @@ impl Facts {
             Fact::Unreserved(lease, ..) => {
                 metrics.released(LeaseOutcome::Done, Some(lease.held_for));
             }
-            // A lease whose time is not over at its release was most likely released at another gateway, whose answer was
-            // lost.
+            // A lease whose time is not over at its release was most likely released at another gateway, whose answer
+            // was lost.
             Fact::Gone(lease, Loss::HeldByAnother | Loss::Free, Some(seen_by))
                 if *seen_by != SeenBy::Release || lease.until <= Instant::now() =>
             {
