@@ -18,7 +18,7 @@ use crate::{
         Store, StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
-            Release, Renewal, Waiting,
+            Release, Renewal, StoreFeature, Waiting,
         },
         history::EndedLease,
         parking::{News, Parked},
@@ -116,30 +116,20 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-/// What a request may ask for and a quorum of Redis servers does not support.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreFeature {
-    /// A shared lease.
-    Sharing,
-    /// A minimum hold, after whose release the lock rests.
-    MinHold,
-    /// A waiter that takes an older waiter out of the queue.
-    Supersedes,
-    /// A reservation.
-    Reserve,
-}
-
 // === impl AcquireRequest ===
 
 impl AcquireRequest {
-    /// The first thing in the request that not every store supports.
-    fn feature(&self) -> Option<StoreFeature> {
+    /// The features that the request asks for and that not every store supports.
+    fn features(&self) -> impl Iterator<Item = StoreFeature> {
         let terms = &self.terms;
-        let sharing = terms.sharing.map(|_| StoreFeature::Sharing);
-        let min_hold = terms.min_hold.map(|_| StoreFeature::MinHold);
-        let supersedes = terms.supersedes.as_ref().map(|_| StoreFeature::Supersedes);
-        let reserve = terms.reservation().map(|_| StoreFeature::Reserve);
-        sharing.or(min_hold).or(supersedes).or(reserve)
+        let asked = [
+            (terms.sharing.is_some(), StoreFeature::Sharing),
+            (terms.min_hold.is_some(), StoreFeature::MinHold),
+            (terms.supersedes.is_some(), StoreFeature::Supersedes),
+            (terms.reservation().is_some(), StoreFeature::Reserve),
+        ];
+        let asked = asked.into_iter().filter(|(is_asked, _)| *is_asked);
+        asked.map(|(_, feature)| feature)
     }
 }
 
@@ -233,9 +223,8 @@ impl Engine {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        if let Some(feature) = request.feature()
-            && !self.0.store.shares()
-        {
+        let mut features = request.features();
+        if let Some(feature) = features.find(|it| !self.0.store.supports(*it)) {
             return Err(AcquireError::Unsupported(feature));
         }
         if !request.wait.is_zero() {

@@ -16,6 +16,7 @@ use crate::{
 
 pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
 pub use super::check::{Check, Health};
+pub use super::feature::StoreFeature;
 
 use super::{
     StoreError,
@@ -233,9 +234,8 @@ pub trait Store: Send + Sync + 'static {
         future::ready(Ok(StoredHistory::default()))
     }
 
-    /// Whether this store grants shared leases and reservations, and keeps rests. If not, no attempt to share or to
-    /// reserve a lock and no attempt with a minimum hold is sent to it.
-    fn shares(&self) -> bool {
+    /// Whether this store supports a feature. If not, no attempt that asks for the feature is sent to the store.
+    fn supports(&self, _feature: StoreFeature) -> bool {
         true
     }
 

@@ -9,15 +9,12 @@ use http::HeaderValue;
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
     clock::rfc3339,
-    engine::{
-        AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
-        StoreFeature,
-    },
+    engine::{AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError},
     http::extract::Field,
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Holder, Loss, SharedHolders, Waiter},
+        contract::{Holder, Loss, SharedHolders, StoreFeature, Waiter},
     },
 };
 

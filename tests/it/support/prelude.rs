@@ -17,10 +17,7 @@ pub(crate) use latchgate::{
     config::{
         HistoryConfig, LimitsConfig, Millis, RedisConfig, RedlockConfig, ServersUrl, StoreUrl,
     },
-    engine::{
-        AcquireError, AcquireRequest, Engine, Granted, Hold, HoldEnd, HoldEvent, LossReason,
-        StoreFeature,
-    },
+    engine::{AcquireError, AcquireRequest, Engine, Granted, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, Ends, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
@@ -33,7 +30,7 @@ pub(crate) use latchgate::{
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Health, Holder,
             Idempotency, Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser, Renewal,
-            RenewalTtl, Renewer, Requesting, SharedHolders, Waiting,
+            RenewalTtl, Renewer, Requesting, SharedHolders, StoreFeature, Waiting,
         },
         list_filter::ListFilter,
         parking::{News, Parked},

@@ -31,7 +31,7 @@ struct Game {
 pub(crate) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     let mut game = Game {
-        supersedes: stores[0].shares(),
+        supersedes: stores[0].supports(StoreFeature::Supersedes),
         stores,
         random: Random::seeded(),
         model: Model::new(LONGEST_QUEUE),
