@@ -67,13 +67,13 @@ class Events(BrowserCase):
 
     def test_an_end_that_names_no_lease_ends_not_the_one_that_holds_the_lock(self):
         page = self.open("/events")
-        lease = self.gateway.acquire("held", ttl_ms=600_000)
+        lease = self.gateway.acquire("kept", ttl_ms=600_000)
         page.get_by_role("link", name="Locks", exact=True).click()
-        expect(page.get_by_role("row").filter(has_text="held")).to_be_visible()
+        expect(page.get_by_role("row").filter(has_text="kept")).to_be_visible()
         module = "import(new URL('app.js', document.baseURI)).then(({modules: {'model/locks.js': {apply, locks}}}) => {"
         for fence, kind in [(None, None), (lease["fencing_token"], "released")]:
-            event = {"kind": "released", "name": "held", "fencing_token": fence, "mode": None}
-            ended = f"apply({json.dumps(event)}); return locks.get('held').ended?.kind ?? null; }})"
+            event = {"kind": "released", "name": "kept", "fencing_token": fence, "mode": None}
+            ended = f"apply({json.dumps(event)}); return locks.get('kept').ended?.kind ?? null; }})"
             self.assertEqual(page.evaluate(module + ended), kind)
 
     def test_a_pause_keeps_what_is_shown_and_counts_what_comes(self):
