@@ -15,10 +15,7 @@ use std::{
 use latchgate::{
     cli,
     config::Config,
-    lock::{
-        BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, Mode, ReleaseRequest,
-        TokenHash,
-    },
+    lock::{BreakTarget, FencingToken, KeeperId, LockName, Mode, ReleaseRequest, TokenHash},
     store::{
         AnyStore, Store, StoreError,
         contract::{
@@ -61,19 +58,11 @@ pub(super) fn serve() -> ExitCode {
 impl Store for NullStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let fence = 1_700_000_000_000_000 + self.fences.fetch_add(1, Ordering::Relaxed);
-        Ok(Acquisition::Granted(HeldLease {
-            fence: FencingToken::new(fence).expect("it is far below the largest"),
-            mode: Mode::Exclusive,
-            is_resting: false,
-            ttl: attempt.ttl,
-            expires_in: attempt.ttl.duration(),
-            held_for: Duration::ZERO,
-            hold_expires_in: None,
-            owner: attempt.owner.clone(),
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: Instant::now(),
-        }))
+        let fence = FencingToken::new(fence).expect("it is far below the largest");
+        let lease = attempt
+            .terms
+            .granted(fence, Mode::Exclusive, Instant::now());
+        Ok(Acquisition::Granted(lease))
     }
 
     async fn confirm(

@@ -13,6 +13,12 @@ export const KINDS = ["queued", "acquired", "renewed", "release-requested", "rel
 /** The kinds among which one chooses. Renewals are most of all events, and are shown or hidden by a tick box of their own. */
 export const CHOICES = KINDS.filter((kind) => kind !== "renewed");
 
+/** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
+export const ENDS = ["released", "expired", "broken"];
+
+/** Among so many of the last events, an end is put before the grants that follow it. */
+const NEAR = 50;
+
 const heard = [];
 let number = 0;
 const watchers = new Set();
@@ -21,13 +27,27 @@ const watchers = new Set();
 export const feedVersion = signal(0);
 const changed = soon(() => (feedVersion.value += 1), 150);
 
+/** The number of the event that was heard last. */
+export const lastNumber = () => number;
+
 /** Takes in an event of the stream. */
 export function hear(event) {
-  heard.push({ ...event, number: ++number, heardAt: here(Date.parse(event.at)) });
+  heard.splice(placeOf(event), 0, { ...event, number: ++number, heardAt: here(Date.parse(event.at)) });
   // Cut off in lots: one at a time would move all of them each time.
   if (heard.length > KEPT * 1.1) heard.splice(0, heard.length - KEPT);
   for (const to of watchers) to(event);
   changed();
+}
+
+/**
+ * The index of an event among those that are kept. The end of a lease may be heard after the grant of the next holder; the
+ * larger fencing token shows which lease is the later one.
+ */
+function placeOf({ name, kind, mode, fencing_token: fence }) {
+  if (!ENDS.includes(kind) || mode !== "exclusive" || !fence) return heard.length;
+  const first = Math.max(0, heard.length - NEAR);
+  const later = heard.slice(first).findIndex((event) => event.name === name && event.fencing_token > fence);
+  return later < 0 ? heard.length : first + later;
 }
 
 /** Has each event told to `to` until the function that is returned is called. */

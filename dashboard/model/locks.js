@@ -4,6 +4,7 @@
 import { signal } from "../view.js";
 import { ask, Problem } from "./api.js";
 import { here, now, times } from "./clock.js";
+import { ENDS } from "./feed.js";
 import { lengthOf } from "./reservation.js";
 import { asRest, restsOf } from "./rests.js";
 import { visiblePrefixes } from "./session.js";
@@ -182,9 +183,6 @@ function takeSharers({ name, holders, count, waiters }, known, sentAt, round) {
   locks.set(name, { name, waiters, ended: null, round, ...asOne(leases, count) });
 }
 
-/** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
-const ENDS = ["released", "expired", "broken"];
-
 /** Takes in an event. */
 export function apply(event) {
   const { name, fencing_token: fence, kind } = event;
@@ -293,7 +291,8 @@ function hasEnded(name, fence) {
 
 function end(lock, kind, fence) {
   if (lock.ended) return;
-  if (fence !== null && lock.fence !== null && lock.fence > fence) return;
+  // An end whose lease is not known may be that of the lease before this one.
+  if (fence === null ? !lock.foreign : lock.fence > fence) return;
   if (fence) remember(lock.name, fence);
   lock.ended = { kind, at: now() };
   setTimeout(() => {

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
-import { CHOICES, events, feedVersion, KEPT } from "../model/feed.js";
+import { CHOICES, events, feedVersion, KEPT, lastNumber } from "../model/feed.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { seesAll, seesSomething } from "../model/session.js";
 import { Details, Kind } from "../parts/event_text.js";
@@ -46,7 +46,7 @@ export function Events() {
   // Who reads further down, or has paused, is not pushed about: what comes waits, and is counted.
   const still = paused.value || scrolled.value;
   if (!still) held.current = null;
-  else held.current ??= events().at(-1)?.number ?? 0;
+  else held.current ??= lastNumber();
   useEffect(() => () => (held.current = null), []);
   return html`<div class="page events-page">
     <div class="title">

@@ -4,7 +4,6 @@ use std::{fmt, io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use serde_json::Value;
 use tokio::{
-    runtime::Builder,
     sync::{
         mpsc::{self, Sender},
         oneshot,
@@ -22,7 +21,7 @@ use super::{
     BreakAttempt, Refused, ReloadedKeys, Requester,
     bounds::{Bounded, Bounds, QUEUE},
     event::{AuditEntry, bounded},
-    writer::{MissingLines, Output, Writer, WriterMessage},
+    writer::{AuditHealth, Output, Writer, WriterMessage},
 };
 
 /// The audit log, or no audit log. Cheap to clone.
@@ -35,7 +34,7 @@ pub struct Audit(Option<Log>);
 #[derive(Clone)]
 struct Log {
     messages: Sender<WriterMessage>,
-    missing: Arc<MissingLines>,
+    health: AuditHealth,
     bounds: Arc<Bounds>,
     clock: Arc<dyn Clock>,
 }
@@ -79,24 +78,20 @@ impl Audit {
             error,
         })?;
         let (messages, received) = mpsc::channel(QUEUE);
-        let missing = Arc::new(MissingLines::default());
-        let bounds = Arc::new(Bounds::default());
+        let health = AuditHealth::default();
         let writer = Writer {
             messages: received,
             output,
-            missing: Arc::clone(&missing),
-            clock: Arc::clone(&clock),
+            health: health.clone(),
         };
-        let timer = Builder::new_current_thread().enable_time().build();
-        let timer = timer.map_err(AuditError::Thread)?;
         thread::Builder::new()
             .name("latchgate-audit".to_owned())
-            .spawn(move || timer.block_on(writer.run()))
+            .spawn(move || writer.run())
             .map_err(AuditError::Thread)?;
         Ok(Self(Some(Log {
             messages,
-            missing,
-            bounds,
+            health,
+            bounds: Arc::default(),
             clock,
         })))
     }
@@ -199,21 +194,15 @@ impl Audit {
     pub async fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
         let (kept, is_kept) = oneshot::channel();
-        let (lines, count) = (Vec::new(), 0);
-        let nothing = WriterMessage::Kept { lines, count, kept };
+        let nothing = WriterMessage::Kept(Vec::new(), kept);
         if log.send_within(limit, nothing).await {
             drop(timeout(limit, is_kept).await);
         }
     }
 
-    /// A description for the operator if lines of the audit log could not be written.
-    pub fn trouble(&self) -> Option<String> {
-        self.0.as_ref().and_then(|log| log.missing.trouble())
-    }
-
-    /// The number of audit lines since the start that could not be written.
-    pub fn missing(&self) -> u64 {
-        self.0.as_ref().map_or(0, |log| log.missing.total())
+    /// Whether the last lines could not be written.
+    pub fn is_failing(&self) -> bool {
+        self.0.as_ref().is_some_and(|log| log.health.is_failing())
     }
 
     /// Records an event that a caller can cause repeatedly, unless the caller has reached the limit for such
@@ -243,26 +232,22 @@ impl Audit {
         fills: impl Iterator<Item = F>,
     ) {
         let Some(log) = &self.0 else { return };
-        let left_out = log.bounds.take_left_out();
-        let (mut lines, mut count) = (Vec::new(), 0);
+        let mut left_out = log.bounds.take_left_out();
+        let mut lines = Vec::new();
         for fill in fills {
             let mut entry = AuditEntry::new(event, log.clock.wall());
             entry.set_requester(requester);
             fill(&mut entry);
-            if count == 0 {
-                entry.set_left_out(left_out);
-            }
+            entry.set_left_out(std::mem::take(&mut left_out));
             lines.extend(entry.line());
-            count += 1;
         }
         let (kept, is_kept) = oneshot::channel();
-        let message = WriterMessage::Kept { lines, count, kept };
+        let message = WriterMessage::Kept(lines, kept);
         if log.send_within(KEPT_WITHIN, message).await {
             // An error means that the writer thread has ended, because the process is about to end.
             drop(timeout(KEPT_WITHIN, is_kept).await);
         } else {
-            log.bounds.put_back(left_out);
-            log.missing.add(count, NO_ROOM);
+            log.health.failed(NO_ROOM);
         }
     }
 
@@ -283,14 +268,12 @@ impl fmt::Debug for Audit {
 
 impl Log {
     fn record(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry)) {
-        let left_out = self.bounds.take_left_out();
         let mut entry = AuditEntry::new(event, self.clock.wall());
         fill(&mut entry);
-        entry.set_left_out(left_out);
+        entry.set_left_out(self.bounds.take_left_out());
         let line = WriterMessage::Line(entry.line());
         if self.messages.try_send(line).is_err() {
-            self.bounds.put_back(left_out);
-            self.missing.add(1, NO_ROOM);
+            self.health.failed(NO_ROOM);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The audit log: who broke a lock, who was refused, and which API keys were valid when.
 //!
-//! The audit log never stops the service. Lines that cannot be written are counted, reported by readiness, and
-//! noted in the log as soon as it can be written again. The audit log contains no secret.
+//! The audit log never stops the service. Lines that cannot be written are lost; the ordinary log says so, and so does
+//! readiness until a line is written again. The audit log contains no secret.
 
 mod bounds;
 mod event;

@@ -7,62 +7,36 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use parking_lot::Mutex;
 use rustix::fs::OFlags;
-use tokio::{
-    sync::{mpsc::Receiver, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc::Receiver, oneshot};
 use tracing::{error, info};
-
-use crate::clock::Clock;
-
-use super::event::AuditEntry;
 
 /// A message to the writer thread of the audit log.
 pub(super) enum WriterMessage {
     /// Write this line to the audit log.
     Line(Vec<u8>),
-    /// Lines to write, possibly none. `kept` is notified when these and all earlier lines are on the disk, or have
-    /// failed.
-    Kept {
-        /// The text of all lines to write.
-        lines: Vec<u8>,
-        /// The number of lines in `lines`.
-        count: u64,
-        /// Notifies the caller that waits until the lines are on the disk.
-        kept: oneshot::Sender<()>,
-    },
+    /// Write these lines, possibly none. The sender is notified when they and all earlier lines are on the disk, or
+    /// have failed.
+    Kept(Vec<u8>, oneshot::Sender<()>),
     /// Open the audit log's file again, because another program may have moved it away.
     Reopen,
 }
 
-/// Counts of audit lines that could not be written.
-#[derive(Debug, Default)]
-pub(super) struct MissingLines {
-    /// The number of missing lines that the audit log does not report yet.
-    unreported: AtomicU64,
-    /// The number of all missing lines since the start.
-    total: AtomicU64,
-    /// Why the last missing line could not be written.
-    why: Mutex<Option<String>>,
-}
+/// Whether the audit log can be written, as far as the last line shows. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AuditHealth(Arc<AtomicBool>);
 
 /// The state of the audit log's writer thread.
 pub(super) struct Writer {
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) output: Output,
-    pub(super) missing: Arc<MissingLines>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) health: AuditHealth,
 }
 
-/// How often a failed write of the audit log is tried again.
-const RETRY: Duration = Duration::from_secs(1);
 /// The maximum number of messages to the writer thread that are written together.
 const BATCH: usize = 256;
 
@@ -70,69 +44,36 @@ const BATCH: usize = 256;
 
 impl Writer {
     /// Writes audit lines until all handles to the audit log are dropped.
-    pub(super) async fn run(mut self) {
-        loop {
-            let mut batch = Vec::new();
-            match timeout(RETRY, self.messages.recv_many(&mut batch, BATCH)).await {
-                Ok(0) => return,
-                Ok(_) => self.serve(batch),
-                Err(_) => self.report_missing(),
-            }
-        }
-    }
-
-    fn serve(&mut self, batch: Vec<WriterMessage>) {
-        let (mut lines, mut count) = (Vec::new(), 0);
-        for message in batch {
-            match message {
-                WriterMessage::Line(line) => {
-                    lines.extend(line);
-                    count += 1;
-                }
-                WriterMessage::Kept {
-                    lines: more,
-                    count: how_many,
-                    kept,
-                } => {
-                    lines.extend(more);
-                    self.write(&std::mem::take(&mut lines), count + how_many, Output::sync);
-                    count = 0;
-                    // The caller is notified even after a failure: its answer must not wait for a full disk.
-                    kept.send(()).ok();
-                }
-                WriterMessage::Reopen => {
-                    self.write(&std::mem::take(&mut lines), count, |_| Ok(()));
-                    count = 0;
-                    self.reopen();
+    pub(super) fn run(mut self) {
+        let mut batch = Vec::new();
+        while self.messages.blocking_recv_many(&mut batch, BATCH) > 0 {
+            let mut lines = Vec::new();
+            for message in batch.drain(..) {
+                match message {
+                    WriterMessage::Line(line) => lines.extend(line),
+                    WriterMessage::Kept(more, kept) => {
+                        lines.extend(more);
+                        self.write(&std::mem::take(&mut lines), Output::sync);
+                        // The sender is notified even after a failure: its answer must not wait for a full disk.
+                        kept.send(()).ok();
+                    }
+                    WriterMessage::Reopen => {
+                        self.write(&std::mem::take(&mut lines), |_| Ok(()));
+                        self.reopen();
+                    }
                 }
             }
-        }
-        self.write(&lines, count, |_| Ok(()));
-    }
-
-    /// Writes audit lines, after a line that reports how many lines are missing before them, if any are.
-    fn write(&mut self, lines: &[u8], count: u64, then: impl Fn(&Output) -> io::Result<()>) {
-        if count == 0 {
-            return;
-        }
-        self.report_missing();
-        let written = self.output.write(lines).and_then(|()| then(&self.output));
-        if let Err(error) = written {
-            self.missing.add(count, &error.to_string());
+            self.write(&lines, |_| Ok(()));
         }
     }
 
-    /// Writes a line that reports missing lines, if there are any and the log can be written again.
-    fn report_missing(&mut self) {
-        let unreported = self.missing.unreported.load(Ordering::Relaxed);
-        if unreported == 0 {
+    fn write(&mut self, lines: &[u8], then: impl Fn(&Output) -> io::Result<()>) {
+        if lines.is_empty() {
             return;
         }
-        let mut entry = AuditEntry::new("lines-missing", self.clock.wall());
-        entry.set("count", unreported);
-        if self.output.write(&entry.line()).is_ok() {
-            self.missing.reported(unreported);
-            info!(missing = unreported, "the audit log can be written again");
+        match self.output.write(lines).and_then(|()| then(&self.output)) {
+            Ok(()) => self.health.written(),
+            Err(error) => self.health.failed(&error.to_string()),
         }
     }
 
@@ -147,38 +88,28 @@ impl Writer {
     }
 }
 
-// === impl MissingLines ===
+// === impl AuditHealth ===
 
-impl MissingLines {
-    /// Counts audit lines that could not be written. The ordinary log gets an error for the first failure only.
-    pub(super) fn add(&self, count: u64, why: &str) {
-        self.total.fetch_add(count, Ordering::Relaxed);
-        if self.unreported.fetch_add(count, Ordering::Relaxed) == 0 {
+impl AuditHealth {
+    /// Records that lines could not be written. The ordinary log gets an error for the first failure only.
+    pub(super) fn failed(&self, why: &str) {
+        if !self.0.swap(true, Ordering::Relaxed) {
             error!(
                 why,
                 "the audit log cannot be written; lines are missing from it"
             );
         }
-        *self.why.lock() = Some(why.to_owned());
     }
 
-    fn reported(&self, count: u64) {
-        self.unreported.fetch_sub(count, Ordering::Relaxed);
-    }
-
-    pub(super) fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
-    }
-
-    /// A description for the operator, while missing lines are not reported in the log.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let unreported = self.unreported.load(Ordering::Relaxed);
-        if unreported == 0 {
-            return None;
+    fn written(&self) {
+        if self.0.swap(false, Ordering::Relaxed) {
+            info!("the audit log can be written again");
         }
-        let why = self.why.lock();
-        let why = why.as_deref().unwrap_or("the cause is unknown");
-        Some(format!("{unreported} lines could not be written: {why}"))
+    }
+
+    /// Whether the last lines could not be written.
+    pub(super) fn is_failing(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

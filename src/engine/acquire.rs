@@ -11,15 +11,16 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
-        MinHold, Owner, Salt, Sharing, SupersedeHash, SupersedeKey, Token, TokenHash, Ttl,
+        CallerId, IdempotencyKey, KeeperId, Lease, LockName, Salt, Sharing, SupersedeHash, Terms,
+        Token, TokenHash,
     },
     store::{
         Store, StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
-            Release, Renewal, Waiting,
+            Release, Renewal, StoreFeature, Waiting,
         },
+        history::EndedLease,
         parking::{News, Parked},
     },
     telemetry::{
@@ -29,7 +30,8 @@ use crate::{
 };
 
 use super::{
-    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, history::Actor, start::EngineShared,
+    Engine, delivery::Delivery, detach_on_drop::DetachOnDrop, facts::Fact, history::Actor,
+    start::EngineShared,
 };
 
 /// One request to acquire a lock.
@@ -37,24 +39,10 @@ use super::{
 pub struct AcquireRequest {
     /// The name of the lock.
     pub name: LockName,
-    /// The TTL of the lease.
-    pub ttl: Ttl,
-    /// How long the lease may be kept with renewals.
-    pub hold_limit: Option<HoldLimit>,
-    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
-    pub min_hold: Option<MinHold>,
-    /// How the caller wants to share the lock; `None` for an exclusive lease.
-    pub sharing: Option<Sharing>,
-    /// The terms that the caller set explicitly, without defaults.
-    pub explicit: ExplicitTerms,
+    /// The terms of the lease.
+    pub terms: Terms,
     /// How long the caller is willing to wait in the queue; zero for no wait.
     pub wait: Duration,
-    /// With a key, the waiter takes an older waiter of the same caller and key out of the queue when it is queued.
-    pub supersedes: Option<SupersedeKey>,
-    /// Owner text shown to other callers, if the caller gave one.
-    pub owner: Option<Owner>,
-    /// The metadata to attach to the lease.
-    pub metadata: Metadata,
     /// The caller to which the idempotency key belongs.
     pub caller: CallerId,
     /// The caller's right to wait for the lock and to have its lease kept, which ends if its API key is revoked.
@@ -63,16 +51,6 @@ pub struct AcquireRequest {
     pub idempotency_key: Option<IdempotencyKey>,
     /// Who asks for the lock, for the history of the lock; `None` if that is not recorded.
     pub by: Option<Actor>,
-}
-
-/// The terms that the caller set explicitly, without defaults. A request that is repeated under its
-/// idempotency key must have the same ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExplicitTerms {
-    /// The TTL of the lease.
-    pub ttl: Option<Ttl>,
-    /// How long the lease may be kept with renewals.
-    pub hold_limit: Option<HoldLimit>,
 }
 
 /// A lease on its way to its holder.
@@ -138,29 +116,20 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-/// What a request may ask for and a quorum of Redis servers does not support.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreFeature {
-    /// A shared lease.
-    Sharing,
-    /// A minimum hold, after whose release the lock rests.
-    MinHold,
-    /// A waiter that takes an older waiter out of the queue.
-    Supersedes,
-    /// A reservation.
-    Reserve,
-}
-
 // === impl AcquireRequest ===
 
 impl AcquireRequest {
-    /// The first thing in the request that not every store supports.
-    fn feature(&self) -> Option<StoreFeature> {
-        let sharing = self.sharing.map(|_| StoreFeature::Sharing);
-        let min_hold = self.min_hold.map(|_| StoreFeature::MinHold);
-        let supersedes = self.supersedes.as_ref().map(|_| StoreFeature::Supersedes);
-        let reserve = self.metadata.reservation().map(|_| StoreFeature::Reserve);
-        sharing.or(min_hold).or(supersedes).or(reserve)
+    /// The features that the request asks for and that not every store supports.
+    fn features(&self) -> impl Iterator<Item = StoreFeature> {
+        let terms = &self.terms;
+        let asked = [
+            (terms.sharing.is_some(), StoreFeature::Sharing),
+            (terms.min_hold.is_some(), StoreFeature::MinHold),
+            (terms.supersedes.is_some(), StoreFeature::Supersedes),
+            (terms.reservation().is_some(), StoreFeature::Reserve),
+        ];
+        let asked = asked.into_iter().filter(|(is_asked, _)| *is_asked);
+        asked.map(|(_, feature)| feature)
     }
 }
 
@@ -254,9 +223,8 @@ impl Engine {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        if let Some(feature) = request.feature()
-            && !self.0.store.shares()
-        {
+        let mut features = request.features();
+        if let Some(feature) = features.find(|it| !self.0.store.supports(*it)) {
             return Err(AcquireError::Unsupported(feature));
         }
         if !request.wait.is_zero() {
@@ -377,19 +345,14 @@ impl AcquireAttempt {
         let waiting = Waiting {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
-            supersedes: (request.supersedes.as_ref())
+            supersedes: (request.terms.supersedes.as_ref())
                 .map(|key| SupersedeHash::compute(key, &request.caller, &request.name)),
         };
         let started = Instant::now();
         let attempt = Attempt {
             name: request.name,
             token: token.hash(),
-            ttl: request.ttl,
-            hold_limit: request.hold_limit,
-            min_hold: request.min_hold,
-            sharing: request.sharing,
-            owner: request.owner,
-            metadata: request.metadata,
+            terms: request.terms,
             idempotency,
             wait: (!request.wait.is_zero()).then_some(waiting),
         };
@@ -487,12 +450,6 @@ impl AcquireAttempt {
         if !self.is_refused_again(&outcome) {
             self.engine.metrics.acquired(acquire_outcome(&outcome));
         }
-        if let Ok(granted) = &outcome
-            && granted.lease.held.mode.is_shared()
-            && !granted.delivery.is_replay()
-        {
-            self.engine.metrics.granted_shared();
-        }
         outcome
     }
 
@@ -513,15 +470,9 @@ impl AcquireAttempt {
             parked.waits_since(self.waits_since);
         }
         if let Some(queued_sender) = self.queued_sender.take() {
-            let Attempt {
-                name,
-                owner,
-                sharing,
-                ..
-            } = &self.attempt;
             if !self.goes_on {
-                let events = &self.engine.events;
-                events.queued(name, owner.as_ref(), *sharing, &place);
+                let fact = Fact::Queued(&self.attempt, &place);
+                self.engine.facts.tell(&self.attempt.name, None, fact);
             }
             // Sending fails if the caller has gone, and then no task needs the position.
             drop(queued_sender.send(place));
@@ -693,21 +644,11 @@ impl AttemptIdentity {
             };
         };
         let salt = Salt::random();
-        let fingerprint = Fingerprint::compute(
-            request.explicit.ttl,
-            request.explicit.hold_limit,
-            request.sharing,
-            request.owner.as_ref(),
-            &request.metadata,
-        )
-        .with_supersedes(request.supersedes.as_ref())
-        .with_min_hold(request.min_hold)
-        .with_reservation(request.metadata.reservation().as_ref());
         Self {
             token: key.derive_token(&request.caller, &request.name, &salt),
             idempotency: Some(Idempotency {
                 hash: key.hash(&request.caller, &request.name),
-                fingerprint,
+                fingerprint: request.terms.fingerprint(),
                 salt,
             }),
         }
@@ -780,8 +721,8 @@ impl From<&Renewal> for LeaseOutcome {
     }
 }
 
-impl From<&Release> for LeaseOutcome {
-    fn from(release: &Release) -> Self {
+impl From<&(Release, Option<EndedLease>)> for LeaseOutcome {
+    fn from((release, _): &(Release, Option<EndedLease>)) -> Self {
         match release {
             Release::Released => Self::Done,
             Release::Adopted(_) => Self::Adopted,

@@ -21,19 +21,10 @@ use crate::{
         Store, StoreError,
         contract::{Breaking, Holder, Requesting, SharedHolders},
     },
-    telemetry::metrics::LeaseOutcome,
 };
 
-use super::{
-    Actor, Engine,
-    detach_on_drop::DetachOnDrop,
-    events::EventKind,
-    history::{BROKEN, RELEASED, RecordedLease},
-    start::EngineShared,
-};
+use super::{Actor, Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
 
-/// The kind of the note in the history of a lock that a rest was ended by a break.
-const REST_ENDED: &str = "rest-ended";
 /// How many leases of one release request are broken at the same time after its deadline.
 const TOGETHER: usize = 64;
 
@@ -106,15 +97,8 @@ impl Engine {
         DetachOnDrop::new(&self.0.lifecycle, async move {
             let outcome = match engine.store.request_release(&name, target, &request).await {
                 Ok(Requesting::Requested(holder)) => {
-                    engine.metrics.release_requested(holder.holders());
-                    // A rest has no holder who could be asked to release it.
-                    for lease in holder.leases().iter().filter(|lease| !lease.is_resting) {
-                        engine.events.release_requested(&name, lease, &request);
-                        let kind = EventKind::ReleaseRequested.as_str();
-                        let reason = request.reason.as_str();
-                        let (by, history) = (by.as_ref(), &engine.history);
-                        history.note(&name, lease.fence, kind, by, Some(reason));
-                    }
+                    let (by, facts) = (by.as_ref(), &engine.facts);
+                    facts.release_requested(&name, &holder, &request, by);
                     Ok(holder)
                 }
                 Ok(Requesting::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
@@ -184,34 +168,7 @@ impl EngineShared {
     ) -> Result<Holder, BreakError> {
         match self.store.break_lock(name, target).await {
             Ok(Breaking::Broken(holder)) => {
-                let (key, reason) = (by.and_then(Actor::key), reason.as_str());
-                if let Holder::Lease(lease) = &holder
-                    && lease.is_reserved_by(key)
-                {
-                    // The end of one's own reservation is a release, for which no token is kept.
-                    let (done, held_for) = (LeaseOutcome::Done, Some(lease.held_for));
-                    self.metrics.released(done, held_for);
-                    self.events.unreserved(name, lease);
-                    let mut recorded = RecordedLease::from(lease);
-                    recorded.even_if_short = true;
-                    self.history
-                        .note(name, recorded, RELEASED, by, Some(reason));
-                    return Ok(holder);
-                }
-                self.metrics.lock_broken(holder.holders());
-                if let Holder::Foreign { .. } = &holder {
-                    self.events.broken(name, None, reason, key);
-                }
-                for lease in holder.leases() {
-                    self.events.broken(name, Some(lease), reason, key);
-                    // A rest has the fence of a lease that its holder has released.
-                    let (lease, kind) = if lease.is_resting {
-                        (RecordedLease::from(lease.fence), REST_ENDED)
-                    } else {
-                        (RecordedLease::from(lease), BROKEN)
-                    };
-                    self.history.note(name, lease, kind, by, Some(reason));
-                }
+                self.facts.broken(name, &holder, reason.as_str(), by);
                 Ok(holder)
             }
             Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),

@@ -9,7 +9,7 @@ use crate::store::{
     contract::{FenceCheck, FenceQuery},
 };
 
-use super::{Actor, Engine, history::STALE_WRITE_REFUSED};
+use super::{Engine, facts::Fact};
 
 // === impl Engine ===
 
@@ -23,12 +23,9 @@ impl Engine {
     ) -> Result<FenceCheck, StoreError> {
         let check = self.0.store.check_fence(query).await?;
         if self.0.checks.note(query, check, Instant::now()) {
-            self.0.metrics.stale_write_refused();
-            self.0.events.stale_write_refused(query, by);
-            let by = by.cloned().map(Actor::Key);
             let FenceQuery { name, fence } = query;
-            let history = &self.0.history;
-            history.note(name, *fence, STALE_WRITE_REFUSED, by.as_ref(), None);
+            let fact = Fact::StaleWriteRefused(*fence, by);
+            self.0.facts.tell(name, None, fact);
         }
         Ok(check)
     }

@@ -43,6 +43,7 @@ use crate::{
 use super::{
     AcquireError, AcquireRequest, Engine, Granted,
     acquire::{AttemptProgress, lease_outcome},
+    facts::{Fact, ReleasedBy},
     leases::Displaced,
     loss::LossReason,
     managed_lease::ManagedLease,
@@ -562,13 +563,9 @@ impl HoldTask {
     }
 
     fn report_lost(&self, managed: &ManagedLease, reason: LossReason) {
-        let EngineShared {
-            metrics, events, ..
-        } = &*self.engine;
-        if reason == LossReason::Expired {
-            metrics.expired_while_held(SeenBy::Stream);
-        }
-        events.lost(&managed.name, &managed.token.hash(), reason);
+        let fact = Fact::StreamLost(managed.fence, reason);
+        let lease = Some((&managed.token.hash()).into());
+        self.engine.facts.tell(&managed.name, lease, fact);
     }
 
     /// Renews the lease of the hold once; `None` if the store gave no answer.
@@ -595,25 +592,17 @@ impl HoldTask {
             managed.schedule_retry();
             return None;
         };
-        let EngineShared {
-            leases,
-            events,
-            history,
-            ..
-        } = &*self.engine;
+        let EngineShared { leases, facts, .. } = &*self.engine;
         match &renewal {
             Renewal::Renewed(held, _) => {
                 managed.renewed(held, sent);
                 leases.insert_counted(token, &managed.name, held);
-                events.renewed(&managed.name, &token, held);
+                facts.tell(&managed.name, Some((&token).into()), Fact::Renewed(held));
             }
             // Stops counting the lease at this gateway. If the stream that adopted the lease belongs to this gateway,
             // its next renewal counts the lease again.
             Renewal::Adopted => leases.adopted(&managed.name, &token),
-            Renewal::Lost(loss) => {
-                let ended = leases.lose_without_rest(&managed.name, &token);
-                history.lost(&managed.name, ended, *loss);
-            }
+            Renewal::Lost(loss) => facts.gone(&managed.name, &token, *loss, None),
         }
         Some(renewal)
     }
@@ -640,34 +629,20 @@ impl HoldTask {
         let store = &self.engine.store;
         let release = store.release_as(by, &managed.name, &token);
         let release = Box::pin(release).await;
-        let ended = release.as_ref().ok().and_then(|it| it.1);
-        let release = release.map(|it| it.0);
-        let released = lease_outcome(&release);
-        let EngineShared {
-            leases, history, ..
-        } = &*self.engine;
-        let since = match release {
-            Ok(Release::Adopted(_)) => None,
-            Ok(Release::Released) => {
-                let removed = leases.remove(&managed.name, &token);
-                self.engine.events.released(&managed.name, &token);
-                let reason = unread.map(LossReason::as_str);
-                history.released(&managed.name, (removed.as_ref(), ended), None, reason);
-                removed.map(|lease| lease.since)
+        if !matches!(release, Ok((Release::Released, _))) {
+            let outcome = lease_outcome(&release);
+            self.engine.metrics.released(outcome, None);
+        }
+        let facts = &self.engine.facts;
+        match release {
+            Ok((Release::Adopted(_), _)) => {}
+            Ok((Release::Released, ended)) => {
+                let by = ReleasedBy::Holder(None, unread);
+                facts.released(&managed.name, &token, ended, by);
             }
-            Ok(Release::Lost(loss)) => {
-                let known = leases.lose_without_rest(&managed.name, &token);
-                let since = known.as_ref().and_then(|lease| lease.since);
-                history.lost(&managed.name, known, loss);
-                since
-            }
-            Err(_) => {
-                managed.abandon(by, unread);
-                None
-            }
-        };
-        let held = since.map(|since| since.elapsed());
-        self.engine.metrics.released(released, held);
+            Ok((Release::Lost(loss), _)) => facts.gone(&managed.name, &token, loss, None),
+            Err(_) => managed.abandon(by, unread),
+        }
     }
 
     /// Whether the reader has read all events. A changed position is sent only after that: otherwise a slow reader

@@ -207,13 +207,13 @@ impl LeaseRegistry {
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let mut lease = RegisteredLease {
             fence: held.fence,
-            owner: held.owner.clone(),
+            owner: held.said.owner.clone(),
             mode: held.mode,
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
             is_counted: counts,
             // Nobody renews a reservation, so a stopping gateway does not stay for one.
-            needed_until: held.metadata.reservation().map_or(until, |_| now),
+            needed_until: held.reservation.as_ref().map_or(until, |_| now),
             seen: now,
             answered: None,
             adopter: None,
@@ -383,16 +383,6 @@ impl LeaseRegistry {
         drop(shard);
         self.notify();
         Some(lost)
-    }
-
-    /// As `lose`, for a lease that ended without a release: the lock does not rest.
-    pub(super) fn lose_without_rest(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Option<RecordedLease> {
-        self.rest(name, token, None);
-        self.lose(name, token)
     }
 
     /// Prepares the release of a lease whose caller has gone: the lease counts for no API key, and the gateway does

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal},
+    lock::{FencingToken, HeldLease, KeeperId, Lease, LockName, Token, renewal},
     store::contract::Releaser,
 };
 
@@ -20,6 +20,7 @@ use super::{
 pub(super) struct ManagedLease {
     pub(super) name: LockName,
     pub(super) token: Token,
+    pub(super) fence: FencingToken,
     /// The keeper id for renewals, because other clients may have the same token.
     pub(super) keeper: KeeperId,
     /// The registration that tells the hold task when another client ends or adopts the lease.
@@ -59,6 +60,7 @@ impl ManagedLease {
         let mut managed = Self {
             name: lease.name.clone(),
             token: lease.token.clone(),
+            fence: held.fence,
             keeper,
             entry,
             unannounced: Some(lease),

@@ -33,6 +33,7 @@ mod check_memory;
 mod delivery;
 mod detach_on_drop;
 pub mod events;
+mod facts;
 mod group;
 mod history;
 mod hold;
@@ -43,11 +44,12 @@ mod outcome;
 mod reaper;
 mod release;
 mod renew;
+mod reserved_positions;
 mod start;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted, StoreFeature};
+pub use acquire::{AcquireError, AcquireRequest, Granted};
 pub use backup::BackupParts;
 pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;

@@ -19,6 +19,7 @@ use super::{
     AcquireError, Delivery, Granted,
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
+    facts::Fact,
     leases::Opening,
     reaper::{AbandonedBy, AbandonedLease},
 };
@@ -42,9 +43,7 @@ impl AcquireAttempt {
                     collected.lease.waited = waited.max(collected.lease.waited);
                     self.engine.metrics.waited(collected.lease.waited, true);
                 }
-                self.engine
-                    .events
-                    .acquired(&collected.lease, &collected.hash);
+                self.tell_acquired(&collected);
                 Ok(collected)
             }
             Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
@@ -66,14 +65,14 @@ impl AcquireAttempt {
         AcquireError::Held {
             contention,
             waited: self.waited(),
-            sharing: self.attempt.sharing,
+            sharing: self.attempt.terms.sharing,
         }
     }
 
     /// Whether the attempt is for a reservation that has ended, by the clock of this gateway: only the words of the
     /// refusal depend on it.
     fn is_reservation_over(&self) -> bool {
-        let reservation = self.attempt.metadata.reservation();
+        let reservation = self.attempt.terms.reservation();
         reservation.is_some_and(|it| it.until() <= SystemClock.wall())
     }
 
@@ -123,8 +122,13 @@ impl AcquireAttempt {
         self.charge(&token.1);
         let delivery = self.delivery_of_ours();
         let granted = self.answer(token, held, delivery);
-        self.engine.events.acquired(&granted.lease, &granted.hash);
+        self.tell_acquired(&granted);
         granted
+    }
+
+    fn tell_acquired(&self, Granted { lease, hash, .. }: &Granted) {
+        let fact = Fact::Acquired(lease);
+        self.engine.facts.tell(&lease.name, Some(hash.into()), fact);
     }
 
     /// The outcome of an attempt that was granted the lock after a wait; `None` if the grant is lost.
@@ -184,7 +188,7 @@ impl AcquireAttempt {
         let keeper = KeeperId::of_attempt(&self.attempt.token);
         // The lease that decides about a group has another TTL until the group is complete. With that TTL, no caller
         // was answered the group, and only the keeper of the lease can complete it.
-        let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
+        let is_unfinished = self.is_part && held.ttl == self.attempt.terms.ttl();
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         let opening = Some(self.opening(&held));
         leases.insert_as(is_new, (hash, name), &held, opening);
@@ -221,8 +225,8 @@ impl AcquireAttempt {
         Opening {
             by: self.by.clone(),
             waited: self.waited(),
-            metadata: held.metadata.clone(),
-            may_rest: self.attempt.min_hold.is_some(),
+            metadata: held.said.metadata.clone(),
+            may_rest: self.attempt.terms.min_hold.is_some(),
         }
     }
 
@@ -231,7 +235,7 @@ impl AcquireAttempt {
         if let Some(slot) = &self.slot {
             let (leases, name) = (&self.engine.leases, &self.attempt.name);
             leases.charge(name, token, Some(slot.clone()));
-            leases.rest(name, token, self.attempt.min_hold);
+            leases.rest(name, token, self.attempt.terms.min_hold);
         }
     }
 

@@ -20,14 +20,11 @@ use crate::{
         contract::{GiveBack, Release, Releaser},
         partition::PartitionedCommands,
     },
-    telemetry::metrics::{LeaseOutcome, Metrics},
 };
 
 use super::{
-    events::Bus,
-    history::Recorder,
-    leases::LeaseRegistry,
-    loss::{ABANDONED, LossReason},
+    facts::{Fact, Facts, ReleasedBy},
+    loss::LossReason,
 };
 
 /// How many releases may wait for their time, or for a store that is away. Beyond this number an abandoned lease ends
@@ -42,8 +39,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// A handle to the task that releases abandoned leases.
 pub(super) struct Reaper {
     queue: mpsc::Sender<AbandonedLease>,
-    leases: Arc<LeaseRegistry>,
-    history: Arc<Recorder>,
+    facts: Arc<Facts>,
 }
 
 /// A grant whose caller is gone, or an attempt that may have been granted.
@@ -90,17 +86,9 @@ struct ReaperEntry {
     lease: AbandonedLease,
 }
 
-/// The parts of the engine that the reaper uses to release a lease.
-pub(super) struct ReaperContext {
-    pub(super) store: AnyStore,
-    pub(super) leases: Arc<LeaseRegistry>,
-    pub(super) events: Bus,
-    pub(super) history: Arc<Recorder>,
-    pub(super) metrics: Metrics,
-}
-
 struct ReaperTask {
-    context: Arc<ReaperContext>,
+    store: AnyStore,
+    facts: Arc<Facts>,
     grace: Duration,
     /// The releases that wait for their time, ordered by that time and by a number that makes each key unique.
     waiting: BTreeMap<(Instant, u64), ReaperEntry>,
@@ -115,17 +103,17 @@ struct ReaperTask {
 // === impl Reaper ===
 
 impl Reaper {
-    pub(super) fn start(context: ReaperContext, lifecycle: &Lifecycle, grace: Duration) -> Self {
+    pub(super) fn start(
+        store: AnyStore,
+        facts: Arc<Facts>,
+        lifecycle: &Lifecycle,
+        grace: Duration,
+    ) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
-        let (leases, history) = (Arc::clone(&context.leases), context.history.clone());
-        let task = ReaperTask::new(context, grace);
+        let task = ReaperTask::new(store, Arc::clone(&facts), grace);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
-        Self {
-            queue,
-            leases,
-            history,
-        }
+        Self { queue, facts }
     }
 
     /// Takes over an abandoned lease. The lease is released at once, or after the reconnect grace if its caller may
@@ -133,11 +121,11 @@ impl Reaper {
     pub(super) fn submit(&self, mut lease: AbandonedLease) {
         if !lease.by.may_rest() {
             for name in [&lease.name].into_iter().chain(&lease.others) {
-                self.leases.rest(name, &lease.token, None);
+                self.facts.leases.rest(name, &lease.token, None);
             }
         }
         if let AbandonedBy::Holder { .. } = lease.by {
-            self.leases.give_up(&lease.name, &lease.token);
+            self.facts.leases.give_up(&lease.name, &lease.token);
         } else {
             // The token was not delivered, so no caller can use the lease.
             self.lose(&lease.name, &lease);
@@ -158,11 +146,12 @@ impl Reaper {
     }
 
     fn lose(&self, name: &LockName, abandoned: &AbandonedLease) {
-        let lost = self.leases.lose(name, &abandoned.token);
+        let lost = self.facts.leases.lose(name, &abandoned.token);
         // The lease of a keeper may have been adopted, and a caller with an idempotency key may ask again.
         let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
         if let (Some(lost), false) = (lost, is_keeper || abandoned.may_come_back) {
-            self.history.abandoned(name, lost);
+            let fact = Fact::Abandoned(Box::new(lost));
+            self.facts.tell(name, Some((&abandoned.token).into()), fact);
         }
     }
 }
@@ -206,9 +195,10 @@ impl AbandonedLease {
 // === impl ReaperTask ===
 
 impl ReaperTask {
-    fn new(context: ReaperContext, grace: Duration) -> Self {
+    fn new(store: AnyStore, facts: Arc<Facts>, grace: Duration) -> Self {
         Self {
-            context: Arc::new(context),
+            store,
+            facts,
             grace,
             waiting: BTreeMap::new(),
             last: 0,
@@ -224,13 +214,13 @@ impl ReaperTask {
         stopped: impl Future<Output = ()>,
     ) {
         let mut stopped = std::pin::pin!(stopped);
-        let context = Arc::clone(&self.context);
+        let (store, facts) = (self.store.clone(), Arc::clone(&self.facts));
         let mut running = PartitionedCommands::new(CONCURRENT, |entry| {
-            give_back(Arc::clone(&context), entry).boxed()
+            give_back(store.clone(), Arc::clone(&facts), entry).boxed()
         });
         loop {
             while let Some(entry) = self.take_due() {
-                running.push(context.store.partition(&entry.lease.name), entry);
+                running.push(store.partition(&entry.lease.name), entry);
             }
             if self.stopping
                 && running.is_empty()
@@ -309,23 +299,10 @@ impl ReaperTask {
 
 /// Releases an abandoned lease. Returns the entries to release next: the same lease if it must be retried later, or
 /// the other leases of its group.
-async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<ReaperEntry> {
-    let ReaperContext {
-        store,
-        leases,
-        events,
-        history,
-        metrics,
-    } = &*context;
+async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -> Vec<ReaperEntry> {
     let AbandonedLease {
         name, token, by, ..
     } = &entry.lease;
-    let gave_back = |lost| {
-        metrics.given_back();
-        if leases.remove(name, token).is_some() {
-            events.given_back(name, token, lost);
-        }
-    };
     let goes_on = match by {
         AbandonedBy::Attempt | AbandonedBy::UnansweredAttempt(_) => {
             let given_back = if let AbandonedBy::UnansweredAttempt(keeper) = by {
@@ -336,39 +313,26 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "released an undelivered lease");
                 if outcome == GiveBack::GivenBack {
-                    gave_back(None);
+                    facts.released(name, token, None, ReleasedBy::Gateway(None));
                 }
                 outcome == GiveBack::Kept || entry.may_have_been_answered(outcome)
             })
         }
-        AbandonedBy::Keeper(keeper, lost) => {
-            let released = store.release_as(*keeper, name, token).await;
-            released.map(|(outcome, ended)| {
-                debug!(%name, ?outcome, "released a lease whose hold stream has ended");
-                if outcome == Release::Released {
-                    let reason = lost.map_or(ABANDONED, LossReason::as_str);
-                    history.released(name, (None, ended), None, Some(reason));
-                    gave_back(*lost);
-                }
-                matches!(outcome, Release::Adopted(_))
-            })
-        }
-        AbandonedBy::Holder { releaser, .. } => {
-            let released = store.release_as(*releaser, name, token).await;
-            released.map(|(outcome, ended)| {
-                debug!(%name, ?outcome, "released for a caller that has gone");
-                if outcome == Release::Released {
-                    metrics.released(LeaseOutcome::Done, None);
-                    // The lease is removed here before the event is published: the publisher removes the lease too,
-                    // and would not tell its stream of the release.
-                    let lease = leases.remove(name, token);
-                    history.released(name, (lease.as_ref(), ended), None, None);
-                    if let Some(lease) = lease {
-                        lease.released();
+        AbandonedBy::Keeper(releaser, _) | AbandonedBy::Holder { releaser, .. } => {
+            let by = match by {
+                AbandonedBy::Keeper(_, lost) => ReleasedBy::Gateway(*lost),
+                _ => ReleasedBy::Holder(None, None),
+            };
+            let answer = store.release_as(*releaser, name, token).await;
+            answer.map(|(outcome, ended)| {
+                debug!(%name, ?outcome, "released for a caller or a stream that has gone");
+                match outcome {
+                    Release::Released => facts.released(name, token, ended, by),
+                    Release::Lost(loss) if matches!(by, ReleasedBy::Holder(..)) => {
+                        facts.gone(name, token, loss, None);
                     }
-                    events.released(name, token);
-                } else if let Release::Lost(loss) = outcome {
-                    history.lost(name, leases.lose_without_rest(name, token), loss);
+                    Release::Lost(_) => {}
+                    Release::Adopted(_) => return true,
                 }
                 false
             })
@@ -436,15 +400,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_backlog_that_is_full_for_releases_is_logged_once_whatever_else_is_taken_in() {
         let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-        let shared = &engine.0;
-        let context = ReaperContext {
-            store: shared.store.clone(),
-            leases: Arc::clone(&shared.leases),
-            events: shared.events.clone(),
-            history: shared.history.clone(),
-            metrics: shared.metrics.clone(),
-        };
-        let mut task = ReaperTask::new(context, Duration::ZERO);
+        let (store, facts) = (engine.0.store.clone(), Arc::clone(&engine.0.facts));
+        let mut task = ReaperTask::new(store, facts, Duration::ZERO);
         let lease = |by| AbandonedLease::new(name(), Token::random().hash(), by);
         let (releaser, until) = (Releaser::Bearer, Instant::now());
         let release = AbandonedBy::Holder { releaser, until };

@@ -18,6 +18,7 @@ use super::{
     Engine,
     acquire::lease_outcome,
     detach_on_drop::{DetachOnDrop, hung_up_at},
+    facts::ReleasedBy,
     history::Actor,
     reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
@@ -111,9 +112,6 @@ impl Engine {
     ) -> Result<(), ReleaseError> {
         let engine = Arc::clone(&self.0);
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
-            let EngineShared {
-                leases, history, ..
-            } = &*engine;
             let answer = release.send(&engine).await;
             let HolderRelease {
                 name,
@@ -121,55 +119,32 @@ impl Engine {
                 releaser,
                 ..
             } = release;
-            let ended = answer.as_ref().ok().and_then(|it| it.1);
-            let release = answer.map(|it| it.0);
-            let (lease, lost) = match &release {
-                Ok(Release::Lost(_)) => (None, leases.lose_without_rest(&name, &token)),
-                Ok(Release::Released) => {
+            let EngineShared { leases, facts, .. } = &*engine;
+            if !matches!(answer, Ok((Release::Released, _))) {
+                engine.metrics.released(lease_outcome(&answer), None);
+            }
+            match &answer {
+                Ok((Release::Released, ended)) => {
                     if !releaser.may_rest() {
                         leases.rest(&name, &token, None);
                     }
-                    (leases.remove(&name, &token), None)
+                    let by = ReleasedBy::Holder(by.as_ref(), None);
+                    facts.released(&name, &token, *ended, by);
+                    // The next holder is answered before this caller, because others wait for the next holder's work.
+                    if !engine.store.parking().is_empty() {
+                        yield_now().await;
+                    }
                 }
-                Ok(Release::Adopted(keeper)) => {
-                    // A caller that waits and repeats the release names this keeper.
-                    leases.adopted_by(&name, &token, *keeper);
-                    (None, None)
+                Ok((Release::Lost(loss), _)) => {
+                    facts.gone(&name, &token, *loss, Some(SeenBy::Release));
                 }
-                Err(_) => {
-                    leases.released_unheard(&name, &token, by.clone());
-                    (None, None)
-                }
-            };
-            let lost_since = lost.as_ref().and_then(|lost| lost.since);
-            if let (Some(known), Ok(Release::Lost(loss @ (Loss::HeldByAnother | Loss::Free)))) =
-                (&lost, &release)
-            {
-                // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown
-                // token may be a guess. A lease whose time is not over was most likely released at another gateway,
-                // whose answer was lost.
-                if known.until <= Instant::now() {
-                    engine.metrics.expired_while_held(SeenBy::Release);
-                }
-                history.lost(&name, lost, *loss);
+                // A caller that waits and repeats the release names this keeper.
+                Ok((Release::Adopted(keeper), _)) => leases.adopted_by(&name, &token, *keeper),
+                Err(_) => leases.released_unheard(&name, &token, by),
             }
-            let held_since = lease.as_ref().map(|lease| lease.since).or(lost_since);
-            let held = held_since.map(|since| since.elapsed());
-            engine.metrics.released(lease_outcome(&release), held);
-            if let Ok(Release::Released) = release {
-                engine.events.released(&name, &token);
-                history.released(&name, (lease.as_ref(), ended), by.as_ref(), None);
-                if let Some(lease) = lease {
-                    lease.released();
-                }
-                // The next holder is answered before this caller, because others wait for the next holder's work.
-                if !engine.store.parking().is_empty() {
-                    yield_now().await;
-                }
-            }
-            release
+            answer
         });
-        match release.await? {
+        match release.await?.0 {
             Release::Released => Ok(()),
             Release::Adopted(_) => Err(ReleaseError::AnsweredAgain),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),

@@ -13,7 +13,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, acquire::lease_outcome};
+use super::{Engine, acquire::lease_outcome, facts::Fact};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,8 @@ impl Engine {
             }
             Renewal::Renewed(held, _) => {
                 self.0.leases.insert(hash, &name, &held);
-                self.0.events.renewed(&name, &hash, &held);
+                let fact = Fact::Renewed(&held);
+                self.0.facts.tell(&name, Some((&hash).into()), fact);
                 Ok(Lease {
                     name,
                     token,
@@ -66,13 +67,7 @@ impl Engine {
             // Only a renewal that names a keeper can fail like this, and this renewal names none.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
-                // Only a token whose lease this gateway knew counts as an expired lease in the metrics: an unknown
-                // token may be a guess.
-                let known = self.0.leases.lose_without_rest(&name, &hash);
-                if known.is_some() && !matches!(loss, Loss::Broken { .. }) {
-                    self.0.metrics.expired_while_held(SeenBy::Renew);
-                }
-                self.0.history.lost(&name, known, loss);
+                self.0.facts.gone(&name, &hash, loss, Some(SeenBy::Renew));
                 Err(RenewError::Lost(loss))
             }
         }

@@ -1,31 +1,31 @@
 //! The engine: its parts, its start, and the state that can be looked at.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::unfold};
-use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
-    auth::LimitSlot,
     clock::SystemClock,
     config::{HistoryConfig, LimitsConfig},
     lifecycle::Lifecycle,
-    lock::{History, IdempotencyHash, LockName, TokenHash},
+    lock::{History, LockName, TokenHash},
     store::{
         AnyStore, Store, StoreError,
         contract::{BrokenLease, Check, FenceCheck, FenceQuery, Inspection, ListQuery, Page},
-        parking::{NameWaiters, Parked},
+        parking::NameWaiters,
     },
     telemetry::metrics::{Figures, Metrics},
 };
 
 use super::{
     check_memory::CheckMemory,
-    events::Bus,
+    events::{Bus, Publisher},
+    facts::Facts,
     history::Recorder,
     leases::LeaseRegistry,
-    reaper::{Reaper, ReaperContext},
+    reaper::Reaper,
+    reserved_positions::ReservedPositions,
 };
 
 /// The operations on locks over one store. Cheap to clone.
@@ -38,8 +38,7 @@ pub(super) struct EngineShared {
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
-    pub(super) events: Bus,
-    pub(super) history: Arc<Recorder>,
+    pub(super) facts: Arc<Facts>,
     pub(super) checks: CheckMemory,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
@@ -74,23 +73,21 @@ impl Engine {
             clock.clone(),
             metrics.clone(),
         );
-        let events = Bus::start(
-            store.clone(),
-            Arc::clone(&leases),
-            Arc::clone(&history),
-            &lifecycle,
-            clock,
-            limits.max_event_streams,
-        );
-        let context = ReaperContext {
-            store: store.clone(),
+        let (events, inbox) = Bus::new(&lifecycle, clock, limits.max_event_streams);
+        let facts = Arc::new(Facts {
             leases: Arc::clone(&leases),
-            events: events.clone(),
-            history: history.clone(),
             metrics: metrics.clone(),
-        };
-        let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
-        let broken = hear_breaks(store.clone(), Arc::clone(&leases), Arc::clone(&history));
+            events,
+            history,
+        });
+        Publisher::start(inbox, store.clone(), Arc::clone(&facts), &lifecycle);
+        let reaper = Reaper::start(
+            store.clone(),
+            Arc::clone(&facts),
+            &lifecycle,
+            reconnect_grace,
+        );
+        let broken = hear_breaks(store.clone(), Arc::clone(&facts));
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             tokio::select! {
@@ -103,8 +100,7 @@ impl Engine {
             lifecycle,
             reaper,
             leases,
-            events,
-            history,
+            facts,
             checks: CheckMemory::default(),
             reserved_positions: ReservedPositions::default(),
             metrics,
@@ -128,7 +124,7 @@ impl Engine {
 
     /// Reads who held a lock before, and how that ended; with the leases that hold the lock now.
     pub async fn history(&self, name: &LockName) -> Result<History, StoreError> {
-        self.0.history.read(name).await
+        self.0.facts.history.read(name).await
     }
 
     /// Lists held locks that `views` lets the caller see. A page that is short, or empty, need not be the last page:
@@ -157,7 +153,7 @@ impl Engine {
             checks: Vec::new(),
             waiters: self.0.store.parking().len(),
             held_streams: leases.held_by_streams,
-            event_streams: self.0.events.listeners(),
+            event_streams: self.0.facts.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,
             // The HTTP edge fills in when the TLS certificate ends.
@@ -168,7 +164,7 @@ impl Engine {
 
     /// The name of this run of the gateway, as it appears in the ids of events.
     pub fn instance(&self) -> &str {
-        self.0.events.instance()
+        self.0.facts.events.instance()
     }
 
     /// How long this gateway has run.
@@ -230,173 +226,28 @@ const ASKED_TOGETHER: usize = 64;
 const ASKED_NEXT: usize = 1_024;
 
 /// Tells the streams whose leases are broken from now on. Asks the store about leases that no stream keeps.
-fn hear_breaks(
-    store: AnyStore,
-    leases: Arc<LeaseRegistry>,
-    history: Arc<Recorder>,
-) -> impl Future<Output = ()> {
+fn hear_breaks(store: AnyStore, facts: Arc<Facts>) -> impl Future<Output = ()> {
     let mut listener = store.breaks().listen();
     async move {
         let (sender, asked) = mpsc::channel(ASKED_NEXT);
         let hear = async {
             while let Some(BrokenLease { name, token }) = listener.recv().await {
-                if let Some(fence) = leases.broken(&name, &token) {
+                if let Some(fence) = facts.leases.broken(&name, &token) {
                     drop(sender.try_send((FenceQuery { name, fence }, token)));
                 }
             }
         };
         let asked = unfold(asked, async |mut it| Some((it.recv().await?, it)));
         let ask = asked.for_each_concurrent(ASKED_TOGETHER, |(query, token)| {
-            let (store, leases, history) = (store.clone(), leases.clone(), history.clone());
+            let (store, facts) = (store.clone(), Arc::clone(&facts));
             async move {
                 let found = store.check_fence(&query).await;
                 if let Ok(FenceCheck::Stale { .. }) = found {
-                    leases.rest(&query.name, &token, None);
-                    if let Some(lease) = leases.remove(&query.name, &token) {
-                        history.ended_elsewhere(&query.name, &lease);
-                    }
+                    facts.leases.rest(&query.name, &token, None);
+                    facts.ended_elsewhere(&query.name, &token);
                 }
             }
         });
         tokio::join!(hear, ask);
-    }
-}
-
-// === Reserved positions ===
-//
-// Positions in a queue that are kept for callers that have gone and may repeat their requests.
-
-/// The positions that this gateway keeps, each for its reconnect grace. Each position counts as a waiter: otherwise a
-/// caller that hangs up again and again could have any number of positions.
-#[derive(Debug, Default)]
-pub(super) struct ReservedPositions(Mutex<Reserved>);
-
-#[derive(Debug, Default)]
-struct Reserved {
-    positions: HashMap<IdempotencyHash, ReservedPosition>,
-    /// How many positions may be in the list before expired positions are removed.
-    sweep_at: usize,
-}
-
-/// The position of one caller that has gone, kept for its reconnect grace.
-#[derive(Debug)]
-struct ReservedPosition {
-    until: Instant,
-    /// Counts the position as a waiter; `None` once its request was repeated, which counts as a waiter itself.
-    counted: Option<CountedWaiter>,
-    /// An attempt whose position the store could not be asked to keep, and the time until which it must stay parked
-    /// (able to receive a grant).
-    parked: Option<(Parked, Instant)>,
-}
-
-/// Counts one waiter until it is dropped, with the slot that it takes in the limit of its API key.
-#[derive(Debug)]
-struct CountedWaiter(
-    #[expect(dead_code, reason = "the slot counts the waiter until it is dropped")]
-    Option<LimitSlot>,
-);
-
-/// With no more kept positions than this, a search for expired positions is not worth its cost.
-const SWEEP_FROM: usize = 64;
-
-// === impl ReservedPositions ===
-
-impl ReservedPositions {
-    /// Keeps the position in the queue that a request with this key has left, until the given time.
-    fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
-        let mut reserved = self.0.lock();
-        reserved.position(key, until).counted = Some(CountedWaiter(counted));
-        if reserved.positions.len() > reserved.sweep_at.max(SWEEP_FROM) {
-            reserved.sweep(Instant::now());
-            reserved.sweep_at = 2 * reserved.positions.len();
-        }
-    }
-
-    /// Keeps an attempt parked (able to receive a grant) until the given time, even if its request is repeated: a
-    /// lease that is granted to the attempt in between belongs to the repeated request.
-    pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
-        // The position counts as a waiter in this list, if at all, so the parked attempt must not count again.
-        parked.keep();
-        self.0.lock().position(key, until).parked = Some((parked, until));
-    }
-
-    /// Removes kept positions whose reconnect grace is over.
-    pub(super) fn remove_expired(&self) {
-        self.0.lock().sweep(Instant::now());
-    }
-
-    /// Stops counting the position, because its request was repeated and counts as a waiter itself.
-    fn resume(&self, key: &IdempotencyHash) {
-        let mut reserved = self.0.lock();
-        if let Some(position) = reserved.positions.get_mut(key) {
-            position.counted = None;
-            if position.parked.is_none() {
-                reserved.positions.remove(key);
-            }
-        }
-    }
-
-    /// Whether fewer than `most` callers wait or may come back, if `waiting` callers wait now.
-    pub(super) fn has_room_beside(&self, waiting: usize, most: usize) -> bool {
-        // An upper bound first: positions are swept and counted only where room is short.
-        let reserved = self.0.lock().positions.len();
-        waiting + reserved < most || self.total_with(waiting) < most
-    }
-
-    /// How many callers wait or may come back, if `waiting` callers wait now. No caller counts twice.
-    pub(super) fn total_with(&self, waiting: usize) -> usize {
-        let mut reserved = self.0.lock();
-        reserved.sweep(Instant::now());
-        let counted = reserved
-            .positions
-            .values()
-            .filter(|it| it.counted.is_some());
-        waiting + counted.count()
-    }
-}
-
-// === impl Engine ===
-
-impl Engine {
-    /// Keeps the position of a request that has ended without the lock, or whose caller has gone. If the request
-    /// stood in the queue, its position is kept for the reconnect grace and counts as a waiter for that long.
-    pub fn reserve_position(&self, key: IdempotencyHash, counted: Option<LimitSlot>) {
-        let until = Instant::now() + self.0.reconnect_grace;
-        self.0.reserved_positions.reserve(key, until, counted);
-    }
-
-    /// Removes positions whose reconnect grace is over: they no longer count as waiters or against the limits of API
-    /// keys.
-    pub fn remove_expired_positions(&self) {
-        self.0.reserved_positions.remove_expired();
-    }
-
-    /// Stops counting the position under this key, because its request was repeated and counts as a waiter itself.
-    pub fn resume_position(&self, key: &IdempotencyHash) {
-        self.0.reserved_positions.resume(key);
-    }
-}
-
-// === impl Reserved ===
-
-impl Reserved {
-    /// The kept position of a key, created if there is none. The position is kept at least until the given time.
-    fn position(&mut self, key: IdempotencyHash, until: Instant) -> &mut ReservedPosition {
-        let position = self.positions.entry(key).or_insert(ReservedPosition {
-            until,
-            counted: None,
-            parked: None,
-        });
-        position.until = position.until.max(until);
-        position
-    }
-
-    fn sweep(&mut self, now: Instant) {
-        self.positions.retain(|_, position| {
-            // A repeated request whose caller has gone again prolongs the position, but not the parking of the
-            // attempt.
-            position.parked.take_if(|(_, until)| *until <= now);
-            position.until > now
-        });
     }
 }

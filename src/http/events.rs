@@ -70,9 +70,9 @@ use super::{
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: only the store knows
 /// which lease holds a lock. Delivery is best effort: an event may be missing although nothing was lost on
 /// the way (the last acts of a gateway that was killed, the `expired` of a lease that was granted before any
-/// listener came), and the order is certain only for events of one gateway: a release elsewhere may come
-/// before the `acquired` of its lease, and then does not know its owner. No event is invented, and no fencing
-/// token is `acquired` twice.
+/// listener came). Sort the events of a lock by `fencing_token`: the end of a lease may come after the
+/// `acquired` of the next holder, or before the `acquired` of its own lease, and then without its owner. An end
+/// may come twice. No event is invented, and no fencing token is `acquired` twice.
 ///
 /// Connect again with the header `Last-Event-ID` (a browser does) to continue where the stream was cut: the
 /// last 8192 events are kept, for a minute after the last listener has gone.

@@ -184,8 +184,7 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     }
     if gateway.audit.is_kept() {
         let detail = "lines are missing from the audit log, and the log says why";
-        let is_missing = gateway.audit.trouble().is_some();
-        checks.push(check("audit", is_missing.then_some(detail)));
+        checks.push(check("audit", gateway.audit.is_failing().then_some(detail)));
     }
     if let Some(certificates) = &gateway.certificates {
         let detail = "the certificate files cannot be used; the certificate that was read before \

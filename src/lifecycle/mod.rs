@@ -9,8 +9,8 @@
 //!   all of their requests, and connections to Redis. By default there is one for each processor, one fewer with
 //!   the embedded store.
 //! * `latchgate-store`: the writer of the embedded store.
-//! * `latchgate-audit` and `latchgate-log`: writes of the audit log and of standard error, so that no write delays
-//!   a request.
+//! * `latchgate-audit`, `latchgate-log` and `latchgate-notify`: writes of the audit log, of standard error, and to a
+//!   service manager, so that no write delays a request.
 //! * The blocking threads of tokio: reading files, that is the store at a start, keys, certificates and
 //!   credentials.
 //!

@@ -22,7 +22,7 @@ use super::{
     contract::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
         GiveBack, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser, Renewal,
-        RenewalTtl, Renewer, Requesting,
+        RenewalTtl, Renewer, Requesting, StoreFeature,
     },
     embedded::{self, EmbeddedStore, StoreBackup},
     history::{EndedLease, HistoryBatch, StoredHistory},
@@ -310,7 +310,7 @@ store_methods! {
         history(name: &LockName) -> StoredHistory, "history";
     }
     facts {
-        shares() -> bool;
+        supports(feature: StoreFeature) -> bool;
         breaks() -> &BreakFeed;
         parking() -> &Parking;
         partition(name: &LockName) -> Partition;

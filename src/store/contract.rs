@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::{
     lock::{
-        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash,
-        KeeperId, LockName, Metadata, MinHold, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash,
-        TokenHash, Ttl,
+        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, KeeperId,
+        LockName, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
 
 pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
 pub use super::check::{Check, Health};
+pub use super::feature::StoreFeature;
 
 use super::{
     StoreError,
@@ -85,15 +85,15 @@ use super::{
 ///     of every lease that a caller has been answered and that lives, and for no other number: not for a lease that
 ///     has ended, for a rest, for a provisional grant, for a grant to a kept position, or for the lock of a foreign
 ///     client. A check changes nothing.
-/// 15. **A lock rests for its minimum hold.** If a lease with [`Attempt::min_hold`] is released before this time is
-///     over, its token is dead like that of any released lease, and a *rest* takes the place of the lease: the lock,
-///     or the slot, counts as held by a lease with the same fencing token until the time is over. Only a break or a
-///     release request ends a rest earlier. No rest is left by a lease that was given back or released as
+/// 15. **A lock rests for its minimum hold.** If a lease with a minimum hold ([`Terms::min_hold`]) is released
+///     before this time is over, its token is dead like that of any released lease, and a *rest* takes the place of the
+///     lease: the lock, or the slot, counts as held by a lease with the same fencing token until the time is over. Only a
+///     break or a release request ends a rest earlier. No rest is left by a lease that was given back or released as
 ///     undelivered or unused ([`Releaser::may_rest`]), or whose holder was asked to release it. The idempotency key of the
 ///     lease is refused for [`TOMBSTONE`] after the end of the rest.
-/// 16. **A reservation ends at its time.** The lease of an attempt whose metadata has a reservation
-///     ([`Metadata::reservation`]) lasts until that time of the store's clock, whatever its TTL, however long the attempt
-///     was queued, and however often the lease is renewed. Only its release, a break or a release request ends it
+/// 16. **A reservation ends at its time.** The lease of an attempt for a reservation
+///     ([`Ends::At`](crate::lock::Ends::At)) lasts until that time of the store's clock, however long the attempt was
+///     queued, and however often the lease is renewed. Only its release, a break or a release request ends it
 ///     earlier. At that time or later the attempt is granted nothing, and waiters behind it do not wait for it.
 ///
 /// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
@@ -234,9 +234,8 @@ pub trait Store: Send + Sync + 'static {
         future::ready(Ok(StoredHistory::default()))
     }
 
-    /// Whether this store grants shared leases and reservations, and keeps rests. If not, no attempt to share or to
-    /// reserve a lock and no attempt with a minimum hold is sent to it.
-    fn shares(&self) -> bool {
+    /// Whether this store supports a feature. If not, no attempt that asks for the feature is sent to the store.
+    fn supports(&self, _feature: StoreFeature) -> bool {
         true
     }
 
@@ -302,18 +301,8 @@ pub struct Attempt {
     pub name: LockName,
     /// The hash of the token that the attempt's own lease will have; the identity of the attempt.
     pub token: TokenHash,
-    /// The TTL that the attempt's lease will have. A reservation ends at its time instead.
-    pub ttl: Ttl,
-    /// How long renewals may extend the lease, counted from its grant.
-    pub hold_limit: Option<HoldLimit>,
-    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
-    pub min_hold: Option<MinHold>,
-    /// How the attempt wants to share the lock; `None` for an exclusive lease.
-    pub sharing: Option<Sharing>,
-    /// Owner text shown to other callers, if the caller gave one.
-    pub owner: Option<Owner>,
-    /// Metadata that the attempt attaches to its lease.
-    pub metadata: Metadata,
+    /// The terms of the lease that the attempt asks for.
+    pub terms: Terms,
     /// The idempotency key of the attempt; `None` if the request carried none.
     pub idempotency: Option<Idempotency>,
     /// How the attempt waits in the queue when the lock is held; `None` if it does not wait.
@@ -684,7 +673,7 @@ impl Holder {
                 let mut leases = holders.leases.iter();
                 leases.any(|lease| shows_lease(filter, name, lease))
             }
-            Self::Foreign { .. } => filter.shows(name, None, None),
+            Self::Foreign { .. } => filter.shows(name, None),
         }
     }
 
@@ -731,7 +720,7 @@ impl Holder {
 }
 
 fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool {
-    filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
+    filter.shows(name, Some(&lease.said))
 }
 
 // === Page ===
@@ -785,10 +774,10 @@ pub struct HeldLock {
 /// No decision depends on such news. A gateway sends news only while another gateway has asked for them.
 #[async_trait]
 pub trait Relay: Send + Sync {
-    /// Asks all other gateways to send their news for this long.
+    /// Asks all gateways, this one included, to send their news for this long.
     async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
 
-    /// Waits until another gateway asks for news, and returns for how long that gateway wants news. A request that
+    /// Waits until a gateway asks for news, and returns for how long that gateway wants news. A request that
     /// arrives between two calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
 

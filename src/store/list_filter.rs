@@ -1,6 +1,6 @@
 //! The filter of a list of held locks.
 
-use crate::lock::{LockName, Metadata, NamePrefix, Owner, SearchText};
+use crate::lock::{LockName, NamePrefix, Owner, Said, SearchText};
 
 /// The conditions that a lock must meet to be listed: all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,21 +21,17 @@ impl ListFilter {
         self.owner.is_some() || self.search.is_some()
     }
 
-    /// Whether to list a lock that is held by a lease with this owner and metadata, or by a foreign client,
-    /// which has neither. The caller has already compared the prefix, because stores find names by it.
-    pub fn shows(
-        &self,
-        name: &LockName,
-        owner: Option<&Owner>,
-        metadata: Option<&Metadata>,
-    ) -> bool {
+    /// Whether to list a lock that is held by a lease whose caller has said this of itself, or by a foreign client,
+    /// which has said nothing. The caller has already compared the prefix, because stores find names by it.
+    pub fn shows(&self, name: &LockName, said: Option<&Said>) -> bool {
+        let owner = said.and_then(|said| said.owner.as_ref());
         if self.owner.is_some() && self.owner.as_ref() != owner {
             return false;
         }
         let Some(search) = &self.search else {
             return true;
         };
-        let mut values = metadata.into_iter().flat_map(Metadata::iter);
+        let mut values = said.into_iter().flat_map(|said| said.metadata.iter());
         search.is_in(name.as_str())
             || owner.is_some_and(|owner| search.is_in(owner.as_str()))
             || values.any(|(_, value)| search.is_in(value))
@@ -44,6 +40,8 @@ impl ListFilter {
 
 #[cfg(test)]
 mod tests {
+    use crate::lock::Metadata;
+
     use super::*;
 
     #[test]
@@ -51,14 +49,18 @@ mod tests {
         let name = LockName::new("deploy:prod").unwrap();
         let owner = Owner::new("CI-runner 7").unwrap();
         let entries = [("job".to_owned(), "https://ci.example/4711".to_owned())];
-        let metadata = Metadata::new(entries.into()).unwrap();
+        let said = Said {
+            owner: Some(owner),
+            metadata: Metadata::new(entries.into()).unwrap(),
+            group: None,
+        };
         let shows = |search: &str, of: Option<&str>| {
             let filter = ListFilter {
                 owner: of.map(|owner| Owner::new(owner).unwrap()),
                 search: SearchText::new(search).ok(),
                 ..ListFilter::default()
             };
-            filter.shows(&name, Some(&owner), Some(&metadata))
+            filter.shows(&name, Some(&said))
         };
         for found in ["PLOY", "runner", "example/47", ""] {
             assert!(shows(found, None), "{found}");
@@ -74,6 +76,6 @@ mod tests {
             search: SearchText::new("prod").ok(),
             ..ListFilter::default()
         };
-        assert!(foreign.shows(&name, None, None));
+        assert!(foreign.shows(&name, None));
     }
 }

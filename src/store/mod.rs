@@ -7,6 +7,7 @@ pub mod contract;
 pub mod cursor;
 pub mod embedded;
 mod error;
+mod feature;
 pub mod history;
 pub mod list_filter;
 pub mod parking;

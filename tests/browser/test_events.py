@@ -51,6 +51,31 @@ class Events(BrowserCase):
         page.get_by_role("row").filter(has_text="busy").get_by_role("link").click()
         expect(page.locator(".timeline li")).to_have_count(1)
 
+    def test_the_end_of_a_lease_that_is_heard_late_stands_before_the_next_grant(self):
+        page = self.open("/events")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        heard = [("acquired", 1), ("acquired", 2), ("renewed", 2), ("released", 1), ("stale-write-refused", 1)]
+        for kind, fence in heard:
+            event = {"kind": kind, "name": "passed", "fencing_token": fence, "owner": None, "mode": "exclusive"}
+            module = "import(new URL('app.js', document.baseURI)).then(({modules: {'model/feed.js': {hear}}}) => hear(%s))"
+            page.evaluate(module % json.dumps({**event, "at": "2026-11-29T12:00:00.000Z"}))
+        expect(self.rows(page)).to_have_count(4)
+        shown = [row.inner_text().split() for row in self.rows(page).all()]
+        kinds = [(words[1], words[-1]) for words in shown]
+        expected = [("stale-write-refused", "1"), ("acquired", "2"), ("released", "1"), ("acquired", "1")]
+        self.assertEqual(kinds, expected, shown)
+
+    def test_an_end_that_names_no_lease_ends_not_the_one_that_holds_the_lock(self):
+        page = self.open("/events")
+        lease = self.gateway.acquire("held", ttl_ms=600_000)
+        page.get_by_role("link", name="Locks", exact=True).click()
+        expect(page.get_by_role("row").filter(has_text="held")).to_be_visible()
+        module = "import(new URL('app.js', document.baseURI)).then(({modules: {'model/locks.js': {apply, locks}}}) => {"
+        for fence, kind in [(None, None), (lease["fencing_token"], "released")]:
+            event = {"kind": "released", "name": "held", "fencing_token": fence, "mode": None}
+            ended = f"apply({json.dumps(event)}); return locks.get('held').ended?.kind ?? null; }})"
+            self.assertEqual(page.evaluate(module + ended), kind)
+
     def test_a_pause_keeps_what_is_shown_and_counts_what_comes(self):
         page = self.open("/events")
         expect(page.locator(".live.is-live")).to_be_visible()

@@ -1,4 +1,4 @@
-//! The first example of the README: work under a lock of the gateway at http://localhost:7420.
+//! The first example of the README: work under a lock of the gateway at <http://localhost:7420>.
 #![expect(clippy::print_stdout, reason = "an example talks to whoever runs it")]
 use std::{error::Error, time::Duration};
 

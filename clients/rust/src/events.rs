@@ -87,8 +87,9 @@ pub(crate) const MAX_PROBLEM: usize = 64 * 1024;
 // === impl Client ===
 
 impl Client {
-    /// Subscribes to the events of all locks whose names begin with the prefix, from now on. The first connection is
-    /// repeated like any other call. After a lost connection, each call of [`Events::next`] tries to connect again,
+    /// Subscribes to the events of all locks whose names begin with the prefix, from now on. The end of a lease may arrive
+    /// after the grant of the next lease: sort the events of a lock by fencing token. The first connection is repeated
+    /// like any other call. After a lost connection, each call of [`Events::next`] tries to connect again,
     /// without an end.
     pub async fn events(&self, prefix: &NamePrefix) -> Result<Events, ClientError> {
         let mut events = Events {

@@ -7,8 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, MinHold, Owner, Reservation,
-    Sharing, Text, Token, Ttl,
+    FencingToken, ForeignMark, LockName, Text, Token,
     token::{self, stored_bytes},
 };
 
@@ -117,98 +116,8 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
-// === impl Fingerprint ===
-
-impl Fingerprint {
-    /// The fingerprint of the fields that the request itself contained. Defaults of missing fields are left out,
-    /// because they may differ between gateways and operations.
-    pub fn compute(
-        ttl: Option<Ttl>,
-        hold_limit: Option<HoldLimit>,
-        sharing: Option<Sharing>,
-        owner: Option<&Owner>,
-        metadata: &Metadata,
-    ) -> Self {
-        let mut hash = Sha256::new();
-        let mut part = |bytes: &[u8]| update(&mut hash, bytes);
-        part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
-        part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
-        part(&terms(sharing).to_be_bytes());
-        part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
-        for (name, value) in metadata.iter() {
-            part(name.as_bytes());
-            part(value.as_bytes());
-        }
-        Self(hash.finalize().into())
-    }
-
-    /// The fingerprint of the same request with this minimum hold. Without one it stays as it is, so gateways that do
-    /// not know the field agree.
-    #[must_use]
-    pub fn with_min_hold(self, min_hold: Option<MinHold>) -> Self {
-        min_hold.map_or(self, |min_hold| {
-            let hash = Sha256::new().chain_update(self.0).chain_update(b"min_hold");
-            let hash = hash.chain_update(min_hold.as_millis().to_be_bytes());
-            Self(hash.finalize().into())
-        })
-    }
-
-    /// The fingerprint of the same request with this key of `supersedes`.
-    #[must_use]
-    pub fn with_supersedes(self, key: Option<&SupersedeKey>) -> Self {
-        let Some(key) = key else {
-            return self;
-        };
-        let mut hash = Sha256::new();
-        for part in [&self.0, b"supersedes".as_slice(), key.as_str().as_bytes()] {
-            update(&mut hash, part);
-        }
-        Self(hash.finalize().into())
-    }
-
-    /// The fingerprint of the same request as a reservation.
-    #[must_use]
-    pub fn with_reservation(self, reservation: Option<&Reservation>) -> Self {
-        reservation.map_or(self, |reservation| {
-            let hash = Sha256::new().chain_update(self.0).chain_update(b"reserve");
-            let hash = hash.chain_update(reservation.until_ms.to_be_bytes());
-            let hash = hash.chain_update(reservation.reason.as_str());
-            Self(hash.finalize().into())
-        })
-    }
-
-    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
-    /// The locks are in the order of their names; `self` was computed with the sharing of the last lock.
-    #[must_use]
-    pub fn of_group<'a>(
-        self,
-        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>)>,
-    ) -> Self {
-        let locks: Vec<_> = locks.map(|(name, it)| (name.as_str(), terms(it))).collect();
-        // If all locks have the same terms, the names alone are hashed. Gateways that know no terms of single locks
-        // compute the same fingerprint.
-        let is_uniform = locks.windows(2).all(|pair| pair[0].1 == pair[1].1);
-        let mut hash = Sha256::new();
-        hash.update(self.0);
-        for (at, (name, terms)) in locks.iter().enumerate() {
-            hash.update(if at > 0 { "," } else { "" });
-            hash.update(name);
-            if !is_uniform {
-                hash.update(format!("={terms}"));
-            }
-        }
-        Self(hash.finalize().into())
-    }
-}
-
-/// The number that stands for the sharing of a lock in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
-/// otherwise the limit plus 1.
-fn terms(sharing: Option<Sharing>) -> u16 {
-    sharing.map_or(0, |it| 1 + it.explicit_limit().map_or(0, Limit::get))
-}
-
 /// Adds a part to a hash, with its length, so that parts of other lengths make another hash.
-fn update(hash: &mut impl hmac::digest::Update, part: &[u8]) {
+pub(crate) fn update(hash: &mut impl hmac::digest::Update, part: &[u8]) {
     hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
     hash.update(part);
 }
@@ -301,7 +210,6 @@ impl CallerId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TokenHash;
 
     fn key() -> IdempotencyKey {
         IdempotencyKey::new("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11").unwrap()
@@ -344,104 +252,5 @@ mod tests {
         assert_eq!(token(&a, &salt), token(&a, &salt));
         assert_ne!(token(&a, &salt), token(&a, &Salt::random()));
         assert_ne!(token(&a, &salt), token(&b, &salt));
-    }
-
-    /// Sharing terms; with a slot if the limit comes from the caller.
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "a request may have no sharing terms"
-    )]
-    fn shared(limit: u64, has_slot: bool) -> Option<Sharing> {
-        let limit = Limit::new(limit).unwrap();
-        Some(Sharing { limit, has_slot })
-    }
-
-    /// The fingerprint of a group request, as the engine makes it: from the request for its last lock.
-    fn group<const N: usize>(
-        metadata: &Metadata,
-        locks: [(&str, Option<Sharing>); N],
-    ) -> Fingerprint {
-        let names = locks.map(|(name, _)| LockName::new(name).unwrap());
-        let sharing = locks.map(|(_, sharing)| sharing);
-        Fingerprint::compute(None, None, sharing[N - 1], None, metadata)
-            .of_group(names.iter().zip(sharing))
-    }
-
-    #[test]
-    fn of_a_group_with_the_same_terms_for_all_is_that_of_earlier_versions() {
-        let none = Metadata::default();
-        for (fingerprint, golden) in [
-            (
-                group(&none, [("a", None), ("b", None)]),
-                "201874740bd4f26298cbf036a5df57e1df6242d9abaec1e7a6074fe98ba985bd",
-            ),
-            (
-                group(&none, [("a", shared(3, true)), ("b", shared(3, true))]),
-                "5ee543896a8d015bae2b1bc0987f69f421c49784607d1445012cbae8334a9d25",
-            ),
-            // The limit of the gateway is no term of the request.
-            (
-                group(&none, [("a", shared(7, false)), ("b", shared(9, false))]),
-                "5359794c2f9e66c7dad1f8500b9ce0350d4927fe49b564fc84adb083fd0cc2a9",
-            ),
-        ] {
-            // A token hash prints its bytes in hexadecimal digits.
-            let hex = TokenHash::from_bytes(*fingerprint.as_bytes()).to_string();
-            assert_eq!(hex, golden);
-        }
-    }
-
-    #[test]
-    fn tells_requests_apart_by_every_field() {
-        let ttl = Ttl::MIN;
-        let (owner, key) = (Owner::new("x").unwrap(), SupersedeKey::new("x").unwrap());
-        let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
-        let limit = HoldLimit::MAX;
-        let none = Metadata::default();
-        let plain = Fingerprint::compute(None, None, None, None, &none);
-        let rests = |ms| plain.with_min_hold(Some(MinHold::from_millis(ms, Ttl::MAX).unwrap()));
-        assert_eq!(plain.with_min_hold(None), plain);
-        let reserved = |until_ms, reason| {
-            let reason = crate::Reason::new(reason).unwrap();
-            let by = Some("ops".into());
-            plain.with_reservation(Some(&Reservation {
-                until_ms,
-                reason,
-                by,
-            }))
-        };
-        assert_eq!(plain.with_reservation(None), plain);
-        let lock = LockName::new("a").unwrap();
-        let all = [
-            plain,
-            reserved(1, "x"),
-            reserved(2, "x"),
-            reserved(1, "y"),
-            rests(1),
-            rests(2),
-            rests(1).of_group([(&lock, None)].into_iter()),
-            Fingerprint::compute(Some(ttl), None, None, None, &none),
-            Fingerprint::compute(Some(Ttl::MAX), None, None, None, &none),
-            Fingerprint::compute(None, Some(limit), None, None, &none),
-            Fingerprint::compute(None, None, shared(1, false), None, &none),
-            Fingerprint::compute(None, None, shared(1, true), None, &none),
-            Fingerprint::compute(None, None, shared(2, true), None, &none),
-            Fingerprint::compute(None, None, None, Some(&owner), &none),
-            Fingerprint::compute(None, None, None, None, &metadata),
-            Fingerprint::compute(None, None, None, None, &none).with_supersedes(Some(&key)),
-            group(&none, [("a", None), ("b", None)]),
-            group(&none, [("a", None), ("c", None)]),
-            group(&metadata, [("a", None), ("b", None)]),
-            group(&none, [("a", shared(1, true)), ("b", None)]),
-            group(&none, [("a", None), ("b", shared(1, true))]),
-            group(&none, [("a", shared(1, false)), ("b", None)]),
-            group(&none, [("a", shared(2, true)), ("b", shared(1, true))]),
-            group(&none, [("a", shared(1, true)), ("b", shared(1, true))]),
-        ];
-        for (i, a) in all.iter().enumerate() {
-            for (j, b) in all.iter().enumerate() {
-                assert_eq!(a == b, i == j);
-            }
-        }
     }
 }

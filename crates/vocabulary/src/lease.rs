@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{FencingToken, LockName, Metadata, Mode, Owner, ReleaseRequest, Token, Ttl};
+use crate::{FencingToken, LockName, Mode, ReleaseRequest, Reservation, Said, Token, Ttl};
 
 /// The state of a lease, as the store reported it.
 ///
@@ -29,10 +29,10 @@ pub struct HeldLease {
     /// The time left until the hold limit of the lease, if it has one, counted from [`HeldLease::as_of`]. A reservation
     /// has one: its end.
     pub hold_expires_in: Option<Duration>,
-    /// The owner text of the lease, if its caller gave one.
-    pub owner: Option<Owner>,
-    /// The metadata that the caller attached to the lease.
-    pub metadata: Metadata,
+    /// The reservation that the lease is, if it is one.
+    pub reservation: Option<Box<Reservation>>,
+    /// What the caller of the lease said of itself.
+    pub said: Said,
     /// The release request, if a caller has asked the holder to release the lease.
     pub release_requested: Option<Box<ReleaseRequest>>,
     /// The instant on this gateway's monotonic clock from which the times of this lease count. It is no later than the
@@ -125,16 +125,16 @@ impl HeldLease {
     /// caller that has made the reservation.
     #[must_use]
     pub fn is_reserved_by(&self, key: Option<&Arc<str>>) -> bool {
-        let reservation = self.metadata.reservation();
+        let reservation = self.reservation.as_ref();
         reservation.is_some_and(|it| key.is_some() && it.by.as_ref() == key)
     }
 
-    /// Removes the owner, the metadata and the release request, for callers that may not view the lock. The pattern
-    /// names every field, so that a field added later cannot be shown to such callers by mistake.
+    /// Removes what other callers have said, the reservation and the release request, for callers that may not view the
+    /// lock. The pattern names every field, so that a field added later cannot be shown to such callers by mistake.
     pub fn hide_details(&mut self) {
         let Self {
-            owner,
-            metadata,
+            said,
+            reservation,
             fence: _,
             mode: _,
             is_resting: _,
@@ -145,30 +145,30 @@ impl HeldLease {
             release_requested,
             as_of: _,
         } = self;
-        *owner = None;
-        *metadata = Metadata::default();
+        *said = Said::default();
+        *reservation = None;
         *release_requested = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::Terms;
+
     use super::*;
 
     /// A lease for tests that ends in one minute, with the given time left until its hold limit.
     fn lease(hold_expires_in: Option<Duration>) -> HeldLease {
+        let terms = Terms::lasting(Ttl::MIN);
         HeldLease {
-            fence: FencingToken::new(1).unwrap(),
-            mode: Mode::Exclusive,
-            is_resting: false,
-            ttl: Ttl::MIN,
             expires_in: Duration::from_mins(1),
             held_for: Duration::from_secs(1),
             hold_expires_in,
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: Instant::now(),
+            ..terms.granted(
+                FencingToken::new(1).unwrap(),
+                Mode::Exclusive,
+                Instant::now(),
+            )
         }
     }
 

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::Reason;
+use crate::{Reason, Ttl};
 
 /// A reservation: an exclusive lease that lasts until a time of the wall clock, which no renewal changes.
 ///
-/// A store keeps it with the metadata of the lease ([`Metadata::reservation`](crate::Metadata::reservation)).
+/// A store keeps it beside the metadata of the lease ([`Said::stored`](crate::Said::stored)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// When the lease ends, by the clock of the store: in milliseconds since 1970.
@@ -26,6 +26,9 @@ const MARK: char = '@';
 // === impl Reservation ===
 
 impl Reservation {
+    /// The TTL that records and answers show of a reservation, whose end does not depend on a TTL.
+    pub const TTL: Ttl = Ttl::MAX;
+
     /// When the lease ends, by the clock of the store.
     pub fn until(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(self.until_ms)

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 /// The time to live of a lease: 100 ms to 24 hours, in whole milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ttl(Duration);
+pub struct Ttl(u32);
 
 /// The error for a number that is not a TTL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,28 +16,25 @@ pub struct TtlError(u64);
 
 impl Ttl {
     /// The shortest TTL: a shorter lease would end before its holder has read the answer.
-    pub const MIN: Self = Self(Duration::from_millis(100));
+    pub const MIN: Self = Self(100);
     /// The longest TTL: a day. There are no leases that never expire.
-    pub const MAX: Self = Self(Duration::from_hours(24));
+    pub const MAX: Self = Self(24 * 3_600_000);
 
     /// Makes a TTL of a number of milliseconds. Fails if the number is not a TTL.
     pub fn from_millis(ms: u64) -> Result<Self, TtlError> {
-        let ttl = Self(Duration::from_millis(ms));
-        if ttl < Self::MIN || ttl > Self::MAX {
-            Err(TtlError(ms))
-        } else {
-            Ok(ttl)
-        }
+        let ttl = u32::try_from(ms).ok().map(Self);
+        let ttl = ttl.filter(|ttl| (Self::MIN..=Self::MAX).contains(ttl));
+        ttl.ok_or(TtlError(ms))
     }
 
     /// The TTL as a duration.
     pub fn duration(self) -> Duration {
-        self.0
+        Duration::from_millis(self.as_millis())
     }
 
     /// The TTL in milliseconds.
     pub fn as_millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).expect("a TTL is at most a day")
+        self.0.into()
     }
 }
 
@@ -48,7 +45,7 @@ impl Ttl {
 ///
 /// A hold limit is at most seven days, and at least the TTL of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HoldLimit(Duration);
+pub struct HoldLimit(u32);
 
 /// Why a number is not a hold limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,31 +67,30 @@ pub enum HoldLimitError {
 
 impl HoldLimit {
     /// The longest hold limit: seven days.
-    pub const MAX: Self = Self(Duration::from_hours(7 * 24));
+    pub const MAX: Self = Self(7 * 24 * 3_600_000);
 
     /// Makes a hold limit of a number of milliseconds, for a lease with this TTL. Fails if it is out of range.
     pub fn from_millis(ms: u64, ttl: Ttl) -> Result<Self, HoldLimitError> {
-        let limit = Self(Duration::from_millis(ms));
-        if limit > Self::MAX || limit.0 < Ttl::MIN.duration() {
-            Err(HoldLimitError::OutOfRange(ms))
-        } else if limit.0 < ttl.duration() {
-            Err(HoldLimitError::BelowTtl {
+        let limit = u32::try_from(ms).ok();
+        let limit = limit.filter(|limit| (Ttl::MIN.0..=Self::MAX.0).contains(limit));
+        match limit {
+            None => Err(HoldLimitError::OutOfRange(ms)),
+            Some(limit) if limit < ttl.0 => Err(HoldLimitError::BelowTtl {
                 limit: ms,
                 ttl: ttl.as_millis(),
-            })
-        } else {
-            Ok(limit)
+            }),
+            Some(limit) => Ok(Self(limit)),
         }
     }
 
     /// The hold limit as a duration.
     pub fn duration(self) -> Duration {
-        self.0
+        Duration::from_millis(self.as_millis())
     }
 
     /// The hold limit in milliseconds.
     pub fn as_millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).expect("a hold limit is at most seven days")
+        self.0.into()
     }
 }
 

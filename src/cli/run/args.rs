@@ -35,10 +35,9 @@ use super::super::{
 /// it has one, and LATCHGATE_SLOTS has all as a JSON object, slot by name.
 ///
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the command. Processes
-/// that the command leaves running in its process group are also stopped before the lock is released. If such a
-/// process survives the KILL, because it waits for a disk, the lock is not released but ends with its TTL. On a
-/// system that does not show its processes (no /proc), processes that the command leaves running are killed without
-/// time to end. A process that leaves the group (setsid) is not stopped.
+/// that the command leaves running in its process group are killed before the lock is released, without time to
+/// end. If such a process survives the KILL, because it waits for a disk, the lock is not released but ends with its
+/// TTL. A process that leaves the group (setsid) is not stopped. In a container, use an init as the first process.
 ///
 /// If `latchgate run` itself is killed (KILL), a second process, its guard, kills the process group of the command
 /// at once. The guard also does so before the lease ends if `latchgate run` is suspended. If the guard is killed
@@ -185,11 +184,6 @@ impl Timing {
             | Loss::NotReleased
             | Loss::Released => Instant::now(),
         }
-    }
-
-    /// When to kill a command that is sent a TERM now.
-    pub(super) fn kill_if_stopped_now(self) -> Instant {
-        Instant::now() + self.kill_after
     }
 }
 

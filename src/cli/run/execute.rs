@@ -21,7 +21,7 @@ use super::{
         },
     },
     args::{RunArgs, SHORTEST_TTL, Timing, longest_kill_after},
-    job::{Job, SLOT, SLOTS, TOKEN, look_for, report},
+    job::{SLOT, SLOTS, TOKEN, look_for, report},
     supervisor::{OF_JOBS, Supervisor, Work},
 };
 
@@ -46,16 +46,12 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let lease = Box::pin(waiting::acquire(&client, locks, request, &mut signals)).await?;
     let timing = args.timing(&lease);
     let renewer = keep(&client, &lease, &mut signals).await?;
-    let ended = match Job::start(&args.command, &args.variables(&lease), args.on_lost) {
-        Ok(job) => {
-            Supervisor::new(name, job, &renewer, timing, args)
-                .finish(&mut signals)
-                .await
-        }
+    let supervisor = Supervisor::start(name, &args.variables(&lease), &renewer, timing, args);
+    let ended = match supervisor {
+        Ok(supervisor) => supervisor.finish(&mut signals).await,
         Err(error) => {
             release_lock(name, renewer, Work::NotStarted, &mut signals).await;
-            let text = format!("{name}: cannot start a process: {error}");
-            return Err(CliError::unexpected(text));
+            return Err(error);
         }
     };
     let end_of_lease = release_lock(name, renewer, ended.work, &mut signals).await;
@@ -185,8 +181,8 @@ const RELEASE_UNANSWERED: &str = "no answer to the release of the lock yet; a si
 /// The reason in the message if a signal interrupted the release.
 const IMPATIENT: &str = "a signal came before a gateway had answered";
 /// The reason in the message if the lock is not released because a process of the command is still alive.
-const STILL_ALIVE: &str = "a process of the command lives on although it was killed: it waits for a \
-                           disk or a file system, or has changed its user";
+const STILL_ALIVE: &str = "a process of the command is left although it was killed: it waits for a \
+                           disk or a file system, has changed its user, or nobody reaps it";
 
 /// Releases the lock of a command that has ended, and returns what is known about when its lease ended. If the release
 /// gets no answer, prints that: the lease lasted by its TTL, as far as is known.

@@ -3,6 +3,7 @@
 
 use std::{
     env,
+    fmt::Display,
     io::{self, BufRead, Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -38,12 +39,11 @@ const READY: Duration = Duration::from_secs(5);
 // === impl Guard ===
 
 impl Guard {
-    /// Starts a guard for a process group, without a deadline. When this function returns, the guard already ignores
-    /// the signals that are meant for the command.
-    pub(super) fn start(group: Pid) -> io::Result<Self> {
+    /// Starts a guard, which does not know the process group of the command yet. When this function returns, the guard
+    /// already ignores the signals that are meant for the command.
+    pub(super) fn start() -> io::Result<Self> {
         let mut child = Command::new(own_program()?)
             .arg0(GUARD)
-            .arg(group.as_raw_pid().to_string())
             .stdin(Stdio::piped())
             // The guard gets a pipe instead of the output of the command: a program that reads this output to its end
             // must not wait for the guard.
@@ -61,19 +61,22 @@ impl Guard {
         Ok(Self { child })
     }
 
+    /// Tells the guard which process group to kill. The deadlines follow.
+    pub(super) fn watch(&mut self, group: Pid) {
+        self.tell(group.as_raw_pid());
+    }
+
     /// Sends the guard a new deadline, at which it kills the command.
     pub(super) fn kill_at(&mut self, at: Instant) {
         let left = at.saturating_duration_since(Instant::now());
-        let kill_at = SystemClock.since_boot() + left;
-        if let Some(pipe) = &mut self.child.stdin {
-            // A failed write is ignored: it means that the guard has ended, and the command continues without a guard.
-            drop(writeln!(pipe, "{}", kill_at.as_millis()));
-        }
+        self.tell((SystemClock.since_boot() + left).as_millis());
     }
 
-    /// The process id of the guard.
-    pub(super) fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+    fn tell(&mut self, number: impl Display) {
+        if let Some(pipe) = &mut self.child.stdin {
+            // A failed write is ignored: it means that the guard has ended, and the command continues without a guard.
+            drop(writeln!(pipe, "{number}"));
+        }
     }
 
     /// Whether the guard has ended unexpectedly. If so, its exit status is collected.
@@ -131,17 +134,20 @@ pub(in crate::cli) fn is_guard() -> bool {
     env::args_os().next().is_some_and(|name| name == GUARD)
 }
 
-/// Runs the guard process until it is killed, or has killed the process group. Each line on standard input is a new
-/// deadline, in milliseconds since boot.
+/// Runs the guard process until it is killed, or has killed the process group. The first line on standard input is the
+/// process group; each later line is a new deadline, in milliseconds since boot.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
-    let group = env::args().nth(1).and_then(|group| group.parse().ok());
-    let Some(group) = group.and_then(Pid::from_raw) else {
-        return ExitCode::FAILURE;
-    };
     // A failed write of the ready signal is ignored: `run` has ended, so the pipe of the deadlines is closed too.
     let mut out = io::stdout();
     drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
+    let mut group = String::new();
+    // A failure leaves the text empty.
+    let _: io::Result<_> = io::stdin().read_line(&mut group);
+    let Some(group) = group.trim_end().parse().ok().and_then(Pid::from_raw) else {
+        // `run` has ended before it started the command, or could not start it.
+        return ExitCode::FAILURE;
+    };
     let (sender, deadlines) = sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {

@@ -2,6 +2,7 @@
 
 mod args;
 mod execute;
+mod foreground;
 mod guard;
 mod job;
 mod supervisor;

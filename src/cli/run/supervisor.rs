@@ -2,11 +2,7 @@
 
 use std::{io, time::Duration};
 
-use nix::sys::signal::{SigSet, Signal as Blocked};
-use rustix::{
-    process::{Pid, Signal, getpgrp},
-    termios::{tcgetpgrp, tcsetpgrp},
-};
+use rustix::process::Signal;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -18,15 +14,19 @@ use crate::{
 };
 
 use super::{
-    super::terminal::{
-        output,
-        signals::{ENDING, Signals},
-        text::{asked_for, duration},
-        waiting::suspend,
+    super::{
+        error::{CliError, Exit},
+        terminal::{
+            output,
+            signals::{ENDING, Signals},
+            text::{asked_for, duration},
+            waiting::suspend,
+        },
     },
     args::{OnLost, OnRequest, RunArgs, Timing},
+    foreground::Terminal,
     guard::Guard,
-    job::{Job, LOOK, Leftover, Orphans, Status},
+    job::{Job, Status},
 };
 
 /// The supervisor of a running command.
@@ -35,7 +35,6 @@ pub(super) struct Supervisor {
     job: Job,
     terminal: Option<Terminal>,
     guard: Option<Guard>,
-    orphans: Orphans,
     lease: watch::Receiver<LeaseState>,
     lease_lost: bool,
     requests: watch::Receiver<Option<ReleaseRequest>>,
@@ -62,8 +61,6 @@ enum Stage {
     Running,
     Terminated,
     Killed,
-    /// The command has ended; processes that it left running may not have.
-    Ended,
 }
 
 /// How the command ended, and what is left of it.
@@ -115,17 +112,17 @@ const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Makes the supervisor of a started command: starts its guard, gives it the terminal, and lets it begin.
-    pub(super) fn new(
+    /// Starts the guard, and then the command.
+    pub(super) fn start(
         name: &LockName,
-        job: Job,
+        variables: &[(&'static str, String)],
         renewer: &LeaseRenewer,
         timing: Timing,
         args: &RunArgs,
-    ) -> Self {
+    ) -> Result<Self, CliError> {
         let on_lost = args.on_lost;
-        let guard = match on_lost {
-            OnLost::Terminate => Guard::start(job.group())
+        let mut guard = match on_lost {
+            OnLost::Terminate => Guard::start()
                 .inspect_err(|error| {
                     output::note(&format!(
                         "latchgate: {name}: there is no guard ({error}): {UNGUARDED}"
@@ -134,22 +131,25 @@ impl Supervisor {
                 .ok(),
             OnLost::Continue => None,
         };
-        let mut terminal = Terminal::of_process();
-        if let Some(terminal) = &mut terminal {
-            terminal.give(job.group());
+        // The guard may have taken long to start.
+        if let (Err(loss), OnLost::Terminate) = (renewer.check(), on_lost) {
+            let text = format!("{name}: the command was not started, the lease was lost: {loss}");
+            return Err(CliError::new(Exit::Lost, text));
         }
-        let orphans = Orphans::beside(
-            [job.group()]
-                .into_iter()
-                .chain(guard.as_ref().map(Guard::pid)),
-        );
+        // The process of the command takes the terminal itself, before the command begins.
+        let terminal = Terminal::of_process();
+        let job = Job::start(&args.command, variables, on_lost).map_err(|error| {
+            CliError::unexpected(format!("{name}: cannot start a process: {error}"))
+        })?;
+        if let Some(guard) = &mut guard {
+            guard.watch(job.group());
+        }
         let now = Instant::now();
         let mut this = Self {
             name: name.clone(),
             job,
             terminal,
             guard,
-            orphans,
             lease: renewer.watch(),
             lease_lost: false,
             requests: renewer.requests(),
@@ -165,11 +165,9 @@ impl Supervisor {
             trouble: String::new(),
             why: None,
         };
-        // Sets the guard's first deadline before the command begins.
         this.look_at_lease();
-        this.job.signal(Signal::CONT);
         this.look_at_request();
-        this
+        Ok(this)
     }
 
     /// Runs until the command, and all processes that it left running, have ended.
@@ -196,12 +194,9 @@ impl Supervisor {
         let was_due = self.was_told_to_end()
             && self.on_lost == OnLost::Terminate
             && Instant::now() + GUARD_EARLY >= self.kill_at;
-        self.stage = Stage::Ended;
-        self.job.signal(Signal::TERM);
-        self.job.signal(Signal::CONT);
-        let leftover = self.stop_what_is_left(signals).await;
-        // After `collect`, the process id of the group may belong to other processes. The guard is dismissed before, so
-        // that it cannot kill them.
+        // After `collect`, the group gets no more signals: its number, the process id of the command, may be given to
+        // another group. So what the command has left running is killed now, and the guard is dismissed.
+        self.job.signal(Signal::KILL);
         if let Some(guard) = self.guard.take() {
             guard.dismiss();
         }
@@ -213,39 +208,15 @@ impl Supervisor {
             // So the lease counts as the reason, as if the supervisor had killed the command.
             self.stopping();
         }
-        let leftover = match leftover {
-            Leftover::Nobody => self.job.look_for_hidden(&self.orphans).await,
-            Leftover::Somebody => leftover,
+        let work = match self.job.is_gone().await {
+            false => Work::GoesOn,
+            true if was_started => Work::Done,
+            true => Work::NotStarted,
         };
         CommandEnd {
             code,
-            work: match leftover {
-                Leftover::Nobody if was_started => Work::Done,
-                Leftover::Nobody => Work::NotStarted,
-                Leftover::Somebody => Work::GoesOn,
-            },
+            work,
             stopped: self.why,
-        }
-    }
-
-    /// Stops the processes that the ended command left running. Signals to this process are passed on to them.
-    async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Leftover {
-        let at_last = self.timing.kill_if_stopped_now();
-        let mut killed = None;
-        loop {
-            self.orphans.collect();
-            let kill_at = match self.on_lost {
-                OnLost::Terminate => self.kill_at.min(at_last),
-                OnLost::Continue => at_last,
-            };
-            if let Some(leftover) = self.job.look(&mut killed, kill_at) {
-                return leftover;
-            }
-            tokio::select! {
-                Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
-                () = sleep(LOOK) => {}
-                signal = signals.ending() => self.job.signal(signal),
-            }
         }
     }
 
@@ -255,14 +226,12 @@ impl Supervisor {
             Signal::CHILD => {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
                     self.guard = None;
-                    self.orphans = Orphans::beside([self.job.group()]);
                     // After the deadline, or after a KILL, a guard that has ended is not reported: it has done its
                     // work.
                     if self.stage != Stage::Killed && Instant::now() < self.kill_at {
                         self.note(&format!("the guard is gone: {UNGUARDED}"));
                     }
                 }
-                self.orphans.collect();
                 let status = self.job.status();
                 if status == Status::Stopped {
                     self.stopped = true;
@@ -400,7 +369,7 @@ impl Supervisor {
         self.kill_at = match self.stage {
             // After the TERM, a renewal cannot give the command a later deadline than was set then.
             Stage::Terminated => kill_at.min(self.kill_at),
-            Stage::Running | Stage::Killed | Stage::Ended => kill_at,
+            Stage::Running | Stage::Killed => kill_at,
         };
         self.update_guard();
     }
@@ -416,15 +385,7 @@ impl Supervisor {
         self.term_at = Instant::now();
         self.kill_at = self.kill_at.min(self.timing.kill_if_lost_now(loss));
         self.update_guard();
-        if self.stage == Stage::Ended {
-            self.note(&format!(
-                "the lease is lost before the processes that the command left running are stopped: \
-                 {}",
-                self.trouble
-            ));
-        } else {
-            self.stop_in_time();
-        }
+        self.stop_in_time();
     }
 
     fn update_guard(&mut self) {
@@ -447,7 +408,7 @@ impl Supervisor {
         match self.stage {
             Stage::Running if self.was_told_to_end() => self.kill_at,
             Stage::Running => self.term_at.min(self.kill_at),
-            Stage::Terminated | Stage::Killed | Stage::Ended => self.kill_at,
+            Stage::Terminated | Stage::Killed => self.kill_at,
         }
     }
 
@@ -479,63 +440,4 @@ impl Supervisor {
     fn note(&self, what: &str) {
         output::note(&format!("latchgate: {}: {what}", self.name));
     }
-}
-
-// === Terminal ===
-//
-// Sets the terminal's foreground process group: that of `latchgate run`, or that of its command.
-
-/// The terminal at standard input.
-struct Terminal {
-    own: Pid,
-    given: bool,
-}
-
-// === impl Terminal ===
-
-impl Terminal {
-    /// The terminal at standard input, if it is the controlling terminal of this process.
-    fn of_process() -> Option<Self> {
-        tcgetpgrp(io::stdin()).ok()?;
-        Some(Self {
-            own: getpgrp(),
-            given: false,
-        })
-    }
-
-    /// Makes `group` the foreground group of the terminal, if this process is in the foreground. If this process is a
-    /// background job, nothing changes.
-    fn give(&mut self, group: Pid) {
-        if tcgetpgrp(io::stdin()) == Ok(self.own) {
-            self.given = set_foreground(group);
-        }
-    }
-
-    /// Makes the process group of this process the foreground group of the terminal again.
-    fn take_back(&mut self) {
-        if self.given {
-            // A failure is ignored: it means that the terminal is gone.
-            set_foreground(self.own);
-            self.given = false;
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.take_back();
-    }
-}
-
-/// Makes `group` the foreground group of the terminal. TTOU is blocked meanwhile, because the system suspends a
-/// background process that changes the foreground group.
-fn set_foreground(group: Pid) -> bool {
-    let mut stop = SigSet::empty();
-    stop.add(Blocked::SIGTTOU);
-    stop.thread_block()
-        .expect("a thread may block signals for itself");
-    let done = tcsetpgrp(io::stdin(), group).is_ok();
-    stop.thread_unblock()
-        .expect("a thread may unblock signals for itself");
-    done
 }

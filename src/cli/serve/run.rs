@@ -169,7 +169,7 @@ async fn run(
     }
     let service_manager = ServiceManager::from_environment(environment);
     service_manager.keep_watchdog(&lifecycle);
-    service_manager.ready().await;
+    service_manager.ready();
     signals.manager = Some(service_manager.clone());
     let serving = Serving {
         service_manager,

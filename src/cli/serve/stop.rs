@@ -81,9 +81,7 @@ impl Serving {
             );
             self.end_by(deadline, grace).await
         };
-        // The manager is notified while the gateway stops: a manager that does not read costs no part of the grace
-        // period.
-        let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
+        self.service_manager.stopping(grace);
         let outcome = tokio::select! {
             outcome = end => outcome,
             _ = signals.next() => Err(CliError::new(Exit::CutShort,
@@ -242,7 +240,7 @@ impl ServeSignals {
                         return "HUP";
                     }
                     if let Some(manager) = &self.manager {
-                        manager.reloading().await;
+                        manager.reloading();
                     }
                     self.audit.reopen();
                     for reload in &self.reload {
@@ -255,7 +253,7 @@ impl ServeSignals {
                         );
                     }
                     if let Some(manager) = &self.manager {
-                        manager.ready().await;
+                        manager.ready();
                     }
                 }
             }

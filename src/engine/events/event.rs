@@ -7,10 +7,15 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::{
-    engine::leases::LeaseTag,
-    lock::{FencingToken, LockName, Mode, Owner},
+    engine::{
+        Actor, LossReason,
+        facts::{Fact, ReleasedBy},
+        leases::LeaseTag,
+    },
+    lock::{FencingToken, HeldLease, LockName, Mode, Owner, Sharing},
     with_all::with_all,
 };
 
@@ -75,11 +80,6 @@ impl EventKind {
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
-
-    /// Whether the lease has ended with an event of this kind.
-    pub(super) fn ends_lease(self) -> bool {
-        matches!(self, Self::Released | Self::Expired | Self::Broken)
-    }
 }
 
 // === impl Event ===
@@ -93,11 +93,97 @@ impl Event {
         }
     }
 
+    /// The event of a fact about this lock; `None` if the fact has none.
+    pub(super) fn from_fact(name: &LockName, fact: &Fact<'_>, at: SystemTime) -> Option<Self> {
+        let event = |kind| Self::for_lock(kind, name, at);
+        let of_lease = |kind, lease: &HeldLease| Self {
+            fence: Some(lease.fence),
+            owner: lease.said.owner.clone(),
+            mode: Some(lease.mode),
+            ..event(kind)
+        };
+        Some(match fact {
+            Fact::Expired(_, _, None)
+            | Fact::Lasting(_)
+            | Fact::Gone(..)
+            | Fact::Abandoned(_)
+            | Fact::EndedElsewhere(_)
+            // No listener was told of a lease that an attempt without an answer was granted.
+            | Fact::Released(None, None, ReleasedBy::Gateway(_)) => return None,
+            Fact::Queued(attempt, place) => Self {
+                owner: attempt.terms.said.owner.clone(),
+                mode: Some(Sharing::mode(attempt.terms.sharing)),
+                position: Some(place.ahead + 1),
+                ..event(EventKind::Queued)
+            },
+            Fact::Acquired(lease) => Self {
+                expires_in: Some(lease.held.left_at(Instant::now())),
+                waited: Some(lease.waited),
+                ..of_lease(EventKind::Acquired, &lease.held)
+            },
+            Fact::Renewed(lease) => Self {
+                expires_in: Some(lease.left_at(Instant::now())),
+                ..of_lease(EventKind::Renewed, lease)
+            },
+            Fact::ReleaseRequested(lease, request, _) => {
+                // The lease may have an earlier request with an earlier deadline, which then applies.
+                let request = lease.release_requested.as_deref().unwrap_or(request);
+                Self {
+                    expires_in: Some(request.within),
+                    reason: Some(request.reason.as_str().to_owned().into()),
+                    by: request.by.clone(),
+                    ..of_lease(EventKind::ReleaseRequested, lease)
+                }
+            }
+            Fact::Released(lease, ended, by) => Self {
+                fence: lease.map(|it| it.fence).or(ended.map(|it| it.fence)),
+                owner: lease.and_then(|it| it.owner.clone()),
+                mode: lease.map(|it| it.mode),
+                reason: by.cause().1.map(Into::into),
+                ..event(EventKind::Released)
+            },
+            Fact::Unreserved(lease, ..) => of_lease(EventKind::Released, lease),
+            Fact::Broken(lease, by, reason) => Self {
+                reason: Some((*reason).to_owned().into()),
+                by: by.and_then(Actor::key).cloned(),
+                ..lease.map_or_else(
+                    || event(EventKind::Broken),
+                    |lease| of_lease(EventKind::Broken, lease),
+                )
+            },
+            Fact::Expired(fence, _, Some((owner, mode))) => Self {
+                fence: Some(*fence),
+                owner: owner.clone(),
+                mode: Some(*mode),
+                ..event(EventKind::Expired)
+            },
+            Fact::StreamLost(fence, reason) => Self {
+                fence: Some(*fence),
+                reason: Some(reason.as_str().into()),
+                ..event(EventKind::Lost)
+            },
+            Fact::StaleWriteRefused(fence, by) => Self {
+                fence: Some(*fence),
+                by: by.cloned(),
+                ..event(EventKind::StaleWriteRefused)
+            },
+        })
+    }
+
     /// An event that tells listeners that events may be missing at this point.
     pub(super) fn gap(reason: &'static str, at: SystemTime) -> Self {
         Self {
             reason: Some(reason.into()),
             ..Self::bare(EventKind::Gap, at)
+        }
+    }
+
+    /// Whether the lease has ended. A lease that its stream lost before its end may live a little longer.
+    pub(super) fn ends_lease(&self) -> bool {
+        match self.kind {
+            EventKind::Released | EventKind::Expired | EventKind::Broken => true,
+            EventKind::Lost => self.reason.as_deref() == Some(LossReason::Ended.as_str()),
+            _ => false,
         }
     }
 
@@ -124,7 +210,7 @@ impl Event {
 
 /// An event on its way to listeners, with the tag of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct EventMessage {
+pub(in crate::engine) struct EventMessage {
     pub(super) event: Event,
     pub(super) lease: Option<LeaseTag>,
 }

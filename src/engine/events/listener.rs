@@ -65,7 +65,7 @@ impl Engine {
         if self.is_draining() {
             return Err(ListenError::Draining);
         }
-        self.0.events.listen(prefix, behind)
+        self.0.facts.events.listen(prefix, behind)
     }
 }
 

@@ -12,15 +12,18 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::store::{
-    AnyStore, Store, StoreError,
-    contract::{FenceCheck, FenceQuery},
+use crate::{
+    lifecycle::Lifecycle,
+    store::{
+        AnyStore, Store, StoreError,
+        contract::{FenceCheck, FenceQuery},
+    },
 };
 
 use super::{
     super::{
-        history::{EXPIRED, Recorder},
-        leases::{LeaseRegistry, RunOutLease},
+        facts::{Fact, Facts},
+        leases::RunOutLease,
     },
     event::{Event, EventKind, EventMessage},
     known_leases::KnownLeases,
@@ -32,12 +35,11 @@ use super::{
 /// leases that have run out, for listeners and for the history.
 ///
 /// Without any listener and without a history the task sleeps, without a timer.
-pub(super) struct Publisher {
+pub(in crate::engine) struct Publisher {
     shared: Arc<BusShared>,
     inbox: mpsc::Receiver<EventMessage>,
     store: AnyStore,
-    leases: Arc<LeaseRegistry>,
-    history: Arc<Recorder>,
+    facts: Arc<Facts>,
     /// Whether the task publishes: there is a listener here or at another gateway.
     active: bool,
     /// Until when another gateway has a listener, as far as this gateway knows.
@@ -97,20 +99,19 @@ const LAST: Duration = Duration::from_millis(500);
 // === impl Publisher ===
 
 impl Publisher {
-    pub(super) fn new(
-        shared: Arc<BusShared>,
+    /// Starts the publisher, which sleeps until there is a listener, unless there is a history.
+    pub(in crate::engine) fn start(
         inbox: mpsc::Receiver<EventMessage>,
         store: AnyStore,
-        leases: Arc<LeaseRegistry>,
-        history: Arc<Recorder>,
-    ) -> Self {
-        Self {
-            shared,
+        facts: Arc<Facts>,
+        lifecycle: &Lifecycle,
+    ) {
+        let publisher = Self {
+            shared: Arc::clone(&facts.events.0),
             inbox,
             store,
-            look_at: leases.is_recorded().then(Instant::now),
-            leases,
-            history,
+            look_at: facts.leases.is_recorded().then(Instant::now),
+            facts,
             active: false,
             interest_until: None,
             request_at: None,
@@ -119,11 +120,13 @@ impl Publisher {
             checks: None,
             failed: 0,
             state: ActiveState::default(),
-        }
+        };
+        let stopped = lifecycle.stopped();
+        lifecycle.spawn_background(async move { publisher.run(stopped).await });
     }
 
     /// Publishes events until `stopped` ends, which is when the gateway stops.
-    pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
+    async fn run(mut self, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
         let store = self.store.clone();
         let mut batch = Vec::new();
@@ -173,7 +176,6 @@ impl Publisher {
         let times = [
             self.state.outbox.due().filter(|_| idle),
             look_at,
-            self.state.known.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
             self.shared.subscribers.lock().cleared_at(),
@@ -206,29 +208,26 @@ impl Publisher {
                 ..ActiveState::default()
             };
             self.look_at.get_or_insert(now + LOOK_PERIOD);
-            self.leases.keep_run_out(true);
+            self.facts.leases.keep_run_out(true);
             // The leases of this gateway become known, although some may have ended at another gateway without an
             // event here.
             let known = &mut self.state.known;
-            self.leases
+            self.facts
+                .leases
                 .for_each_active(|(tag, name), lease| known.track(*tag, name, lease));
         }
         if !wanted && self.active {
             self.state = ActiveState::default();
-            self.look_at = self.look_at.filter(|_| self.leases.is_recorded());
-            self.leases.keep_run_out(false);
+            self.look_at = self.look_at.filter(|_| self.facts.leases.is_recorded());
+            self.facts.leases.keep_run_out(false);
             self.shared.overflowed.store(false, Ordering::Relaxed);
         }
         self.active = wanted;
     }
 
-    /// Does all work of the publisher that is due: announces withheld grants, asks other gateways for events, and the
-    /// like.
+    /// Does all work of the publisher that is due: asks other gateways for events, and sends them the events from here.
     fn run_due(&mut self) {
         let now = Instant::now();
-        let mut told = Vec::new();
-        self.state.known.tell_due(now, &mut told);
-        self.tell(told);
         // A gap is reported only when no event is queued, so that a listener that inspects the locks at the gap has
         // seen all earlier events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
@@ -260,7 +259,7 @@ impl Publisher {
         }
         (self.look_at, self.failed) = (Some(now + LOOK_PERIOD), 0);
         let before = now.checked_sub(GRACE).unwrap_or(now);
-        let run_out = self.leases.look(before, self.state.hears_ends_since);
+        let run_out = self.facts.leases.look(before, self.state.hears_ends_since);
         if !run_out.is_empty() {
             let store = self.store.clone();
             let check = move |lease: RunOutLease| {
@@ -276,7 +275,7 @@ impl Publisher {
     }
 
     /// Processes an event of this or another gateway, and passes it on to listeners.
-    fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
+    fn handle(&mut self, mut news: EventMessage, origin: EventOrigin) {
         // The event is sent as it was published, because each gateway completes it from its own data.
         if origin == EventOrigin::Here && self.interest_until.is_some() {
             self.state.outbox.put(&news);
@@ -285,37 +284,30 @@ impl Publisher {
         if let (EventOrigin::Elsewhere, EventKind::Renewed, Some(name), Some(tag)) =
             (origin, kind, &name, news.lease)
         {
-            self.leases.renewed_elsewhere(name, tag);
+            self.facts.leases.renewed_elsewhere(name, tag);
         }
         if kind == EventKind::Gap {
             // Events were missed, so leases that were granted before now may have ended without an event here.
             self.state.hears_ends_since = self.state.hears_ends_since.map(|_| Instant::now());
         }
-        let mut told = Vec::new();
-        if let (Some(ended), Some(name)) = (self.state.known.process(news, &mut told), name)
+        let is_told = self.state.known.complete(&mut news);
+        if let (true, Some(name), Some(ended)) = (news.event.ends_lease(), name, news.lease)
             // A lease that has expired here stays listed, for a holder that comes back late.
             && (origin == EventOrigin::Elsewhere || kind != EventKind::Expired)
         {
-            let removed = self.leases.remove(&name, ended);
-            if let (Some(lease), EventOrigin::Elsewhere) = (removed, origin) {
-                self.history.ended_elsewhere(&name, &lease);
+            match origin {
+                EventOrigin::Elsewhere => self.facts.ended_elsewhere(&name, ended),
+                EventOrigin::Here => drop(self.facts.leases.remove(&name, ended)),
             }
         }
-        self.tell(told);
-    }
-
-    /// Adds events to the journal for the listeners at this gateway.
-    fn tell(&self, events: Vec<Event>) {
-        if events.is_empty() {
-            return;
+        if is_told {
+            // Adds the event to the journal for the listeners at this gateway.
+            let mut subscribers = self.shared.subscribers.lock();
+            subscribers.write(news.event);
+            let next = subscribers.next();
+            drop(subscribers);
+            self.shared.written.send_replace(next);
         }
-        let mut subscribers = self.shared.subscribers.lock();
-        for event in events {
-            subscribers.write(event);
-        }
-        let next = subscribers.next();
-        drop(subscribers);
-        self.shared.written.send_replace(next);
     }
 
     fn on_subscription_event(&mut self, event: SubscriptionEvent) {
@@ -361,30 +353,20 @@ impl Publisher {
             self.checks = None;
             return;
         };
+        let FenceQuery { name, fence } = &lease.query;
+        let facts = &self.facts;
         match found {
             Ok(FenceCheck::Held { left, as_of }) => {
-                let opened = self.leases.extend_run_out(&lease, as_of + left);
-                if let Some(opened) = opened {
-                    self.history.opened(&lease.query.name, opened);
+                if let Some(lasting) = facts.leases.extend_run_out(&lease, as_of + left) {
+                    let fact = Fact::Lasting(Box::new(lasting));
+                    facts.tell(name, Some(lease.tag), fact);
                 }
             }
             Ok(FenceCheck::Stale { .. }) => {
-                let FenceQuery { name, fence } = &lease.query;
                 let hears_since = self.state.hears_ends_since;
-                let (recorded, ended) = self.leases.end_run_out(&lease, hears_since);
-                if let Some(recorded) = recorded {
-                    self.history.note(name, recorded, EXPIRED, None, None);
-                }
-                if let Some((owner, mode)) = ended {
-                    let event = Event {
-                        fence: Some(*fence),
-                        owner,
-                        mode: Some(mode),
-                        ..Event::for_lock(EventKind::Expired, name, self.shared.clock.wall())
-                    };
-                    let lease = Some(lease.tag);
-                    self.handle(EventMessage { event, lease }, EventOrigin::Here);
-                }
+                let (recorded, reported) = facts.leases.end_run_out(&lease, hears_since);
+                let fact = Fact::Expired(*fence, recorded.map(Box::new), reported);
+                facts.tell(name, Some(lease.tag), fact);
             }
             Err(_) => {
                 self.failed += 1;
@@ -421,7 +403,7 @@ impl Drop for Publisher {
     /// Stops keeping leases listed that have run out, even if the task panics: no task asks the store about them any
     /// more.
     fn drop(&mut self) {
-        self.leases.keep_run_out(false);
+        self.facts.leases.keep_run_out(false);
     }
 }
 

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     engine::{
-        Engine,
+        Actor, Engine,
+        facts::Fact,
         leases::LeaseTag,
         tests::scripted_store::{ScriptedStore, engine_on, granted, held, name, request, settle},
     },
@@ -40,28 +41,23 @@ fn id() -> LeaseTag {
     LeaseTag::from(&Token::random().hash())
 }
 
-/// The events that listeners are told when this event is published, each with its fencing token.
-fn told(known: &mut KnownLeases, news: EventMessage) -> Vec<(EventKind, Option<u64>)> {
-    let mut told = Vec::new();
-    known.process(news, &mut told);
-    let told = told.iter();
-    told.map(|event| (event.kind, event.fence.map(FencingToken::get)))
-        .collect()
+/// Whether listeners are told of this event, and the fencing token that it has then.
+fn told(known: &mut KnownLeases, mut news: EventMessage) -> (bool, Option<u64>) {
+    let is_told = known.complete(&mut news);
+    (is_told, news.event.fence.map(FencingToken::get))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
+async fn a_grant_is_told_once_and_an_end_is_complete_as_long_as_the_lease_is_known() {
     let (mut known, id) = (KnownLeases::default(), id());
     let mut tell = |kind, fence| told(&mut known, news(kind, id, fence));
-    let released = (EventKind::Released, None);
-    assert_eq!(tell(EventKind::Released, None), [released]);
-    assert_eq!(tell(EventKind::Released, None), []);
-    assert_eq!(tell(EventKind::Renewed, Some(FENCE)), [], "it is over");
-    // The event of the grant arrives after the event of the end: the grant is told all the same, and
-    // a second end is not told.
-    let acquired = (EventKind::Acquired, Some(FENCE));
-    assert_eq!(tell(EventKind::Acquired, Some(FENCE)), [acquired]);
-    assert_eq!(tell(EventKind::Expired, Some(FENCE)), []);
+    let (unknown, known) = ((true, None), (true, Some(FENCE)));
+    assert_eq!(tell(EventKind::Released, None), unknown);
+    // The event of the grant may come after the event of the end.
+    assert_eq!(tell(EventKind::Acquired, Some(FENCE)), known);
+    assert!(!tell(EventKind::Acquired, Some(FENCE)).0, "a second grant");
+    assert_eq!(tell(EventKind::Released, None), known);
+    assert_eq!(tell(EventKind::Released, None), unknown, "a second end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,22 +67,21 @@ async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
         told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
         let mut lost = news(EventKind::Lost, id, None);
         lost.event.reason = Some(reason.into());
-        let mut events = Vec::new();
-        assert_eq!(known.process(lost, &mut events), (!lives).then_some(id));
-        assert_eq!(events[0].fence.map(FencingToken::get), Some(FENCE));
+        assert_eq!(lost.event.ends_lease(), !lives);
+        assert_eq!(told(&mut known, lost), (true, Some(FENCE)));
         let expired = told(&mut known, news(EventKind::Expired, id, None));
-        assert_eq!(!expired.is_empty(), lives, "{reason}");
+        assert_eq!(expired, (true, lives.then_some(FENCE)), "{reason}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_end_nobody_tells_is_forgotten_soon_after_its_time() {
-    for (seconds, is_withheld) in [(31, true), (32, false)] {
-        let mut known = KnownLeases::default();
-        told(&mut known, news(EventKind::Acquired, id(), Some(FENCE)));
+    for (seconds, is_known) in [(31, true), (32, false)] {
+        let (mut known, id) = (KnownLeases::default(), id());
+        told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
         advance(Duration::from_secs(seconds)).await;
-        let next = news(EventKind::Acquired, id(), Some(FENCE + 1));
-        assert_eq!(told(&mut known, next).is_empty(), is_withheld);
+        let expired = told(&mut known, news(EventKind::Expired, id, None));
+        assert_eq!(expired, (true, is_known.then_some(FENCE)));
     }
 }
 
@@ -94,26 +89,12 @@ async fn a_lease_whose_end_nobody_tells_is_forgotten_soon_after_its_time() {
 async fn a_break_of_a_lease_that_is_known_says_which_lease_has_ended() {
     let (mut known, id) = (KnownLeases::default(), id());
     told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
-    let broken = EventMessage {
+    let mut broken = EventMessage {
         lease: None,
         ..news(EventKind::Broken, id, Some(FENCE))
     };
-    assert_eq!(known.process(broken, &mut Vec::new()), Some(id));
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_many_leases_of_a_lock_few_that_have_ended_are_known() {
-    let mut known = KnownLeases::default();
-    let first = id();
-    for fence in 1..=100 {
-        let id = if fence == 1 { first } else { id() };
-        told(&mut known, news(EventKind::Acquired, id, Some(fence)));
-        let released = told(&mut known, news(EventKind::Released, id, None));
-        assert_eq!(released, [(EventKind::Released, Some(fence))]);
-        assert_eq!(told(&mut known, news(EventKind::Released, id, None)), []);
-    }
-    let again = told(&mut known, news(EventKind::Released, first, None));
-    assert_eq!(again, [(EventKind::Released, None)]);
+    assert!(known.complete(&mut broken));
+    assert_eq!(broken.lease, Some(id));
 }
 
 /// The store shows fewer leases of a shared lock than there are.
@@ -232,7 +213,7 @@ async fn a_lease_begins_once_whoever_says_so() {
     told(&mut known, news(EventKind::Renewed, id, Some(FENCE)));
     for is_first in [true, false] {
         let acquired = told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
-        assert_eq!(!acquired.is_empty(), is_first);
+        assert_eq!(acquired.0, is_first);
     }
 }
 
@@ -263,12 +244,12 @@ async fn listening(store: ScriptedStore) -> (Engine, Listener) {
 #[tokio::test(start_paused = true)]
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let (engine, mut listener) = listening(ScriptedStore::default()).await;
-    let bus = &engine.0.events;
-    let token = Token::random();
-    bus.renewed(&name(), &token.hash(), &held());
-    bus.broken(&name(), Some(&held()), "stuck", Some(&"ops".into()));
-    bus.released(&name(), &token.hash());
-    bus.broken(&LockName::new("foreign").unwrap(), None, "stuck", None);
+    let (facts, ops) = (&engine.0.facts, Actor::Key("ops".into()));
+    let token = Token::random().hash();
+    facts.tell(&name(), Some((&token).into()), Fact::Renewed(&held()));
+    facts.broken(&name(), &Holder::Lease(held()), "stuck", Some(&ops));
+    let foreign = LockName::new("foreign").unwrap();
+    facts.tell(&foreign, None, Fact::Broken(None, None, "stuck"));
     let mut told = next_of(&mut listener, 3).await;
     told.sort_by_key(|event| event.kind.as_str());
     assert_eq!(told[0].reason.as_deref(), Some("stuck"));
@@ -284,63 +265,26 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
 async fn what_nobody_listens_to_is_not_even_made() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     settle().await;
-    engine.0.events.send(|_| panic!("nobody listens"));
+    let events = &engine.0.facts.events;
+    events.send(|_| panic!("nobody listens"));
     drop(engine.listen(NamePrefix::default(), None).unwrap());
-    engine
-        .0
-        .events
-        .renewed(&name(), &Token::random().hash(), &held());
+    events.hear(&name(), None, &Fact::Renewed(&held()));
     // Events are recorded for a listener that has left, but only for a minute.
     sleep(Duration::from_mins(2)).await;
-    engine.0.events.send(|_| panic!("nobody listens any more"));
+    events.send(|_| panic!("nobody listens any more"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_than_can_be_taken_in_leaves_a_gap() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.listen(NamePrefix::default(), None).unwrap();
-    let token = Token::random().hash();
     for _ in 0..20_000 {
-        engine.0.events.renewed(&name(), &token, &held());
+        let events = &engine.0.facts.events;
+        events.hear(&name(), None, &Fact::Renewed(&held()));
     }
     sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
     let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
     let is_gap = |event: &Arc<Event>| event.reason.as_deref() == Some("too-many");
     while !next(&mut listener).await.iter().any(is_gap) {}
-}
-
-/// At a hand-off the gateway of the next holder may publish before the gateway of the ended lease.
-#[tokio::test(start_paused = true)]
-async fn the_end_of_a_lease_is_told_before_the_next_grant() {
-    let (engine, mut listener) = listening(ScriptedStore::default()).await;
-    let bus = &engine.0.events;
-    let (first, second) = (id(), id());
-    let tell = |kind, id, fence| bus.send(|_| news(kind, id, fence));
-    tell(EventKind::Acquired, first, Some(1));
-    tell(EventKind::Acquired, second, Some(2));
-    tell(EventKind::Released, first, None);
-    tell(EventKind::Released, second, None);
-    // The end of this lease is never published.
-    tell(EventKind::Acquired, id(), Some(3));
-    tell(EventKind::Acquired, id(), Some(4));
-    // The renewal of this lease is told after its grant.
-    let last = id();
-    tell(EventKind::Acquired, last, Some(5));
-    tell(EventKind::Renewed, last, Some(5));
-    let told = next_of(&mut listener, 8).await;
-    let fence = |event: &Event| event.fence.map_or(0, FencingToken::get);
-    let told = told.iter().map(|event| (event.kind.as_str(), fence(event)));
-    let told: Vec<_> = told.collect();
-    let expected = [
-        ("acquired", 1),
-        ("released", 1),
-        ("acquired", 2),
-        ("released", 2),
-        ("acquired", 3),
-        ("acquired", 5),
-        ("renewed", 5),
-        ("acquired", 4),
-    ];
-    assert_eq!(told, expected);
 }

@@ -37,6 +37,7 @@ use crate::{
         AcquireError, AcquireRequest, Engine, Granted,
         acquire::{AcquireAttempt, AttemptIdentity, failure_outcome},
         detach_on_drop::{CallerGone, DetachOnDrop},
+        facts::ReleasedBy,
         reaper::GivenBack,
         start::EngineShared,
     },
@@ -129,11 +130,11 @@ impl Collector {
     ) -> Self {
         let GroupRequest { names, mut parts } = request;
         let first = parts.first().expect("a group has at least 2 names");
-        let (ttl, wait) = (first.ttl, first.wait);
-        let group = names.group();
+        let (ttl, wait) = (first.terms.ttl(), first.wait);
+        let group = Box::new(names.group());
         for part in &mut parts {
-            part.ttl = collecting(ttl);
-            part.metadata = part.metadata.of_group(&group);
+            part.terms.set_ttl(collecting(ttl));
+            part.terms.said.group = Some(group.clone());
         }
         let (given_back, all_given_back) = mpsc::channel(1);
         Self {
@@ -253,12 +254,11 @@ impl Collector {
         })?;
         let leases = &self.engine.leases;
         leases.rest(name, &granted.hash, None);
-        let listed = leases.remove(name, &granted.hash);
         if outcome == GiveBack::GivenBack {
-            self.engine.metrics.given_back();
-            if listed.is_some() {
-                self.engine.events.given_back(name, &granted.hash, None);
-            }
+            let by = ReleasedBy::Gateway(None);
+            self.engine.facts.released(name, &granted.hash, None, by);
+        } else {
+            leases.remove(name, &granted.hash);
         }
         granted.delivery.delivered();
         Ok(())
@@ -269,7 +269,10 @@ impl Collector {
         let keyed = self.parts.last().expect("a group has at least 2 names");
         let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
-            let locks = self.parts.iter().map(|part| (&part.name, part.sharing));
+            let locks = self
+                .parts
+                .iter()
+                .map(|part| (&part.name, part.terms.sharing));
             idempotency.fingerprint = idempotency.fingerprint.of_group(locks);
         }
         identity

@@ -6,7 +6,9 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    engine::{AcquireError, Delivery, Granted, reaper::GivenBack, start::EngineShared},
+    engine::{
+        AcquireError, Delivery, Granted, facts::Fact, reaper::GivenBack, start::EngineShared,
+    },
     lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError, Uncertainty,
@@ -195,8 +197,8 @@ impl Collection {
             return Err(RoundEnd::Lost);
         }
         for CollectedLease { lease, .. } in &self.leases {
-            let events = &self.engine.events;
-            events.renewed(&lease.name, &self.token, &lease.held);
+            let (facts, fact) = (&self.engine.facts, Fact::Renewed(&lease.held));
+            facts.tell(&lease.name, Some((&self.token).into()), fact);
         }
         Ok(())
     }

@@ -104,8 +104,8 @@ impl From<&HeldLease> for RecordedLease {
             entry: entry(
                 lease.fence,
                 lease.mode,
-                lease.owner.as_ref(),
-                &lease.metadata,
+                lease.said.owner.as_ref(),
+                &lease.said.metadata,
             ),
             since: lease.as_of.checked_sub(lease.held_for),
             until: lease.as_of + lease.expires_in,

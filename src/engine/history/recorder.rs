@@ -13,15 +13,11 @@ use tracing::warn;
 use crate::{
     clock::{Clock, rfc3339},
     config::HistoryConfig,
-    engine::{
-        leases::{LeaseRegistry, RegisteredLease},
-        loss::ABANDONED,
-    },
+    engine::leases::{LeaseRegistry, RegisteredLease},
     lifecycle::Lifecycle,
     lock::{History, HistoryEntry, HistoryNote, LockName},
     store::{
         AnyStore, Store, StoreError,
-        contract::Loss,
         history::{EndedLease, HistoryBatch, HistoryBounds, HistoryCounts},
     },
     telemetry::metrics::Metrics,
@@ -86,14 +82,14 @@ impl Recorder {
     }
 
     /// Records what a lease is, and when it was granted.
-    pub(in crate::engine) fn opened(&self, name: &LockName, mut lease: RecordedLease) {
+    pub(super) fn opened(&self, name: &LockName, mut lease: RecordedLease) {
         lease.entry.acquired_at = lease.since.map(|since| self.time(since));
         self.put(name, lease.entry);
     }
 
     /// Records what happened to a lease: its end, or another event; `kind` is a word of the API. An ordinary end of a
     /// lease that was too short is only counted.
-    pub(in crate::engine) fn note(
+    pub(super) fn note(
         &self,
         name: &LockName,
         lease: impl Into<RecordedLease>,
@@ -129,16 +125,16 @@ impl Recorder {
 
     /// Records the release of a lease: `lease` if this gateway knew the lease, `ended` if the store told which lease
     /// has ended. If neither is known, an earlier copy of the release has ended the lease.
-    pub(in crate::engine) fn released(
+    pub(super) fn released(
         &self,
         name: &LockName,
-        (lease, ended): (Option<&RegisteredLease>, Option<EndedLease>),
-        by: Option<&Actor>,
-        reason: Option<&str>,
+        lease: Option<&RegisteredLease>,
+        ended: Option<EndedLease>,
+        (by, reason): (Option<&Actor>, Option<&str>),
     ) {
         match (lease, ended) {
             // Most leases are short, and nothing is made for them.
-            (Some(lease), _) if lease.since.elapsed() < self.after && !lease.may_rest() => {
+            (Some(lease), _) if !self.is_long(lease.since) && !lease.may_rest() => {
                 self.count(name);
             }
             (Some(lease), _) => self.note(name, lease.recorded(), RELEASED, by, reason),
@@ -152,36 +148,9 @@ impl Recorder {
         }
     }
 
-    /// Records that a lease of this gateway is lost, as a renewal or a release has found. If its time was over, it has
-    /// expired. If it was broken, the gateway that broke it records that.
-    pub(in crate::engine) fn lost(
-        &self,
-        name: &LockName,
-        lease: Option<RecordedLease>,
-        loss: Loss,
-    ) {
-        let lease = lease.filter(|lease| !lease.ended_elsewhere);
-        if let (Some(lease), Loss::HeldByAnother | Loss::Free) = (lease, loss) {
-            let is_over = lease.until <= Instant::now();
-            let how = if is_over { EXPIRED } else { LOST };
-            self.note(name, lease, how, None, None);
-        }
-    }
-
-    /// Records that a lease without a caller is left to the reaper, which will release it. A short lease does not count,
-    /// because no caller had it.
-    pub(in crate::engine) fn abandoned(&self, name: &LockName, lease: RecordedLease) {
-        let since = lease.since;
-        if since.is_some_and(|since| since.elapsed() >= self.after) {
-            self.note(name, lease, RELEASED, None, Some(ABANDONED));
-        }
-    }
-
-    /// Records what a lease was that ended at another gateway, which records its end, unless the lease was short.
-    pub(in crate::engine) fn ended_elsewhere(&self, name: &LockName, lease: &RegisteredLease) {
-        if lease.opens() && lease.since.elapsed() >= self.after {
-            self.opened(name, lease.recorded());
-        }
+    /// Whether a lease that was granted then is not short.
+    pub(super) fn is_long(&self, since: Instant) -> bool {
+        since.elapsed() >= self.after
     }
 
     /// Reads the history of a lock, with what this gateway has still to write.

@@ -120,8 +120,12 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
         assert_eq!(*token, group.hash, "one token for all");
     }
     let attempts = store.attempts.lock().clone();
-    assert!(attempts.iter().all(|it| it.ttl.as_millis() == 9_999));
-    let ttl = Some(wanted.ttl);
+    assert!(
+        attempts
+            .iter()
+            .all(|it| it.terms.ttl().as_millis() == 9_999)
+    );
+    let ttl = Some(wanted.terms.ttl());
     assert_eq!(renewed(&store), NAMES.map(|name| (name.to_owned(), ttl)));
     let names: Vec<_> = group.leases.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, NAMES);
@@ -513,11 +517,12 @@ fn group_with<const N: usize>(
             limit: Limit::new(limit).unwrap(),
             has_slot: true,
         });
-        Ok::<_, StoreError>(AcquireRequest {
+        let mut part = AcquireRequest {
             name: name.clone(),
-            sharing,
             ..part.clone()
-        })
+        };
+        part.terms.sharing = sharing;
+        Ok::<_, StoreError>(part)
     };
     GroupRequest::new(names, part).unwrap()
 }
@@ -533,7 +538,10 @@ async fn each_lock_is_asked_for_in_its_own_mode_whatever_is_repeated() {
     group.delivery.delivered();
     let attempts = store.attempts.lock();
     let asked = attempts.iter().map(|it| {
-        let limit = it.sharing.map(|sharing| u64::from(sharing.limit.get()));
+        let limit = it
+            .terms
+            .sharing
+            .map(|sharing| u64::from(sharing.limit.get()));
         (it.name.as_str(), limit)
     });
     let [a, b, c] = locks;
@@ -610,7 +618,7 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     assert!(asked(&store)[1..].iter().all(|it| it.1 == group.hash));
     // All leases have their whole TTL before the group is answered.
-    let expected = ["b", "a", "c"].map(|name| (name.to_owned(), Some(wanted.ttl)));
+    let expected = ["b", "a", "c"].map(|name| (name.to_owned(), Some(wanted.terms.ttl())));
     assert_eq!(renewed(&store), expected);
     // This is the first answer under the key, so dropping it releases the leases.
     assert!(!group.delivery.is_replay());

@@ -22,13 +22,13 @@ use crate::{
     auth::Authorization,
     config::{HistoryConfig, LimitsConfig, Millis},
     engine::{
-        AcquireError, AcquireRequest, AdoptError, Engine, ExplicitTerms, Granted, Hold, HoldEnd,
-        HoldEvent, LossReason,
+        AcquireError, AcquireRequest, AdoptError, Engine, Granted, Hold, HoldEnd, HoldEvent,
+        LossReason,
     },
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, Lease, LockName,
-        Metadata, Mode, ReleaseRequest, Token, TokenHash, Ttl,
+        Mode, ReleaseRequest, Terms, Token, TokenHash, Ttl,
     },
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
@@ -419,19 +419,8 @@ pub(super) fn ttl() -> Ttl {
 const STANDS: Duration = Duration::from_hours(24);
 
 pub(in crate::engine) fn held() -> HeldLease {
-    HeldLease {
-        fence: FencingToken::new(7).unwrap(),
-        mode: Mode::Exclusive,
-        is_resting: false,
-        ttl: ttl(),
-        expires_in: ttl().duration(),
-        held_for: Duration::ZERO,
-        hold_expires_in: None,
-        owner: None,
-        metadata: Metadata::default(),
-        release_requested: None,
-        as_of: Instant::now() + STANDS,
-    }
+    let (fence, as_of) = (FencingToken::new(7).unwrap(), Instant::now() + STANDS);
+    Terms::lasting(ttl()).granted(fence, Mode::Exclusive, as_of)
 }
 
 pub(super) fn contention() -> Contention {
@@ -488,16 +477,9 @@ pub(in crate::engine) fn engine_on(store: Arc<ScriptedStore>) -> (Arc<ScriptedSt
 
 pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
-        sharing: None,
-        supersedes: None,
         name: name(),
-        ttl: Ttl::MAX,
-        hold_limit: None,
-        min_hold: None,
-        explicit: ExplicitTerms::default(),
+        terms: Terms::lasting(Ttl::MAX),
         wait: Duration::ZERO,
-        owner: None,
-        metadata: Metadata::default(),
         caller: CallerId::ANONYMOUS,
         authorization: Authorization::default(),
         idempotency_key: key.map(|key| IdempotencyKey::new(key).unwrap()),

@@ -8,7 +8,7 @@ use crate::{
     auth::{Access, LimitSlot, Permission, scope},
     clock::parse_time,
     config::LimitsConfig,
-    engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms},
+    engine::{AcquireError, AcquireRequest, Engine},
     http::{
         edge::RequestContext,
         extract::{
@@ -20,8 +20,8 @@ use crate::{
         state::AppState,
     },
     lock::{
-        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, MinHold, Owner,
-        Reason, Reservation, Sharing, SupersedeKey, Ttl,
+        Ends, ExplicitTerms, HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata,
+        MinHold, Owner, Reason, Reservation, Said, Sharing, SupersedeKey, Terms, Ttl,
     },
 };
 
@@ -204,16 +204,10 @@ impl Drop for WaiterCount {
 /// Body of an acquire or hold request, with checked fields.
 #[derive(Clone)]
 pub(in crate::http) struct AcquireBody {
-    ttl: Ttl,
-    explicit: ExplicitTerms,
+    /// The terms of the lease, before [`AcquireBody::reserve`] makes it a reservation.
+    terms: Terms,
     wait: Option<Duration>,
-    hold_limit: Option<HoldLimit>,
-    min_hold: Option<MinHold>,
-    sharing: Option<Sharing>,
-    supersedes: Option<SupersedeKey>,
     reserve: Option<ReserveBody>,
-    owner: Option<Owner>,
-    metadata: Metadata,
 }
 
 /// Until when a lock is reserved, in milliseconds since 1970, and why. `None`: missing or invalid, and the request is
@@ -309,13 +303,15 @@ impl AcquireBody {
             let reason = "is not for a stream: acquire the lock without one";
             return Err(Problem::invalid_field(RESERVE.name, reason));
         }
-        if self.hold_limit.is_none() {
+        if self.terms.hold_limit().is_none() {
+            let ttl = self.terms.ttl();
             let default = DEFAULT_HOLD_LIMIT
                 .min(limits.max_hold_limit_ms.duration())
-                .max(self.ttl.duration());
+                .max(ttl.duration());
             let ms = u64::try_from(default.as_millis()).unwrap_or(u64::MAX);
-            let limit = HoldLimit::from_millis(ms, self.ttl);
-            self.hold_limit = Some(limit.expect("a day is a hold limit, and no TTL is longer"));
+            let limit = HoldLimit::from_millis(ms, ttl);
+            let limit = limit.expect("a day is a hold limit, and no TTL is longer");
+            self.terms.set_hold_limit(limit);
         }
         self.into_request(name, idempotency_key, caller)
     }
@@ -356,8 +352,7 @@ impl AcquireBody {
                 "is too far ahead; allowed are {most} ms (limits.max_reserve_ms)"
             ));
         }
-        self.metadata = self.metadata.of_reservation(&reservation);
-        self.ttl = Ttl::MAX;
+        self.terms.ends = Ends::At(Box::new(reservation));
         self.wait = self.wait.map(|wait| wait.min(left));
         Ok(())
     }
@@ -370,20 +365,13 @@ impl AcquireBody {
     ) -> Result<AcquireRequest, Problem> {
         // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
         // the API key when the body was read. A reservation has none.
-        if self.metadata.reservation().is_none() {
-            let field = self.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
-            Problem::check_ttl(field, self.ttl, caller)?;
+        if let Ends::Ttl { ttl, .. } = self.terms.ends {
+            let field = self.terms.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
+            Problem::check_ttl(field, ttl, caller)?;
         }
         Ok(AcquireRequest {
-            ttl: self.ttl,
-            hold_limit: self.hold_limit,
-            min_hold: self.min_hold,
-            sharing: self.sharing,
-            supersedes: self.supersedes,
-            explicit: self.explicit,
+            terms: self.terms,
             wait: self.wait.unwrap_or_default(),
-            owner: self.owner,
-            metadata: self.metadata,
             authorization: caller.authorization(&name),
             name,
             caller: caller.id(),
@@ -399,20 +387,16 @@ impl RequestBody for AcquireBody {
     fn read(fields: &mut Fields<'_>) -> Self {
         let reserves = fields.has(&RESERVE);
         let beside = [&TTL, &MAX_HOLD, &MIN_HOLD, &LIMIT].map(|field| (field, fields.has(field)));
-        let body = Self::of_any(fields);
-        let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
-        let reserve = fields.object(&RESERVE, |fields| Some(ReserveBody::read(fields)));
-        let is_shared = body.sharing.is_some() && !beside[3].1;
+        let mut body = Self::of_any(fields);
+        body.terms.supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
+        body.reserve = fields.object(&RESERVE, |fields| Some(ReserveBody::read(fields)));
+        let is_shared = body.terms.sharing.is_some() && !beside[3].1;
         for (field, is_there) in beside.into_iter().chain([(&MODE, is_shared)]) {
             if reserves && is_there {
                 fields.refuse(field, "does not go with reserve: leave one of the two out");
             }
         }
-        Self {
-            supersedes,
-            reserve,
-            ..body
-        }
+        body
     }
 }
 
@@ -457,17 +441,22 @@ impl AcquireBody {
         let owner = fields.parsed(&OWNER, Owner::new);
         let metadata = fields.texts(&METADATA);
         let metadata = metadata.and_then(|texts| fields.check(&METADATA, Metadata::new(texts)));
-        Self {
-            ttl,
+        let terms = Terms {
+            ends: Ends::Ttl { ttl, hold_limit },
             explicit,
-            wait,
-            hold_limit,
             min_hold,
             sharing,
             supersedes: None,
+            said: Said {
+                owner,
+                metadata: metadata.unwrap_or_default(),
+                group: None,
+            },
+        };
+        Self {
+            terms,
+            wait,
             reserve: None,
-            owner,
-            metadata: metadata.unwrap_or_default(),
         }
     }
 }

@@ -17,6 +17,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header::LOCATION};
 use http_body::{Frame, SizeHint};
 
 use crate::{
+    config::StoreUrl,
     engine::{Delivery, Granted, GrantedGroup},
     http::{json_response::JSON, problem::Problem, serve::Connection, state::AppState},
     lock::IdempotencyKey,
@@ -39,6 +40,8 @@ pub(super) struct Notes {
     pub(super) has_short_key: bool,
 }
 
+/// A request that may wait and is granted the lock sooner than this did not wait.
+const NOTICEABLE: Duration = Duration::from_millis(1);
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// Name of the header for warnings. A header leaves the body unchanged, so no client has to handle the
 /// warning, and `curl -i` shows it.
@@ -90,6 +93,9 @@ pub(in crate::http) struct Acquired {
     /// Path where the lock can be inspected; `None` for a group of locks.
     location: Option<HeaderValue>,
     delivery: Delivery,
+    /// Whether the kernel is asked, before the answer is written, whether the caller has hung up. The question costs
+    /// a system call, so it is left out for a grant that the embedded store gave at once.
+    looks: bool,
     connection: Connection,
 }
 
@@ -100,6 +106,7 @@ pub(in crate::http) struct Acquired {
 /// undelivered lease is released.
 struct Delivered {
     pending: Option<(Bytes, Delivery)>,
+    looks: bool,
     connection: Connection,
 }
 
@@ -116,6 +123,7 @@ impl Acquired {
                 HeaderValue::try_from(location)
                     .expect("a base path that routes and a lock name are visible ASCII"),
             ),
+            looks: took_time(lease.waited, gateway),
             body: LeaseBody::new(lease, gateway.clock.wall()).to_json(),
             delivery,
             connection,
@@ -129,9 +137,15 @@ impl Acquired {
             body: GroupLeaseBody::new(granted.leases, granted.waited, gateway.clock.wall())
                 .to_json(),
             delivery: granted.delivery,
+            looks: took_time(granted.waited, gateway),
             connection,
         }
     }
+}
+
+/// Whether a grant took so long that its caller may have hung up unnoticed: it waited, or came from a server.
+fn took_time(waited: Duration, gateway: &AppState) -> bool {
+    waited >= NOTICEABLE || matches!(gateway.config.store, StoreUrl::Servers(_))
 }
 
 impl IntoResponse for Acquired {
@@ -143,6 +157,7 @@ impl IntoResponse for Acquired {
         };
         let body = Body::new(Delivered {
             pending: Some((self.body, self.delivery)),
+            looks: self.looks,
             connection: self.connection,
         });
         let location = self.location.map(|location| [(LOCATION, location)]);
@@ -162,7 +177,7 @@ impl http_body::Body for Delivered {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let pending = self.pending.take();
         Poll::Ready(pending.map(|(body, delivery)| {
-            self.connection.hand_over(delivery);
+            self.connection.hand_over(delivery, self.looks);
             Ok(Frame::data(body))
         }))
     }

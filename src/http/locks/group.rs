@@ -94,7 +94,7 @@ pub(in crate::http) async fn acquire_group(
         let request = GroupRequest::new(names, |name| {
             let terms = terms.clone();
             let mut part = terms.into_request(name.clone(), key.clone(), &caller)?;
-            part.sharing = shared.get(name).copied().or(part.sharing);
+            part.terms.sharing = shared.get(name).copied().or(part.terms.sharing);
             Ok::<_, Problem>(part)
         })?;
         let waits = !request.keyed().wait.is_zero();

@@ -44,7 +44,7 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// For how long a client that holds this lease may leave sent data unacknowledged: for a TTL. A reservation has none, and
 /// ends with the stream that has adopted it.
 fn allowed_silence(held: &HeldLease) -> Duration {
-    match held.metadata.reservation() {
+    match held.reservation {
         Some(_) => QUEUED,
         None => held.ttl.duration(),
     }
@@ -154,7 +154,7 @@ pub(in crate::http) async fn hold(
             let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
             // While the client is queued it holds nothing, so it may be silent for longer. From the grant on, the
             // limit is the TTL of the lease.
-            stream.set_user_timeout(request.ttl.duration().max(QUEUED));
+            stream.set_user_timeout(request.terms.ttl().duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
             let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
             (hold, counted, Some(waiter))
@@ -317,23 +317,12 @@ fn remaining(left: Option<Duration>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{FencingToken, Metadata, Mode, Reason, Reservation, Ttl};
+    use crate::lock::{FencingToken, Mode, Reason, Reservation, Terms, Ttl};
 
     #[test]
     fn the_holder_of_a_reservation_may_not_be_silent_for_a_day() {
-        let lease = HeldLease {
-            fence: FencingToken::new(42).unwrap(),
-            mode: Mode::Exclusive,
-            is_resting: false,
-            ttl: Ttl::MAX,
-            expires_in: Ttl::MAX.duration(),
-            held_for: Duration::ZERO,
-            hold_expires_in: None,
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: Instant::now(),
-        };
+        let fence = FencingToken::new(42).unwrap();
+        let lease = Terms::lasting(Ttl::MAX).granted(fence, Mode::Exclusive, Instant::now());
         assert_eq!(allowed_silence(&lease), Duration::from_hours(24));
         let reservation = Reservation {
             until_ms: 4_000_000_000_000,
@@ -341,7 +330,7 @@ mod tests {
             by: None,
         };
         let reserved = HeldLease {
-            metadata: lease.metadata.of_reservation(&reservation),
+            reservation: Some(Box::new(reservation)),
             ..lease
         };
         assert_eq!(allowed_silence(&reserved), Duration::from_secs(30));

@@ -27,8 +27,8 @@ use crate::{
         json_response::{JSON, ObjectWriter, json_by},
     },
     lock::{
-        ForeignMark, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest, Reservation,
-        Token,
+        ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest,
+        Reservation, Said, Token,
     },
     store::contract::{Holder, SHOWN_HOLDERS},
 };
@@ -94,7 +94,7 @@ pub(in crate::http) struct LeaseView {
     leases: Vec<GroupPartBody>,
     /// The reservation that the lease is. Only if it is one, and the API key may see it.
     #[schema(value_type = ReservationBody, required = false)]
-    reservation: Option<Reservation>,
+    reservation: Option<Box<Reservation>>,
     /// The release request for the lease. Only if there is one, and the API key may see it.
     #[schema(value_type = ReleaseRequestBody, required = false)]
     release_requested: Option<Box<ReleaseRequest>>,
@@ -246,21 +246,47 @@ impl LeaseView {
     /// View of a lease with `left` as its remaining time. `now` is the wall time of the gateway, for the
     /// timestamps.
     fn new(held: HeldLease, left: Duration, now: SystemTime) -> Self {
+        let renew_after = held.renew_after();
+        // Both this pattern and the view name every field, so that a new field cannot be forgotten here.
+        let HeldLease {
+            fence,
+            mode,
+            ttl,
+            expires_in: _,
+            held_for,
+            hold_expires_in,
+            reservation,
+            said:
+                Said {
+                    owner,
+                    metadata,
+                    group: _,
+                },
+            release_requested,
+            is_resting: _,
+            as_of: _,
+        } = held;
         Self {
-            fencing_token: Some(held.fence.get()),
-            mode: Some(held.mode.as_str()),
-            slot: held.mode.slot(),
-            ttl_ms: Some(held.ttl.as_millis()),
+            name: None,
+            token: None,
+            fencing_token: Some(fence.get()),
+            mode: Some(mode.as_str()),
+            slot: mode.slot(),
+            ttl_ms: Some(ttl.as_millis()),
             expires_in_ms: Some(millis(left)),
             expires_at: Some(displayed(now.checked_add(left))),
-            acquired_at: Some(displayed(now.checked_sub(held.held_for))),
-            renew_after_ms: Some(millis(held.renew_after())),
-            hold_expires_in_ms: held.hold_expires_in.map(millis),
-            owner: held.owner,
-            reservation: held.metadata.reservation(),
-            metadata: MetadataBody(held.metadata),
-            release_requested: held.release_requested,
-            ..Self::default()
+            acquired_at: Some(displayed(now.checked_sub(held_for))),
+            renew_after_ms: Some(millis(renew_after)),
+            hold_expires_in_ms: hold_expires_in.map(millis),
+            owner,
+            metadata: MetadataBody(metadata),
+            waited_ms: None,
+            foreign: false,
+            foreign_mark: None,
+            group: None,
+            leases: Vec::new(),
+            reservation,
+            release_requested,
         }
     }
 
@@ -293,17 +319,18 @@ impl LeaseView {
         Self { leases, ..group }
     }
 
-    /// Views of the holders of a lock, without its rests, at most `SHOWN_HOLDERS`. `group` finds the group of a lease in its
-    /// metadata.
+    /// Views of the holders of a lock, without its rests, at most `SHOWN_HOLDERS`. `group` shows the
+    /// group of a lease.
     pub(in crate::http) fn of_holders(
         holder: Holder,
         now: SystemTime,
-        group: impl Fn(&Metadata) -> Option<GroupBody>,
+        group: impl Fn(&Group) -> Option<GroupBody>,
     ) -> Vec<Self> {
         let as_of = Instant::now();
         let of_lease = |lease: HeldLease| {
             let lease = lease.at(as_of);
-            let (left, group) = (lease.expires_in, group(&lease.metadata));
+            let left = lease.expires_in;
+            let group = lease.said.group.as_deref().and_then(&group);
             Self {
                 group,
                 ..Self::new(lease, left, now)
@@ -360,7 +387,7 @@ impl LeaseView {
         object.field_if(told(VIEWER), "group", &self.group);
         let reservation = self
             .reservation
-            .as_ref()
+            .as_deref()
             .map(ReservationBody::from_reservation);
         object.field_if(
             reservation.is_some() && told(ONE),
@@ -413,8 +440,8 @@ impl GroupLeaseBody {
 impl HolderBody {
     /// Views of the holders of a lock. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn all_of(holder: Holder, now: SystemTime, viewer: &Access) -> Vec<Self> {
-        let group = |metadata: &Metadata| {
-            metadata.group().map(|group| GroupBody {
+        let group = |group: &Group| {
+            Some(GroupBody {
                 first: viewer
                     .views(&group.first)
                     .then(|| group.first.as_str().to_owned()),
@@ -583,28 +610,25 @@ fn displayed(time: Option<SystemTime>) -> Timestamp {
 mod tests {
     use std::collections::BTreeMap;
 
-    use crate::lock::{FencingToken, HeldLease, Mode, Ttl};
+    use crate::lock::{FencingToken, Mode, Terms, Ttl};
 
     use super::*;
 
     #[test]
     fn is_written_as_json_whatever_its_owner_and_metadata_say() {
         let metadata = BTreeMap::from([("\\".to_owned(), "a \"b\"".to_owned())]);
+        let mut terms = Terms::lasting(Ttl::from_millis(30_000).unwrap());
+        terms.said.owner = Owner::new("\"me\", \u{fc}").ok();
+        terms.said.metadata = Metadata::new(metadata).unwrap();
+        let fence = FencingToken::new(17).unwrap();
+        let as_of = Instant::now() + Duration::from_mins(1);
         let lease = Lease {
             name: LockName::new("deploy:eu").unwrap(),
             token: Token::random(),
             held: HeldLease {
-                fence: FencingToken::new(17).unwrap(),
-                mode: Mode::Shared { slot: Some(2) },
-                is_resting: false,
-                ttl: Ttl::from_millis(30_000).unwrap(),
                 expires_in: Duration::from_secs(20),
                 held_for: Duration::from_millis(1_500),
-                hold_expires_in: None,
-                owner: Some(Owner::new("\"me\", \u{fc}").unwrap()),
-                metadata: Metadata::new(metadata).unwrap(),
-                release_requested: None,
-                as_of: Instant::now() + Duration::from_mins(1),
+                ..terms.granted(fence, Mode::Shared { slot: Some(2) }, as_of)
             },
             waited: Duration::from_millis(7),
         };

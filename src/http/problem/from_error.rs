@@ -9,15 +9,12 @@ use http::HeaderValue;
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
     clock::rfc3339,
-    engine::{
-        AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
-        StoreFeature,
-    },
+    engine::{AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError},
     http::extract::Field,
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Holder, Loss, SharedHolders, Waiter},
+        contract::{Holder, Loss, SharedHolders, StoreFeature, Waiter},
     },
 };
 
@@ -217,7 +214,7 @@ pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> 
 
 /// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.
 fn reserved(lease: &HeldLease) -> Option<String> {
-    let reservation = lease.metadata.reservation()?;
+    let reservation = lease.reservation.as_deref()?;
     let (reason, by) = (&reservation.reason, &reservation.by);
     let by = by
         .as_ref()

@@ -327,7 +327,7 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
 #[cfg(test)]
 mod tests {
     use crate::{
-        lock::{FencingToken, Limit, Metadata, Mode},
+        lock::{FencingToken, Limit, Mode, Terms},
         store::contract::SharedHolders,
     };
 
@@ -383,18 +383,13 @@ mod tests {
     /// A lock with three shared leases that end after one, two and four seconds, and `more` leases that are
     /// not listed.
     fn shared_by(more: u64) -> Holder {
-        let lease = |seconds| HeldLease {
-            fence: FencingToken::new(1).unwrap(),
-            mode: Mode::Shared { slot: None },
-            is_resting: false,
-            ttl: Ttl::MIN,
-            expires_in: Duration::from_secs(seconds),
-            held_for: Duration::ZERO,
-            hold_expires_in: None,
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: Instant::now() + Duration::from_hours(1),
+        let lease = |seconds| {
+            let as_of = Instant::now() + Duration::from_hours(1);
+            let (fence, shared) = (FencingToken::new(1).unwrap(), Mode::Shared { slot: None });
+            HeldLease {
+                expires_in: Duration::from_secs(seconds),
+                ..Terms::lasting(Ttl::MIN).granted(fence, shared, as_of)
+            }
         };
         Holder::Shared(SharedHolders {
             // The leases are not in the order of their ends, as can happen after renewals.

@@ -12,6 +12,7 @@ use std::{
 
 use axum::extract::FromRequestParts;
 use http::{Extensions, request::Parts};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
@@ -19,8 +20,6 @@ use crate::{
     http::problem::{Extra, Problem, ProblemCode},
     lifecycle::Lifecycle,
 };
-
-use super::{peer_end::LookBudget, unsettled::UnsettledGrants};
 
 /// The state of one connection. Its tasks change it, and every request carries it as its extension.
 #[derive(Debug)]
@@ -37,9 +36,11 @@ pub(super) struct ConnectionState {
     user_timeout_ms: AtomicU32,
     long_requests: LongRequests,
     lifecycle: Lifecycle,
-    /// Grants that were answered on this connection, until it is known whether their answers have left.
-    pub(super) grants: UnsettledGrants,
-    pub(super) looks: LookBudget,
+    /// Grants whose answers were handed to hyper, until the connection is written to. If the connection ends
+    /// before, they are dropped with this state, which releases their leases.
+    unwritten_grants: Mutex<Vec<Delivery>>,
+    /// Whether there are unwritten grants, so that a connection without grants need not take the lock.
+    has_unwritten_grants: AtomicBool,
     /// Number of open requests: each from its head until hyper has taken the last byte of its answer.
     requests: AtomicU32,
     /// Number of releases from this connection that are carried out although their callers have hung up.
@@ -55,7 +56,7 @@ pub(super) struct ConnectionState {
     poll_count: AtomicU64,
     /// Whether hyper waits for bytes, and so would notice the end of the connection.
     awaits_bytes: AtomicBool,
-    /// Whether the socket should check, with its next flush, whether the client has hung up.
+    /// Whether the socket should ask the kernel, with its next write or flush, whether the client has hung up.
     is_look_due: AtomicBool,
 }
 
@@ -121,7 +122,6 @@ impl ConnectionState {
         peer: Option<SocketAddr>,
         default_user_timeout: Duration,
         long_requests: LongRequests,
-        looks: LookBudget,
         lifecycle: &Lifecycle,
     ) -> Self {
         Self {
@@ -131,8 +131,8 @@ impl ConnectionState {
             user_timeout_ms: AtomicU32::new(in_ms(default_user_timeout)),
             long_requests,
             lifecycle: lifecycle.clone(),
-            grants: UnsettledGrants::default(),
-            looks,
+            unwritten_grants: Mutex::default(),
+            has_unwritten_grants: AtomicBool::new(false),
             requests: AtomicU32::new(0),
             detached: AtomicU32::new(0),
             has_received_request: AtomicBool::new(false),
@@ -149,8 +149,7 @@ impl ConnectionState {
     #[cfg(test)]
     pub(super) fn of_test() -> Arc<Self> {
         let idle = Duration::from_secs(75);
-        let (long_requests, looks) = (LongRequests::new(16), LookBudget::new());
-        let state = Self::new(None, idle, long_requests, looks, &Lifecycle::new());
+        let state = Self::new(None, idle, LongRequests::new(16), &Lifecycle::new());
         Arc::new(state)
     }
 
@@ -171,16 +170,17 @@ impl ConnectionState {
         self.requests.load(Ordering::Relaxed) > 0 && !self.awaits_bytes.load(Ordering::Relaxed)
     }
 
-    /// Makes the socket check, with the next flush, whether the client has hung up. Every poll of an HTTP/1.1
-    /// connection flushes.
+    /// Makes the socket ask the kernel, with the next write or flush, whether the client has hung up. Every poll
+    /// of an HTTP/1.1 connection flushes.
     pub(super) fn look_for_end(&self) {
         self.is_look_due.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the socket should check now whether the client has hung up. A check that is due is reported
-    /// once.
+    /// Whether the socket should ask the kernel now whether the client has hung up. A check that is due is
+    /// reported once.
     pub(super) fn take_due_look(&self) -> bool {
-        // Only the task that polls the connection writes this flag, so load and store need not be one step.
+        // Load and store need not be one step: a look that another task asks for in between is made by the
+        // check that follows.
         let is_due = self.is_look_due.load(Ordering::Relaxed);
         if is_due {
             self.is_look_due.store(false, Ordering::Relaxed);
@@ -190,7 +190,6 @@ impl ConnectionState {
 
     /// Records that bytes have arrived from the client, which may begin the head of a request.
     pub(super) fn on_bytes_received(&self) {
-        self.grants.on_bytes_received();
         // Bytes that arrive while a request is still being answered begin no head and count as idle time:
         // they may be the body of the request, and a whole request among them begins as soon as the answer
         // has left.
@@ -203,11 +202,20 @@ impl ConnectionState {
         }
     }
 
-    /// Records how many bytes the kernel has taken, and whether these are all that it was offered. Between
+    /// Whether an answer with a grant was handed to hyper since the last write.
+    pub(super) fn has_unwritten_grants(&self) -> bool {
+        self.has_unwritten_grants.load(Ordering::Acquire)
+    }
+
+    /// Records that the kernel has taken bytes: the grants that were handed to hyper are delivered. Between
     /// requests the idle time restarts with each write, because an answer that hyper has taken may take long
     /// to leave.
-    pub(super) fn on_bytes_written(&self, bytes: usize, are_all: bool) {
-        self.grants.on_bytes_written(bytes, are_all);
+    pub(super) fn on_bytes_written(&self) {
+        if self.has_unwritten_grants() {
+            let mut grants = self.unwritten_grants.lock();
+            self.has_unwritten_grants.store(false, Ordering::Relaxed);
+            grants.drain(..).for_each(Delivery::delivered);
+        }
         if self.requests.load(Ordering::Relaxed) == 0 && self.reads_heads.load(Ordering::Relaxed) {
             self.restart_idle_time();
         }
@@ -215,10 +223,6 @@ impl ConnectionState {
 
     /// Begins a request whose head has arrived.
     pub(super) fn begin_request(self: &Arc<Self>) -> OpenRequest {
-        // Only over HTTP/1.1 does a new request show that its caller has read the earlier answers.
-        if self.reads_heads.load(Ordering::Relaxed) {
-            self.grants.on_next_request();
-        }
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.has_begun_head.store(false, Ordering::Relaxed);
         self.has_received_request.store(true, Ordering::Relaxed);
@@ -332,14 +336,25 @@ impl Connection {
         Self(extensions.get().cloned())
     }
 
-    /// Keeps the delivery of a grant whose answer is handed to hyper. The grant counts as delivered when the
-    /// first byte of the answer has left. If the connection ends before, the undelivered lease is released.
-    pub(in crate::http) fn hand_over(&self, delivery: Delivery) {
-        if let Some(connection) = &self.0 {
-            connection.grants.add(delivery);
-        } else {
-            delivery.delivered();
+    /// Keeps the delivery of a grant whose answer is handed to hyper. The grant is delivered with the next write
+    /// to the connection. If the caller is found to have hung up before that write, the undelivered lease is
+    /// released. `looks`: the kernel is asked, because the event loop may not have reported the end yet.
+    pub(in crate::http) fn hand_over(&self, delivery: Delivery, looks: bool) {
+        let Some(connection) = &self.0 else {
+            return delivery.delivered();
+        };
+        let mut grants = connection.unwritten_grants.lock();
+        if grants.is_empty() {
+            // Room for one grant is reserved, because few connections have a second one at the same time.
+            grants.reserve_exact(1);
         }
+        grants.push(delivery);
+        if looks {
+            connection.look_for_end();
+        }
+        connection
+            .has_unwritten_grants
+            .store(true, Ordering::Release);
     }
 
     /// Sets for how long the other end may leave data unacknowledged before it counts as gone. `None`: the
@@ -451,7 +466,7 @@ mod tests {
         assert_eq!(left(), Some(TIMEOUTS.idle));
         // A piece of the answer leaves after a long pause, which restarts the idle time.
         advance(Duration::from_secs(70)).await;
-        connection.on_bytes_written(1, true);
+        connection.on_bytes_written();
         assert_eq!(left(), Some(TIMEOUTS.idle));
     }
 

@@ -6,20 +6,17 @@
 //! seconds.
 //!
 //! **Out.** The body of a grant carries a `Delivery` guard, which the connection takes over with the last
-//! frame. The guard is disarmed once some of the answer has left: the next request on the connection shows
-//! that, or `TCP_INFO` when the connection ends or has many such answers. Right before the first byte of a
-//! grant is written, the socket checks whether its caller has hung up; if so, the write fails and the
-//! connection ends. A guard that is dropped hands the lease to the reaper.
+//! frame, and which the next write disarms. Right before that write, the socket checks whether the caller has
+//! hung up; if so, the write fails and the connection ends. A guard that is dropped hands the lease to the
+//! reaper.
 
 mod accept;
 mod connection;
 mod detached;
 mod in_flight;
-mod peer_end;
 mod protocol;
 mod request_handler;
 mod socket;
-mod unsettled;
 
 pub use accept::serve;
 pub(super) use connection::{Connection, LongRequestPermit, peer};

@@ -32,7 +32,6 @@ use crate::{
 
 use super::{
     connection::{ConnectionState, LongRequests, Timeouts},
-    peer_end::LookBudget,
     request_handler::RequestHandler,
     socket::{Socket, TrailingEnd, close, refuse},
 };
@@ -45,7 +44,6 @@ pub(super) struct Protocol {
     timeouts: Timeouts,
     handler: RequestHandler,
     long_requests: LongRequests,
-    looks: LookBudget,
     lifecycle: Lifecycle,
 }
 
@@ -142,7 +140,6 @@ impl Protocol {
             },
             handler,
             long_requests,
-            looks: LookBudget::new(),
             lifecycle: lifecycle.clone(),
         }
     }
@@ -158,7 +155,6 @@ impl Protocol {
             stream.peer_addr().ok(),
             self.timeouts.idle,
             self.long_requests.clone(),
-            self.looks.clone(),
             &self.lifecycle,
         ));
         match &self.tls {

@@ -9,21 +9,18 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf, Ready},
     net::TcpStream,
     time::timeout,
 };
 
-use super::{
-    connection::ConnectionState,
-    peer_end::{has_hung_up, has_hung_up_by_kernel, sent, sent_before_break},
-};
+use super::connection::ConnectionState;
 
-/// A TCP stream that tells its [`ConnectionState`] how many bytes arrive and leave. If a grant is to be
-/// written and its caller has hung up, the write fails, and hyper drops the connection. The kernel breaks the
-/// connection when sent bytes stay unacknowledged, or the other end takes nothing, for as long as the state
-/// says.
+/// A TCP stream that tells its [`ConnectionState`] when bytes arrive and leave. If a grant is to be written and
+/// its caller has hung up, the write fails, and hyper drops the connection. The kernel breaks the connection
+/// when sent bytes stay unacknowledged, or the other end takes nothing, for as long as the state says.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
@@ -71,30 +68,19 @@ impl Socket {
         }
     }
 
-    fn on_written(
-        &self,
-        written: Poll<io::Result<usize>>,
-        offered: usize,
-    ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes @ 1..)) = written {
-            self.state.on_bytes_written(bytes, bytes == offered);
+    fn on_written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(1..)) = written {
+            self.state.on_bytes_written();
         }
         written
     }
 
-    /// Fails if a grant is about to be written and its caller has hung up.
+    /// Fails if the caller has hung up, and a grant is about to be written or a look is due.
     fn look_for_caller(&self) -> io::Result<()> {
-        let grants = &self.state.grants;
-        if !grants.is_write_due() {
-            return Ok(());
-        }
-        if grants.are_many()
-            && let Some(sent) = sent(&self.stream)
-        {
-            grants.on_bytes_sent(sent);
-        }
-        if has_hung_up(&self.stream, &self.state.looks) {
-            let why = "the caller hung up before its lease was written";
+        let is_gone = self.state.take_due_look() && has_hung_up(&self.stream)
+            || self.state.has_unwritten_grants() && is_end_reported(&self.stream);
+        if is_gone {
+            let why = "the caller hung up before its answer was written";
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
         }
         Ok(())
@@ -109,12 +95,32 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
-    /// Settles the grants before the descriptor is closed, because after that the kernel does not tell how
-    /// many bytes of the connection were sent.
-    fn drop(&mut self) {
-        self.state.grants.on_end(|| sent_before_break(&self.stream));
-    }
+/// Whether the event loop has reported that the other end has closed its side or reset the connection. This costs
+/// no system call.
+fn is_end_reported(stream: &TcpStream) -> bool {
+    // With `WRITABLE` in the interest the future is ready at once, because nearly every stream can be written.
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    let known = stream.ready(interest).now_or_never();
+    let is_end = |ready: Ready| ready.is_read_closed() || ready.is_write_closed();
+    known.is_some_and(|known| known.map_or(true, is_end))
+}
+
+/// Asks the kernel whether the other end has closed its side or reset the connection. Bytes that it sent before may
+/// still be unread.
+#[cfg(target_os = "linux")]
+fn has_hung_up(stream: &TcpStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
+    // An error of `poll` says nothing about the connection. A connection that has failed reports its own error to
+    // hyper.
+    poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// On systems other than Linux, only the event loop reports the end of a connection.
+#[cfg(not(target_os = "linux"))]
+fn has_hung_up(_: &TcpStream) -> bool {
+    false
 }
 
 #[cfg(target_os = "linux")]
@@ -153,7 +159,7 @@ impl AsyncWrite for Socket {
         self.apply_user_timeout();
         self.look_for_caller()?;
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.on_written(written, buf.len())
+        self.on_written(written)
     }
 
     fn poll_write_vectored(
@@ -164,7 +170,7 @@ impl AsyncWrite for Socket {
         self.apply_user_timeout();
         self.look_for_caller()?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.on_written(written, bufs.iter().map(|buf| buf.len()).sum())
+        self.on_written(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -172,10 +178,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.state.take_due_look() && has_hung_up_by_kernel(&self.stream) {
-            let why = "the caller hung up behind bytes that were not read yet";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
-        }
+        self.look_for_caller()?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

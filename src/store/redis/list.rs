@@ -380,7 +380,7 @@ mod tests {
         let lease = read_lease(&lease(NOW + 500_000), NOW, Instant::now()).expect("a lease");
         assert_eq!((lease.fence.get(), lease.expires_in.as_millis()), (7, 500));
         assert_eq!(lease.held_for.as_millis(), 100);
-        assert_eq!(lease.owner.unwrap().as_str(), "ci");
+        assert_eq!(lease.said.owner.unwrap().as_str(), "ci");
         for value in [text("theirs"), text(""), Value::Nil, self::lease(NOW)] {
             assert_eq!(read_lease(&value, NOW, Instant::now()), None, "{value:?}");
         }

@@ -10,7 +10,7 @@ pub(super) const SHORT: u64 = 1_000;
 
 /// A new attempt with a TTL in milliseconds.
 pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
-    with(rig::attempt(lock), |it| it.ttl = ttl(ms))
+    with(rig::attempt(lock), |it| it.terms.set_ttl(ttl(ms)))
 }
 
 /// A new attempt with an idempotency key.
@@ -20,30 +20,26 @@ pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
 
 /// A new attempt for a shared lease without a limit.
 pub(super) fn reader(lock: &str, ms: u64) -> Attempt {
-    with(attempt(lock, ms), |it| it.sharing = Some(share(None)))
+    with(attempt(lock, ms), |it| it.terms.sharing = Some(share(None)))
 }
 
 /// A new attempt for a shared lease with a limit.
 pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
     with(attempt(lock, ms), |it| {
-        it.sharing = Some(share(Some(limit)));
+        it.terms.sharing = Some(share(Some(limit)));
     })
 }
 
 /// The attempt with this owner.
 pub(super) fn owned(owner: &str, attempt: Attempt) -> Attempt {
-    with(attempt, |it| it.owner = Some(Owner::new(owner).unwrap()))
+    with(attempt, |it| {
+        it.terms.said.owner = Some(Owner::new(owner).unwrap());
+    })
 }
 
 /// The attempt with an idempotency key.
 pub(super) fn under(key: IdempotencyHash, attempt: Attempt) -> Attempt {
-    let ttl = Some(attempt.ttl);
-    let idempotency = Idempotency {
-        hash: key,
-        fingerprint: Fingerprint::compute(ttl, None, attempt.sharing, None, &attempt.metadata),
-        salt: Salt::random(),
-    };
-    with(attempt, |it| it.idempotency = Some(idempotency))
+    under_key(key, attempt)
 }
 
 /// The attempt with a wait that is longer than any test takes.
@@ -59,7 +55,7 @@ pub(super) fn patient(attempt: Attempt) -> Attempt {
 /// A new attempt for a lease with a hold limit.
 pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     let limit = HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap();
-    with(attempt(lock, ms), |it| it.hold_limit = Some(limit))
+    with(attempt(lock, ms), |it| it.terms.set_hold_limit(limit))
 }
 
 /// A fresh idempotency key.

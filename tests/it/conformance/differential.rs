@@ -213,13 +213,15 @@ impl<'rig> Program<'rig> {
         let mut asked = attempt(lock, seconds * 1_000);
         if random.below(4) == 0 {
             let limit = seconds * 1_000 * [1, 3][random.below(2)];
-            asked.hold_limit = Some(HoldLimit::from_millis(limit, asked.ttl).unwrap());
+            asked
+                .terms
+                .set_hold_limit(HoldLimit::from_millis(limit, asked.terms.ttl()).unwrap());
         }
         if random.below(3) == 0 {
             let least = seconds * 1_000 / [1, 2][random.below(2)] / 1_000 * 1_000;
-            asked.min_hold = Some(MinHold::from_millis(least, asked.ttl).unwrap());
+            asked.terms.min_hold = Some(MinHold::from_millis(least, asked.terms.ttl()).unwrap());
         }
-        asked.sharing = match random.below(6) {
+        asked.terms.sharing = match random.below(6) {
             0 => Some(share(None)),
             1 => Some(share(Some(2))),
             _ => None,
@@ -227,14 +229,17 @@ impl<'rig> Program<'rig> {
         if random.below(2) == 0 {
             asked = owned(&format!("owner {}", random.below(9)), asked);
         }
-        if asked.sharing.is_none() && asked.hold_limit.is_none() && random.below(8) == 0 {
+        if asked.terms.sharing.is_none()
+            && asked.terms.hold_limit().is_none()
+            && random.below(8) == 0
+        {
             let until = self.rig.now() + Duration::from_secs([4, 20, 100][random.below(3)]);
             let until = u64::try_from(until.as_millis()).unwrap() / 1_000 * 1_000;
-            asked.metadata = asked.metadata.of_reservation(&Reservation {
+            asked.terms.ends = Ends::At(Box::new(Reservation {
                 until_ms: until,
                 reason: Reason::new("random").unwrap(),
                 by: None,
-            });
+            }));
         }
         asked
     }
@@ -251,11 +256,11 @@ impl<'rig> Program<'rig> {
             let hash = hash_of(&self.keys[key]);
             self.kept[key] = Duration::MAX;
             if self.random.below(16) == 0 {
-                asked.ttl = ttl(7_000);
+                asked.terms.set_ttl(ttl(7_000));
             }
             asked = under(hash, asked);
         }
-        let until = asked.metadata.reservation().map(|it| it.until());
+        let until = asked.terms.reservation().map(Reservation::until);
         let is_over = until.is_some_and(|until| until <= self.rig.clock.wall());
         if self.random.below(4) > 0 && !is_over {
             asked.wait = Some(Waiting {
@@ -300,7 +305,7 @@ impl<'rig> Program<'rig> {
         let then = std::time::UNIX_EPOCH + self.rig.now() + step;
         for one in 0..self.players.len() {
             let player = &self.players[one];
-            let reservation = player.attempt.metadata.reservation();
+            let reservation = player.attempt.terms.reservation();
             if player.places.is_some() && reservation.is_some_and(|it| it.until() <= then) {
                 self.leave(one).await;
                 self.look().await;
@@ -637,10 +642,10 @@ impl<'rig> Program<'rig> {
         if let Some(limit) = held.hold_expires_in {
             write!(text, " limit {limit:?}").unwrap();
         }
-        if let Some(owner) = &held.owner {
+        if let Some(owner) = &held.said.owner {
             write!(text, " {owner:?}").unwrap();
         }
-        if let Some(reservation) = held.metadata.reservation() {
+        if let Some(reservation) = &held.reservation {
             write!(text, " until {}", reservation.until_ms).unwrap();
         }
         if let Some(request) = &held.release_requested {
@@ -657,19 +662,9 @@ fn hash_of(asked: &Attempt) -> IdempotencyHash {
 
 fn describe(asked: &Attempt, key: usize) -> String {
     let Attempt {
-        name,
-        ttl,
-        hold_limit,
-        min_hold,
-        sharing,
-        wait,
-        metadata,
-        ..
+        name, terms, wait, ..
     } = asked;
     let lock = &name.as_str()[..1];
-    let until = metadata.reservation().map(|it| it.until_ms);
     let wait = wait.is_some();
-    format!(
-        "{lock} under {key}: {ttl:?} {hold_limit:?} {min_hold:?} {sharing:?} {until:?}, waits: {wait}"
-    )
+    format!("{lock} under {key}: {terms:?}, waits: {wait}")
 }

@@ -41,14 +41,11 @@ fn mixed(
     let names = GroupNames::parse(locks.iter().map(|(lock, _)| *lock)).unwrap();
     let part = |part: &LockName| {
         let own = locks.iter().find(|(lock, _)| name(lock) == *part);
-        Ok::<_, Infallible>(AcquireRequest {
-            ttl: ttl(ttl_ms),
-            wait,
-            sharing: own.and_then(|(_, sharing)| *sharing),
-            owner: None,
-            idempotency_key: key.cloned(),
-            ..request(part.as_str(), "nobody")
-        })
+        let part = with(new_request(part.as_str(), ttl(ttl_ms), wait), |it| {
+            it.terms.sharing = own.and_then(|(_, sharing)| *sharing);
+            it.idempotency_key = key.cloned();
+        });
+        Ok::<_, Infallible>(part)
     };
     GroupRequest::new(names, part).unwrap()
 }
@@ -127,9 +124,9 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     for lease in &held.leases {
         let shown = store.must_be_held(&lease.name).await;
         assert_eq!((shown.fence, shown.ttl), (lease.held.fence, ttl(LONG)));
-        let group = shown.metadata.group().unwrap();
+        let group = shown.said.group.unwrap();
         assert_eq!((group.first, group.count), (name("x/a"), 3));
-        assert_eq!(shown.metadata.iter().count(), 0);
+        assert_eq!(shown.said.metadata.iter().count(), 0);
     }
     // One lease is released separately, and the others go on with the same token.
     let token = held.leases[0].token.clone();

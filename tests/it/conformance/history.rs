@@ -139,9 +139,10 @@ fn key(name: &str) -> Option<Actor> {
 
 async fn hold(engine: &Engine, ttl_ms: u64) -> Lease {
     let asked = with(request("lock", "holder"), |it| {
-        (it.ttl, it.wait, it.by) = (ttl(ttl_ms), Duration::ZERO, key("ci"));
+        it.terms.set_ttl(ttl(ttl_ms));
+        (it.wait, it.by) = (Duration::ZERO, key("ci"));
         let entry = ("job".to_owned(), "4711".to_owned());
-        it.metadata = Metadata::new([entry].into()).unwrap();
+        it.terms.said.metadata = Metadata::new([entry].into()).unwrap();
     });
     let granted = eventually("the lock is free", async || {
         engine.acquire(asked.clone()).await.ok()
@@ -295,10 +296,13 @@ pub(super) async fn the_holder_and_a_short_lease_with_a_minimum_hold_are_shown(
     fixture: &dyn Fixture,
 ) {
     let [here, there] = gateways(fixture);
-    let shares = fixture.store().shares();
+    let rests = fixture.store().supports(StoreFeature::MinHold);
     let asked = with(request("lock", "holder"), |it| {
-        (it.ttl, it.wait) = (ttl(LONG), Duration::ZERO);
-        it.min_hold = MinHold::from_millis(LONG, it.ttl).ok().filter(|_| shares);
+        it.terms.set_ttl(ttl(LONG));
+        it.wait = Duration::ZERO;
+        it.terms.min_hold = MinHold::from_millis(LONG, it.terms.ttl())
+            .ok()
+            .filter(|_| rests);
     });
     let granted = here.acquire(asked).await.unwrap();
     granted.delivery.delivered();
@@ -310,7 +314,7 @@ pub(super) async fn the_holder_and_a_short_lease_with_a_minimum_hold_are_shown(
     assert!(entry.acquired_at.is_some());
     let token = granted.lease.token.hash();
     here.release(name("lock"), token, key("ci")).await.unwrap();
-    if shares {
+    if rests {
         let history = until_history(&here, |it| end(&it.entries[0]).is_some()).await;
         let entry = &history.entries[0];
         assert_eq!(end(entry), Some(("released", Some("ci"), None)));
@@ -325,12 +329,13 @@ pub(super) async fn a_lease_whose_rest_was_broken_stays_released(fixture: &dyn F
         ..HistoryConfig::default()
     };
     let [here, there] = gateways_with(fixture, &config);
-    if !fixture.store().shares() {
+    if !fixture.store().supports(StoreFeature::MinHold) {
         return;
     }
     let asked = with(request("lock", "holder"), |it| {
-        (it.ttl, it.wait) = (ttl(LONG), Duration::ZERO);
-        it.min_hold = MinHold::from_millis(LONG, it.ttl).ok();
+        it.terms.set_ttl(ttl(LONG));
+        it.wait = Duration::ZERO;
+        it.terms.min_hold = MinHold::from_millis(LONG, it.terms.ttl()).ok();
     });
     let granted = here.acquire(asked).await.unwrap();
     granted.delivery.delivered();

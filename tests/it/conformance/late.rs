@@ -19,7 +19,7 @@ pub(super) async fn a_grant_is_told_without_the_time_since_it_was_made(fixture: 
     for turn in 0.. {
         assert!(Instant::now() < deadline, "every answer was read at once");
         let attempt = attempt(&format!("lock-{turn}"), LONG);
-        let held = |lease: &HeldLease| lease.ttl == attempt.ttl;
+        let held = |lease: &HeldLease| lease.ttl == attempt.terms.ttl();
         let Some((answer, decided)) =
             read_late(&store, &attempt.name, store.acquire(&attempt), held).await
         else {
@@ -121,7 +121,7 @@ pub(super) async fn a_renewal_tells_what_was_left_before(fixture: &dyn Fixture) 
         let Ok(Renewal::Renewed(_, margin)) = renewal else {
             panic!("{renewal:?}");
         };
-        let ttl = attempt.ttl.duration();
+        let ttl = attempt.terms.ttl().duration();
         assert!(margin <= ttl, "{margin:?}");
         assert!(margin + before.elapsed() + GRAIN >= ttl, "{margin:?}");
         before = asked;

@@ -19,7 +19,7 @@ pub(super) async fn shows_every_lock_that_is_held_as_inspect_does(fixture: &dyn 
         };
         assert_eq!(shown.fence, inspected.fence);
         assert_eq!(shown.ttl, inspected.ttl);
-        assert_eq!(shown.owner, inspected.owner);
+        assert_eq!(shown.said.owner, inspected.said.owner);
         assert!(shown.expires_in >= inspected.expires_in);
         assert!(shown.held_for <= inspected.held_for);
     }
@@ -77,7 +77,7 @@ pub(super) async fn shows_the_leases_of_an_owner_and_no_others(fixture: &dyn Fix
         ("e", Some("ci")),
     ] {
         let asked = with(attempt(lock, LONG), |it| {
-            it.owner = owner.map(|owner| Owner::new(owner).unwrap());
+            it.terms.said.owner = owner.map(|owner| Owner::new(owner).unwrap());
         });
         granted(&store, &asked).await;
     }
@@ -102,11 +102,9 @@ pub(super) async fn shows_what_is_searched_for_in_name_owner_and_metadata(fixtur
         ("team:build", "prod", "x"),
     ] {
         let entries = [("prod-key".to_owned(), value.to_owned())];
-        let asked = Attempt {
-            owner: Some(Owner::new(owner).unwrap()),
-            metadata: Metadata::new(entries.into()).unwrap(),
-            ..attempt(lock, LONG)
-        };
+        let asked = with(owned(owner, attempt(lock, LONG)), |it| {
+            it.terms.said.metadata = Metadata::new(entries.into()).unwrap();
+        });
         granted(&store, &asked).await;
     }
     let everywhere = vec!["build", "deploy:prod", "team:build", "ticket"];

@@ -94,7 +94,7 @@ pub(super) async fn pass_to_waiters_of_every_gateway_in_order(fixture: &dyn Fixt
     let [first, second, third] = ["released", "expired", "broken"].map(|owner| {
         with(request(LOCK, owner), |it| {
             if owner == "expired" {
-                it.ttl = ttl(BRIEF);
+                it.terms.set_ttl(ttl(BRIEF));
             }
         })
     });

@@ -7,11 +7,10 @@ use crate::conformance::prelude::*;
 pub(super) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
     let full = full();
     let held = granted(&fixture.store(), &full).await;
-    assert_eq!(held.ttl, full.ttl);
-    assert_eq!(held.owner, full.owner);
-    assert_eq!(held.metadata, full.metadata);
-    assert!(held.expires_in <= full.ttl.duration());
-    assert!(held.expires_in + Duration::from_secs(9) > full.ttl.duration());
+    assert_eq!(held.ttl, full.terms.ttl());
+    assert_eq!(held.said, full.terms.said);
+    assert!(held.expires_in <= full.terms.ttl().duration());
+    assert!(held.expires_in + Duration::from_secs(9) > full.terms.ttl().duration());
     assert!(held.held_for < Duration::from_secs(9));
     let limit = held.hold_expires_in.expect("a hold limit was asked for");
     assert!(limit > Duration::from_hours(24) - Duration::from_secs(9));
@@ -27,8 +26,7 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
         let shown = store.must_be_held(&full.name).await;
         assert_eq!(shown.fence, told.fence);
         assert_eq!(shown.ttl, told.ttl);
-        assert_eq!(shown.owner, told.owner);
-        assert_eq!(shown.metadata, told.metadata);
+        assert_eq!(shown.said, told.said);
         // The acquire counts its times from when the command was sent, the store from when it was carried out.
         let since = asked.elapsed();
         assert!(shown.expires_in <= told.expires_in + since);
@@ -81,20 +79,20 @@ pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {
 }
 
 fn full() -> Attempt {
-    let ttl = ttl(LONG);
     let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let metadata = [
         entry("job", "4711"),
         entry("straße", "ünter \"den\" linden"),
     ];
-    Attempt {
-        ttl,
-        hold_limit: Some(HoldLimit::from_millis(86_400_000, ttl).unwrap()),
-        owner: Some(Owner::new("ci runner 7 'äöü' {\"a\":1}").unwrap()),
-        metadata: Metadata::new(metadata.into()).unwrap().of_group(&Group {
-            first: name("first"),
-            count: 16,
-        }),
-        ..attempt("full", LONG)
-    }
+    let owner = Owner::new("ci runner 7 'äöü' {\"a\":1}").unwrap();
+    with(limited("full", LONG, 86_400_000), |it| {
+        it.terms.said = Said {
+            owner: Some(owner),
+            metadata: Metadata::new(metadata.into()).unwrap(),
+            group: Some(Box::new(Group {
+                first: name("first"),
+                count: 16,
+            })),
+        };
+    })
 }

@@ -43,18 +43,7 @@ pub(crate) fn with_log(bytes: &[u8]) -> TempDir {
 
 /// An attempt for a lease of an hour.
 pub(crate) fn attempt(lock: &str) -> Attempt {
-    Attempt {
-        name: LockName::new(lock).unwrap(),
-        token: Token::random().hash(),
-        ttl: Ttl::from_millis(3_600_000).unwrap(),
-        hold_limit: None,
-        min_hold: None,
-        sharing: None,
-        owner: None,
-        metadata: Metadata::default(),
-        idempotency: None,
-        wait: None,
-    }
+    new_attempt(lock, Ttl::from_millis(3_600_000).unwrap())
 }
 
 /// Acquires this many locks, named `lock:0` and so on.

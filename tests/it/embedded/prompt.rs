@@ -19,7 +19,8 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
         let ttl = Duration::from_millis(137 + 31 * turn as u64);
         let lock = format!("lock:{turn}");
         let holder = with(attempt(&lock), |it| {
-            it.ttl = Ttl::from_millis(u64::try_from(ttl.as_millis()).unwrap()).unwrap();
+            it.terms
+                .set_ttl(Ttl::from_millis(u64::try_from(ttl.as_millis()).unwrap()).unwrap());
         });
         let held = Instant::now();
         let granted = store.acquire(&holder).await.unwrap();

@@ -257,6 +257,16 @@ impl Reader {
         heard.data
     }
 
+    /// Reads the next two events, which must be of these kinds and may come in either order. Answers their data.
+    pub(super) async fn expect_both(&mut self, kinds: [&str; 2]) -> [Value; 2] {
+        let mut heard = [self.next().await.unwrap(), self.next().await.unwrap()];
+        if heard[0].kind != kinds[0] {
+            heard.reverse();
+        }
+        assert_eq!(heard.each_ref().map(|it| it.kind.as_str()), kinds);
+        heard.map(|it| it.data)
+    }
+
     /// Asserts that the stream ends here.
     pub(super) async fn ends(&mut self) {
         let heard = self.next().await;

@@ -48,11 +48,8 @@ async fn a_lease_may_begin_at_one_gateway_and_end_at_another() {
             ["acquired", "released"]
         );
         for event in told {
-            let fence = &event.data["fencing_token"];
             assert_eq!(event.data["name"], "a");
-            let is_known = *fence == lease["fencing_token"] && event.data["owner"] == "ci";
-            let came_first = event.kind == "released" && fence.is_null();
-            assert!(is_known || came_first, "{event:?}");
+            assert_eq!(event.data["fencing_token"], lease["fencing_token"]);
         }
     }
 }
@@ -62,7 +59,6 @@ async fn a_lease_that_was_released_at_another_gateway_than_its_own_is_not_said_t
     let site = Site::redis(2).await;
     let mut reader = site.reader().await;
     let (here, there) = (&site.gateways[0], &site.gateways[1]);
-    // The gateway of the lease reports its end after the time for which an end is remembered in any case.
     let lease = acquire(there, "a", &json!({"ttl_ms": 3_500})).await;
     release(here, &lease).await;
     acquire(there, "b", &json!({"ttl_ms": 5_000})).await;
@@ -96,10 +92,12 @@ async fn a_lease_of_another_gateway_expires_once_although_both_have_renewed_it()
     let site = Site::redis(2).await;
     let mut reader = site.reader().await;
     let mut there = site.reader_at(1).await;
-    let lease = acquire(&site.gateways[1], "a", &json!({"ttl_ms": 1_500})).await;
+    let lease = acquire(&site.gateways[1], "a", &json!({"ttl_ms": 2_500})).await;
+    // Two gateways that renew a lease within a second may both report its end.
+    sleep(Duration::from_millis(1_300)).await;
     renew(site.gateway(), &lease).await;
     // The lease ends after all gateways that watch for ends have started to do so.
-    acquire(site.gateway(), "b", &json!({"ttl_ms": 4_500})).await;
+    acquire(site.gateway(), "b", &json!({"ttl_ms": 5_500})).await;
     for reader in [&mut reader, &mut there] {
         let is_last = |heard: &ReceivedEvent| heard.kind == "expired" && heard.data["name"] == "b";
         let heard = reader.up_to(is_last).await;

@@ -110,10 +110,9 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
         assert_eq!(fields(&queued, ["owner", "position"]), json!(["second", 1]));
         assert_eq!(queued.get("fencing_token"), None);
         release(gateway, &first).await;
-        // The events of the hand-off and of the release may come in either order.
-        let released = reader.expect("released").await;
+        let [released, acquired] = reader.expect_both(["released", "acquired"]).await;
         assert_eq!(released["fencing_token"], first["fencing_token"]);
-        reader.expect("acquired").await
+        acquired
     };
     let (second, acquired) = tokio::join!(second, told);
     assert_eq!(acquired["fencing_token"], second["fencing_token"]);
@@ -198,11 +197,9 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
         reader.expect("queued").await;
         let why = json!({"reason": "it hangs", "fencing_token": first["fencing_token"]});
         post(gateway, "/locks/a/break", &why).await.is(200);
-        // The events of the hand-off and of the break may come in either order.
-        let broken = reader.expect("broken").await;
-        (broken, reader.expect("acquired").await)
+        reader.expect_both(["broken", "acquired"]).await
     };
-    let (second, (broken, acquired)) = tokio::join!(acquire(gateway, "a", &body), broken);
+    let (second, [broken, acquired]) = tokio::join!(acquire(gateway, "a", &body), broken);
     assert_eq!(broken["name"], "a");
     assert_eq!(broken["fencing_token"], first["fencing_token"]);
     assert_eq!(broken["owner"], "ci");

@@ -177,18 +177,7 @@ pub(crate) fn token() -> TokenHash {
 
 /// An attempt with a TTL of half a minute.
 pub(crate) fn attempt(lock: &str) -> Attempt {
-    Attempt {
-        name: name(lock),
-        token: token(),
-        ttl: ttl(30_000),
-        hold_limit: None,
-        min_hold: None,
-        sharing: None,
-        owner: None,
-        metadata: Metadata::default(),
-        idempotency: None,
-        wait: None,
-    }
+    new_attempt(lock, ttl(30_000))
 }
 
 /// An attempt with an idempotency key.
@@ -198,11 +187,8 @@ pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
     let salt = Salt::random();
     let token = key.derive_token(&CallerId::ANONYMOUS, &attempt.name, &salt);
     attempt.token = token.hash();
-    attempt.idempotency = Some(Idempotency {
-        hash: key.hash(&CallerId::ANONYMOUS, &attempt.name),
-        fingerprint: Fingerprint::compute(Some(attempt.ttl), None, None, None, &attempt.metadata),
-        salt,
-    });
+    let mut attempt = under_key(key.hash(&CallerId::ANONYMOUS, &attempt.name), attempt);
+    attempt.idempotency.as_mut().expect("it has a key").salt = salt;
     attempt
 }
 
@@ -216,12 +202,14 @@ pub(crate) fn sharing(limit: Option<u64>) -> Sharing {
 
 /// An attempt for a shared lease without a limit, with a TTL of half a minute.
 pub(crate) fn reader(lock: &str) -> Attempt {
-    with(attempt(lock), |it| it.sharing = Some(sharing(None)))
+    with(attempt(lock), |it| it.terms.sharing = Some(sharing(None)))
 }
 
 /// An attempt for a shared lease with a limit.
 pub(crate) fn one_of(limit: u64, lock: &str) -> Attempt {
-    with(attempt(lock), |it| it.sharing = Some(sharing(Some(limit))))
+    with(attempt(lock), |it| {
+        it.terms.sharing = Some(sharing(Some(limit)));
+    })
 }
 
 /// The keys of a shared lock.

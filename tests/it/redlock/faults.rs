@@ -55,7 +55,7 @@ impl Seen {
 /// Acquires and releases the lock until the test is over. Leases of unknown outcome are left to their TTL.
 async fn client(store: Arc<impl Store>, seen: Arc<Seen>) {
     while !seen.over.load(Ordering::SeqCst) {
-        let asked = with(attempt("lock"), |it| it.ttl = ttl(20_000));
+        let asked = with(attempt("lock"), |it| it.terms.set_ttl(ttl(20_000)));
         let Ok(Acquisition::Granted(lease)) = store.acquire(&asked).await else {
             sleep(Duration::from_millis(5)).await;
             continue;

@@ -1,6 +1,7 @@
 //! Helpers that several rooms of tests use.
 
 mod ask;
+mod asking;
 mod authority;
 mod cable;
 mod caller;
@@ -32,6 +33,7 @@ pub(crate) use ask::{
     Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, fence_query,
     list_query, until_all_pass, until_granted, until_health, until_passing, with,
 };
+pub(crate) use asking::{new_attempt, new_request, under_key};
 pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;
 pub(crate) use caller::{Caller, is_busy};

@@ -17,23 +17,20 @@ pub(crate) use latchgate::{
     config::{
         HistoryConfig, LimitsConfig, Millis, RedisConfig, RedlockConfig, ServersUrl, StoreUrl,
     },
-    engine::{
-        AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted, Hold, HoldEnd, HoldEvent,
-        LossReason, StoreFeature,
-    },
+    engine::{AcquireError, AcquireRequest, Engine, Granted, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
     lock::{
-        BreakTarget, CallerId, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
+        BreakTarget, CallerId, Ends, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
         IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, MinHold, Mode,
-        Owner, Reason, ReleaseRequest, Salt, Sharing, SupersedeHash, SupersedeKey, Token,
-        TokenHash, Ttl,
+        Owner, Reason, ReleaseRequest, Said, Salt, Sharing, SupersedeHash, SupersedeKey, Terms,
+        Token, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Health, Holder,
             Idempotency, Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser, Renewal,
-            RenewalTtl, Renewer, Requesting, SharedHolders, Waiting,
+            RenewalTtl, Renewer, Requesting, SharedHolders, StoreFeature, Waiting,
         },
         list_filter::ListFilter,
         parking::{News, Parked},
@@ -49,6 +46,6 @@ pub(crate) use tokio::{
 pub(crate) use super::{
     Ask, Cable, Clock, Fault, ManualClock, Proxy, Random, RedisServer, assert_health,
     assert_misconfigured, assert_unavailable, assert_unknown, cmd, eventually, fence_query,
-    free_port, full, list_query, until, until_all_pass, until_granted, until_health, until_passing,
-    url, with, words,
+    free_port, full, list_query, new_attempt, new_request, under_key, until, until_all_pass,
+    until_granted, until_health, until_passing, url, with, words,
 };

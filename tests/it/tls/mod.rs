@@ -4,6 +4,7 @@ pub(crate) mod fixture;
 mod http2;
 
 mod clients;
+mod hang_ups;
 mod leaving;
 mod misuse;
 mod reload;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::{
     lock::{
-        FencingToken, Fingerprint, IdempotencyHash, Limit, LockName, Metadata, Mode, Owner, Reason,
+        FencingToken, Fingerprint, IdempotencyHash, Limit, LockName, Mode, Owner, Reason, Said,
         Salt, TokenHash, Ttl,
     },
     store::{
         contract::Idempotency,
-        embedded::state::{Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment, Rest},
+        embedded::state::{Lease, LeaseDelivery, LeaseEnds, LeaseKey, LeaseRequest, Moment, Rest},
     },
 };
 
@@ -45,10 +45,15 @@ pub(crate) fn encode(lease: &Lease, row: &mut Vec<u8>) {
 }
 
 fn write(lease: &Lease, put: &mut impl FnMut(&[u8])) {
+    let hold_ends_at = lease.hold_ends_at();
+    let ours = lease.said.ours(lease.reservation());
+    let entries = || lease.said.stored(ours.as_ref());
+    let entry_count = u8::try_from(entries().count());
+    let entry_count = entry_count.expect("metadata has at most 16 entries, and one of ours");
     let flags = [
-        (flag::HOLD_LIMIT, lease.hold_ends_at.is_some()),
-        (flag::OWNER, lease.owner.is_some()),
-        (flag::METADATA, !lease.metadata.is_empty()),
+        (flag::HOLD_LIMIT, hold_ends_at.is_some()),
+        (flag::OWNER, lease.said.owner.is_some()),
+        (flag::METADATA, entry_count > 0),
         (flag::KEY, lease.key.is_some()),
         (flag::REPLAYED, lease.was_replayed()),
         (flag::UNDELIVERED, lease.is_undelivered()),
@@ -70,19 +75,18 @@ fn write(lease: &Lease, put: &mut impl FnMut(&[u8])) {
     if let Some(slot) = lease.mode.slot() {
         put(&slot.to_le_bytes());
     }
-    if let Some(end) = lease.hold_ends_at {
+    if let Some(end) = hold_ends_at {
         put(&end.as_micros().to_le_bytes());
     }
     if let Rest::Until(until) = lease.rests {
         put(&until.as_micros().to_le_bytes());
     }
-    if let Some(owner) = &lease.owner {
+    if let Some(owner) = &lease.said.owner {
         put_text(put, owner.as_str());
     }
-    if !lease.metadata.is_empty() {
-        let count = lease.metadata.stored().count();
-        put(&[u8::try_from(count).expect("metadata has at most 16 entries, and a group")]);
-        for (name, value) in lease.metadata.stored() {
+    if entry_count > 0 {
+        put(&[entry_count]);
+        for (name, value) in entries() {
             put_text(put, name);
             put_text(put, value);
         }
@@ -130,47 +134,62 @@ pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
     if is(flag::UNKNOWN) || rests_twice || is(flag::SLOT) && !is(flag::SHARED) {
         return Err(RowError::Invalid("set of flags"));
     }
-    let lease = Lease {
-        fence: FencingToken::new(fields.u64()?)
-            .map_err(|_error| RowError::Invalid("fencing token"))?,
-        token: TokenHash::from_bytes(fields.array()?),
-        ttl: Ttl::from_millis(fields.u64()?).map_err(|_error| RowError::Invalid("TTL"))?,
-        granted_at: Moment::from_micros(fields.i64()?),
-        expires_at: Moment::from_micros(fields.i64()?),
-        mode: if is(flag::SHARED) {
-            let slot = is(flag::SLOT).then(|| slot(&mut fields));
-            Mode::Shared {
-                slot: slot.transpose()?,
-            }
-        } else {
-            Mode::Exclusive
-        },
-        hold_ends_at: is(flag::HOLD_LIMIT)
-            .then(|| fields.i64().map(Moment::from_micros))
-            .transpose()?,
-        rests: if is(flag::RESTS_UNTIL) {
-            Rest::Until(Moment::from_micros(fields.i64()?))
-        } else if is(flag::RESTS_NOW) {
-            Rest::Now
-        } else {
-            Rest::Never
-        },
-        owner: is(flag::OWNER).then(|| owner(&mut fields)).transpose()?,
-        metadata: if is(flag::METADATA) {
-            metadata(&mut fields)?
-        } else {
-            Metadata::default()
-        },
-        request: is(flag::REQUEST)
-            .then(|| request(&mut fields).map(Box::new))
-            .transpose()?,
-        key: is(flag::KEY)
-            .then(|| key(&mut fields, delivery).map(Box::new))
-            .transpose()?,
-        keeper: None,
+    let fence =
+        FencingToken::new(fields.u64()?).map_err(|_error| RowError::Invalid("fencing token"))?;
+    let token = TokenHash::from_bytes(fields.array()?);
+    let ttl = Ttl::from_millis(fields.u64()?).map_err(|_error| RowError::Invalid("TTL"))?;
+    let granted_at = Moment::from_micros(fields.i64()?);
+    let expires_at = Moment::from_micros(fields.i64()?);
+    let mode = if is(flag::SHARED) {
+        let slot = is(flag::SLOT).then(|| slot(&mut fields));
+        Mode::Shared {
+            slot: slot.transpose()?,
+        }
+    } else {
+        Mode::Exclusive
     };
+    let hold_ends_at = is(flag::HOLD_LIMIT)
+        .then(|| fields.i64().map(Moment::from_micros))
+        .transpose()?;
+    let rests = if is(flag::RESTS_UNTIL) {
+        Rest::Until(Moment::from_micros(fields.i64()?))
+    } else if is(flag::RESTS_NOW) {
+        Rest::Now
+    } else {
+        Rest::Never
+    };
+    let owner = is(flag::OWNER).then(|| owner(&mut fields)).transpose()?;
+    let entries = is(flag::METADATA)
+        .then(|| entries(&mut fields))
+        .transpose()?;
+    let (said, reservation) = Said::from_stored(owner, entries.unwrap_or_default())
+        .map_err(|_error| RowError::Invalid(METADATA))?;
+    let ends = match (reservation, hold_ends_at) {
+        (Some(reservation), Some(end)) => LeaseEnds::At(Box::new(reservation), end),
+        (Some(_), None) => return Err(RowError::Invalid("reservation")),
+        (None, hold_ends_at) => LeaseEnds::Ttl(hold_ends_at),
+    };
+    let request = is(flag::REQUEST)
+        .then(|| request(&mut fields).map(Box::new))
+        .transpose()?;
+    let key = is(flag::KEY)
+        .then(|| key(&mut fields, delivery).map(Box::new))
+        .transpose()?;
     fields.end()?;
-    Ok(lease)
+    Ok(Lease {
+        fence,
+        mode,
+        token,
+        ttl,
+        granted_at,
+        expires_at,
+        ends,
+        rests,
+        said,
+        key,
+        request,
+        keeper: None,
+    })
 }
 
 fn slot(fields: &mut Fields<'_>) -> Result<u16, RowError> {
@@ -186,18 +205,20 @@ fn owner(fields: &mut Fields<'_>) -> Result<Owner, RowError> {
     Owner::new(fields.text("owner")?).map_err(|_error| RowError::Invalid("owner"))
 }
 
-fn metadata(fields: &mut Fields<'_>) -> Result<Metadata, RowError> {
-    const WHAT: &str = "metadata";
+/// What is wrong with a row whose metadata cannot be read.
+const METADATA: &str = "metadata";
+
+fn entries(fields: &mut Fields<'_>) -> Result<BTreeMap<String, String>, RowError> {
     let count = fields.byte()?;
     let mut entries = BTreeMap::new();
     for _ in 0..count {
-        let name = fields.text(WHAT)?.to_owned();
-        entries.insert(name, fields.text(WHAT)?.to_owned());
+        let name = fields.text(METADATA)?.to_owned();
+        entries.insert(name, fields.text(METADATA)?.to_owned());
     }
     if count == 0 || entries.len() != usize::from(count) {
-        return Err(RowError::Invalid(WHAT));
+        return Err(RowError::Invalid(METADATA));
     }
-    Metadata::from_stored(entries).map_err(|_error| RowError::Invalid(WHAT))
+    Ok(entries)
 }
 
 fn request(fields: &mut Fields<'_>) -> Result<LeaseRequest, RowError> {

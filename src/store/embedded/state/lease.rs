@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::{
     clock::Clock,
     lock::{
-        FencingToken, HeldLease, IdempotencyHash, KeeperId, Metadata, Mode, Owner, Reason,
-        ReleaseRequest, TokenHash, Ttl,
+        Ends, FencingToken, HeldLease, IdempotencyHash, KeeperId, Mode, Reason, ReleaseRequest,
+        Reservation, Said, TokenHash, Ttl,
     },
     store::contract::{Attempt, Idempotency, RenewalTtl},
 };
@@ -25,10 +25,9 @@ pub(crate) struct Lease {
     pub(crate) ttl: Ttl,
     pub(crate) granted_at: Moment,
     pub(crate) expires_at: Moment,
-    pub(crate) hold_ends_at: Option<Moment>,
+    pub(crate) ends: LeaseEnds,
     pub(crate) rests: Rest,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) metadata: Metadata,
+    pub(crate) said: Said,
     /// Boxed: most leases have no idempotency key, and a key is as large as the rest of the lease.
     pub(crate) key: Option<Box<LeaseKey>>,
     /// Present if the holder was asked to release the lease. Boxed, because a release request is rare.
@@ -36,6 +35,15 @@ pub(crate) struct Lease {
     /// The keeper that has adopted the lease; `None` while its own attempt is the keeper. In memory only: a
     /// keeper keeps a lease by a connection to this process.
     pub(crate) keeper: Option<Box<KeeperId>>,
+}
+
+/// How a lease ends, unless it is released or broken before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LeaseEnds {
+    /// With its TTL, and at the latest at this moment, if it has a hold limit.
+    Ttl(Option<Moment>),
+    /// At the time of this reservation, which is this moment by the wall clock.
+    At(Box<Reservation>, Moment),
 }
 
 /// Whether the lock rests after a lease.
@@ -86,21 +94,35 @@ pub(crate) enum LeaseDelivery {
 
 impl Lease {
     /// Creates the lease that an attempt is granted now.
-    pub(crate) fn grant(attempt: &Attempt, mode: Mode, fence: FencingToken, now: Moment) -> Self {
-        let hold_ends_at = attempt.hold_limit.map(|limit| now.after(limit.duration()));
+    pub(crate) fn grant(
+        attempt: &Attempt,
+        mode: Mode,
+        fence: FencingToken,
+        now: Moment,
+        wall: WallClock,
+    ) -> Self {
+        let terms = &attempt.terms;
+        let ttl = terms.ttl();
+        let ends = match &terms.ends {
+            Ends::Ttl { hold_limit, .. } => {
+                LeaseEnds::Ttl(hold_limit.map(|limit| now.after(limit.duration())))
+            }
+            Ends::At(reservation) => {
+                LeaseEnds::At(reservation.clone(), wall.moment(reservation.until()))
+            }
+        };
         Self {
             fence,
             mode,
             token: attempt.token,
-            ttl: attempt.ttl,
+            ttl,
             granted_at: now,
-            expires_at: Self::end(attempt.ttl, hold_ends_at, now),
-            hold_ends_at,
-            rests: attempt.min_hold.map_or(Rest::Never, |min_hold| {
+            expires_at: ends.from(ttl, now),
+            ends,
+            rests: terms.min_hold.map_or(Rest::Never, |min_hold| {
                 Rest::Until(now.after(min_hold.duration()))
             }),
-            owner: attempt.owner.clone(),
-            metadata: attempt.metadata.clone(),
+            said: terms.said.clone(),
             key: attempt.idempotency.clone().map(|idempotency| {
                 Box::new(LeaseKey {
                     idempotency,
@@ -117,9 +139,9 @@ impl Lease {
     /// the position would no longer be kept, unless a request with the same key arrives: its TTL has not begun. A
     /// reservation ends at its time.
     pub(crate) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
-        self.expires_at = match self.metadata.reservation() {
-            Some(_) => self.expires_at.min(end),
-            None => end,
+        self.expires_at = match self.ends {
+            LeaseEnds::At(..) => self.expires_at.min(end),
+            LeaseEnds::Ttl(..) => end,
         };
         if let Some(key) = &mut self.key {
             key.delivery = LeaseDelivery::Never;
@@ -133,11 +155,8 @@ impl Lease {
         let mut lease = self.clone();
         if self.is_undelivered() {
             lease = lease.moved(self.granted_at, now);
-            if self.metadata.reservation().is_some() {
-                lease.hold_ends_at = self.hold_ends_at;
-            }
             lease.request.clone_from(&self.request);
-            lease.expires_at = lease.end_from(self.ttl, now);
+            lease.expires_at = lease.end_from(now);
         }
         if let Some(key) = &mut lease.key {
             key.delivery = LeaseDelivery::Again;
@@ -186,12 +205,9 @@ impl Lease {
     /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later. A caller that has
     /// the token knows of the lease.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
-        let ttl = ttl.applied_to(self.ttl);
-        let mut lease = Self {
-            ttl,
-            expires_at: self.end_from(ttl, now).max(self.expires_at),
-            ..self.clone()
-        };
+        let mut lease = self.clone();
+        lease.ttl = ttl.applied_to(self.ttl);
+        lease.expires_at = lease.end_from(now).max(self.expires_at);
         if let (true, Some(key)) = (self.is_undelivered(), &mut lease.key) {
             key.delivery = LeaseDelivery::Once;
         }
@@ -205,39 +221,42 @@ impl Lease {
         let is_in_use = self.lives(last_known) && !self.is_undelivered() && self.rests != Rest::Now;
         let mut lease = self.moved(last_known, now);
         if is_in_use {
-            lease.expires_at = lease.end_from(lease.ttl, now).max(lease.expires_at);
+            lease.expires_at = lease.end_from(now).max(lease.expires_at);
         }
         lease
     }
 
-    /// This lease with all of its times moved by the distance between two moments.
-    fn moved(self, here: Moment, there: Moment) -> Self {
-        let mut lease = Self {
-            granted_at: self.granted_at.rebased(here, there),
-            expires_at: self.expires_at.rebased(here, there),
-            hold_ends_at: self.hold_ends_at.map(|end| end.rebased(here, there)),
-            ..self
+    /// This lease with all of its times moved by the distance between two moments. The time of a reservation is one of
+    /// the wall clock, and stays.
+    fn moved(mut self, here: Moment, there: Moment) -> Self {
+        let hold_ends_at = match &mut self.ends {
+            LeaseEnds::Ttl(hold_ends_at) => hold_ends_at.as_mut(),
+            LeaseEnds::At(..) => None,
         };
-        if let Rest::Until(until) = &mut lease.rests {
-            *until = until.rebased(here, there);
+        let rests_until = match &mut self.rests {
+            Rest::Until(until) => Some(until),
+            Rest::Never | Rest::Now => None,
+        };
+        let request = self.request.as_mut().map(|request| &mut request.until);
+        let always = [&mut self.granted_at, &mut self.expires_at];
+        let sometimes = [hold_ends_at, rests_until, request];
+        for moment in always.into_iter().chain(sometimes.into_iter().flatten()) {
+            *moment = moment.rebased(here, there);
         }
-        if let Some(request) = &mut lease.request {
-            request.until = request.until.rebased(here, there);
-        }
-        lease
+        self
     }
 
     /// Sets the end of a reservation by the wall clock, which may have been set. Any other lease stays as it is.
     pub(crate) fn follow(&mut self, wall: WallClock) {
-        let Some(reservation) = self.metadata.reservation() else {
+        let LeaseEnds::At(reservation, moment) = &mut self.ends else {
             return;
         };
         let end = wall.moment(reservation.until());
-        self.hold_ends_at = Some(end);
+        *moment = end;
         self.expires_at = if self.is_undelivered() {
             self.expires_at.min(end)
         } else {
-            self.end_from(self.ttl, end)
+            self.end_from(end)
         };
     }
 
@@ -249,17 +268,22 @@ impl Lease {
         };
         let mut no_token = [0; 32];
         no_token[24..].copy_from_slice(&self.fence.get().to_be_bytes());
-        let is_reserved = self.metadata.reservation().is_some();
         (until > now && self.request.is_none()).then(|| Self {
+            fence: self.fence,
+            mode: self.mode,
             token: TokenHash::from_bytes(no_token),
+            ttl: self.ttl,
+            granted_at: self.granted_at,
             expires_at: until,
-            hold_ends_at: self.hold_ends_at.filter(|_| !is_reserved),
+            ends: LeaseEnds::Ttl(match self.ends {
+                LeaseEnds::Ttl(hold_ends_at) => hold_ends_at,
+                LeaseEnds::At(..) => None,
+            }),
             rests: Rest::Now,
-            owner: None,
-            metadata: Metadata::default(),
+            said: Said::default(),
             key: None,
+            request: None,
             keeper: None,
-            ..self.clone()
         })
     }
 
@@ -284,11 +308,20 @@ impl Lease {
         key.is_some_and(|key| key.idempotency.hash == *hash)
     }
 
-    /// The same lease, which lasts until this moment: it is a reservation.
-    pub(crate) fn reserved_until(mut self, end: Moment) -> Self {
-        self.hold_ends_at = Some(end);
-        self.expires_at = end;
-        self
+    /// The reservation that the lease is, if it is one.
+    pub(crate) fn reservation(&self) -> Option<&Reservation> {
+        match &self.ends {
+            LeaseEnds::Ttl(..) => None,
+            LeaseEnds::At(reservation, _) => Some(reservation),
+        }
+    }
+
+    /// The moment past which no renewal extends the lease, if there is one.
+    pub(crate) fn hold_ends_at(&self) -> Option<Moment> {
+        match self.ends {
+            LeaseEnds::Ttl(end) => end,
+            LeaseEnds::At(_, end) => Some(end),
+        }
     }
 
     /// Whether the lease has not ended yet.
@@ -311,9 +344,12 @@ impl Lease {
             ttl: self.ttl,
             expires_in,
             held_for: now.since(self.granted_at),
-            hold_expires_in: self.hold_ends_at.map(|end| end.since(now)),
-            owner: self.owner.clone(),
-            metadata: self.metadata.clone(),
+            hold_expires_in: self.hold_ends_at().map(|end| end.since(now)),
+            reservation: match &self.ends {
+                LeaseEnds::Ttl(..) => None,
+                LeaseEnds::At(reservation, _) => Some(reservation.clone()),
+            },
+            said: self.said.clone(),
             release_requested: self.request.as_ref().map(|request| {
                 Box::new(ReleaseRequest {
                     by: request.by.clone(),
@@ -344,22 +380,28 @@ impl Lease {
         })
     }
 
-    /// The end of the lease if its TTL begins now; the hold limit and the release request of the lease may make it
-    /// earlier.
-    fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
-        let reserved = self
-            .hold_ends_at
-            .filter(|_| self.metadata.reservation().is_some());
-        let end = reserved.unwrap_or_else(|| Self::end(ttl, self.hold_ends_at, now));
+    /// The end of the lease if its TTL begins now; the release request of the lease may make it earlier.
+    fn end_from(&self, now: Moment) -> Moment {
+        let end = self.ends.from(self.ttl, now);
         let request = self.request.as_ref();
         request.map_or(end, |request| {
             end.min(request.until.after(ReleaseRequest::BACKSTOP))
         })
     }
+}
 
-    fn end(ttl: Ttl, hold_ends_at: Option<Moment>, now: Moment) -> Moment {
-        let end = now.after(ttl.duration());
-        hold_ends_at.map_or(end, |limit| end.min(limit))
+// === impl LeaseEnds ===
+
+impl LeaseEnds {
+    /// The end of a lease whose TTL begins now.
+    fn from(&self, ttl: Ttl, now: Moment) -> Moment {
+        match *self {
+            Self::Ttl(hold_ends_at) => {
+                let end = now.after(ttl.duration());
+                hold_ends_at.map_or(end, |limit| end.min(limit))
+            }
+            Self::At(_, end) => end,
+        }
     }
 }
 

@@ -105,7 +105,7 @@ impl<'a> PageBuilder<'a> {
         let mut looked_at = 0;
         let is_shown = state.durable_leases(name, now).any(|lease| {
             looked_at += 1;
-            filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
+            filter.shows(name, Some(&lease.said))
         });
         let holder = is_shown.then(|| state.durable_holder(name, now)).flatten();
         if let Some(holder) = holder {

@@ -130,7 +130,7 @@ impl State {
 
     /// When the reservation that an attempt asks for ends, if it asks for one.
     pub(super) fn reservation_end(&self, attempt: &Attempt) -> Option<Moment> {
-        let until = attempt.metadata.reservation()?.until();
+        let until = attempt.terms.reservation()?.until();
         Some(self.wall.moment(until))
     }
 
@@ -594,7 +594,7 @@ impl State {
     /// Adds a lease to the lock, or replaces the lease with its fencing token or the exclusive lease.
     pub(crate) fn put(&mut self, name: &LockName, lease: Lease) {
         let (row, expiry) = ((name.clone(), lease.row()), lease.expiry());
-        if lease.metadata.reservation().is_some() {
+        if lease.reservation().is_some() {
             self.reserved.insert(name.clone());
         } else if !self.reserved.is_empty() {
             self.reserved.remove(name);

@@ -8,7 +8,7 @@ mod operations;
 mod queue;
 
 pub(super) use lease::{
-    Delay, Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment, Rest, WallClock,
+    Delay, Lease, LeaseDelivery, LeaseEnds, LeaseKey, LeaseRequest, Moment, Rest, WallClock,
 };
 pub(super) use list::{ListProgress, PageBuilder};
 pub(super) use memory::{CopyCursor, Shortage, State};

@@ -62,7 +62,7 @@ impl State {
             {
                 return Ok(self.replay(attempt, &lease, key, now));
             }
-            may_share = Some(held.admits(attempt.sharing));
+            may_share = Some(held.admits(attempt.terms.sharing));
         }
         if self.remembers(&RowKey::outdated(name, token), now)
             || key.is_some_and(|key| self.remembers(&RowKey::outdated_key(&key.hash), now))
@@ -95,15 +95,10 @@ impl State {
     /// Creates the lease that an attempt is granted now, beside the existing leases.
     fn grant(&mut self, attempt: &Attempt, now: Moment) -> Result<Lease, StoreError> {
         let fence = self.next_fence()?;
-        let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
+        let mode = attempt.terms.sharing.map_or(Mode::Exclusive, |sharing| {
             Held::mode_beside(self.held.get(&attempt.name), sharing)
         });
-        let lease = Lease::grant(attempt, mode, fence, now);
-        let end = self.reservation_end(attempt);
-        Ok(match end {
-            Some(end) => lease.reserved_until(end),
-            None => lease,
-        })
+        Ok(Lease::grant(attempt, mode, fence, now, self.wall))
     }
 
     /// Answers an attempt whose idempotency key has a living lease. The attempt becomes the keeper of the
@@ -496,7 +491,7 @@ impl State {
             };
             let end = self.reservation_end(&first.attempt);
             let is_over = first.until.min(end.unwrap_or(Moment::MAX)) <= now;
-            if !is_over && held.is_some_and(|held| !held.admits(first.attempt.sharing)) {
+            if !is_over && held.is_some_and(|held| !held.admits(first.attempt.terms.sharing)) {
                 return;
             }
             let wanted =

@@ -157,8 +157,8 @@ impl Queued {
     /// The attempt as the answer to an inspect shows it.
     pub(crate) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
-            owner: self.attempt.owner.clone(),
-            sharing: self.attempt.sharing,
+            owner: self.attempt.terms.said.owner.clone(),
+            sharing: self.attempt.terms.sharing,
             waited: now.since(self.since),
         }
     }

@@ -7,14 +7,14 @@ use crate::{
     lock::Sharing,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Attempt},
+        contract::Acquisition,
         embedded::{BackupError, OpenError, check_backup},
     },
 };
 
 use super::{
     disk::Fault,
-    rig::{LONG, Rig, attempt, key, keyed, one_of, share},
+    rig::{LONG, Rig, attempt, key, keyed, one_of, share, with},
 };
 
 async fn backup(rig: &Rig) -> Vec<u8> {
@@ -40,10 +40,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
         ..share(Some(9_999))
     };
     let sharers = (0..SHARERS).map(|number| match number % 3 {
-        0 => Attempt {
-            sharing: Some(without_slot),
-            ..attempt("pool", LONG)
-        },
+        0 => with(attempt("pool", LONG), |it| it.sharing = Some(without_slot)),
         _ => one_of(9_999, "pool", LONG + number as u64 % 100),
     });
     let held: Vec<_> = alone.chain(sharers).collect();

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     disk::Fault,
-    rig::{LONG, Random, Rig, assert_distinct_slots, attempt, key, keyed, one_of, share},
+    rig::{LONG, Random, Rig, assert_distinct_slots, attempt, key, keyed, one_of, share, with},
 };
 
 /// The answers that callers were given so far.
@@ -30,7 +30,7 @@ struct Told {
 
 impl Told {
     async fn acquire(&mut self, rig: &Rig, wanted: Attempt) {
-        let is_alone = wanted.sharing.is_none();
+        let is_alone = wanted.terms.sharing.is_none();
         let has_name = |it: &Attempt| it.name == wanted.name;
         let is_held = self.held.iter().any(|(it, _)| has_name(it));
         match rig.store().acquire(&wanted).await {
@@ -88,10 +88,9 @@ impl Told {
             3 if !self.unknown.is_empty() => self.settle(rig).await,
             4 => self.acquire(rig, one_of(5, "lock", LONG)).await,
             5 => {
-                let reader = Attempt {
-                    sharing: Some(share(None)),
-                    ..keyed("lock", LONG, key())
-                };
+                let reader = with(keyed("lock", LONG, key()), |it| {
+                    it.sharing = Some(share(None));
+                });
                 self.acquire(rig, reader).await;
             }
             _ => {

@@ -14,7 +14,7 @@ use crate::{
             EmbeddedStore,
             log::{Contents, Directory, Log, LogEnd, LogError, Volume, fuzzed_row},
             records::{Meta, Rows},
-            state::{Lease, Moment, State},
+            state::{Lease, Moment, State, WallClock},
         },
         parking::Parking,
     },
@@ -51,7 +51,13 @@ fn leases(numbers: RangeInclusive<u64>) -> impl Iterator<Item = (LockName, Lease
     numbers.map(|number| {
         let asked = attempt(&format!("lock:{number}"), LONG);
         let fence = FencingToken::new(number).unwrap();
-        let lease = Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1));
+        let lease = Lease::grant(
+            &asked,
+            Mode::Exclusive,
+            fence,
+            Moment::from_micros(1),
+            WallClock::default(),
+        );
         (asked.name, lease)
     })
 }
@@ -265,7 +271,7 @@ fn a_lock_with_an_exclusive_lease_and_shared_leases_is_refused() {
     let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
     let lease_of = |mode, fence| {
         let fence = FencingToken::new(fence).unwrap();
-        Lease::grant(&asked, mode, fence, now)
+        Lease::grant(&asked, mode, fence, now, WallClock::default())
     };
     let shared = [lease_of(slotted(0), 1), lease_of(slotted(1), 2)];
     for (exclusive, is_right) in [("lock", false), ("other", true)] {
@@ -289,7 +295,7 @@ fn a_lease_under_the_key_of_another_is_refused() {
     let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
     let fence = FencingToken::new(0x1234).unwrap();
     let mut rows = Rows::default();
-    let lease = Lease::grant(&asked, slotted(0), fence, now);
+    let lease = Lease::grant(&asked, slotted(0), fence, now, WallClock::default());
     rows.lease(&asked.name, Some(fence), Some(&lease));
     let mut record = Vec::new();
     meta(1).encode(&mut record);
@@ -341,7 +347,7 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         };
         let asked = keyed(&lock, LONG + number % 7, key());
         let now = Moment::from_micros(i64::try_from(number).unwrap());
-        let lease = Lease::grant(&asked, mode, fence, now);
+        let lease = Lease::grant(&asked, mode, fence, now, WallClock::default());
         // Changes that are undone were never written, and must not appear in the copy.
         state.put(&name("undone"), lease.clone());
         end_one(&mut state, &format!("lock:{}", number % 7), now);

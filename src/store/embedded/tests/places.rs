@@ -15,6 +15,7 @@ use crate::{
 
 use super::rig::{
     LONG, MAX_WAIT, Rig, attempt, key, name, news, told_of_its_grant, ttl, waiting, waiting_under,
+    with,
 };
 
 const KEEP: Duration = Duration::from_secs(5);
@@ -102,10 +103,7 @@ async fn a_lease_that_ended_while_it_was_written_is_not_handed_over() {
     let rig = Rig::start();
     let holder = attempt("lock", LONG);
     rig.granted(&holder).await;
-    let short = Attempt {
-        ttl: ttl(10_000),
-        ..waiting("lock")
-    };
+    let short = with(waiting("lock"), |it| it.set_ttl(ttl(10_000)));
     let mut place = rig.queued(&short).await;
     let clock = std::sync::Arc::clone(&rig.clock);
     rig.disk

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     clock::ManualClock,
     lock::{
-        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, MinHold,
-        Mode, Salt, Sharing, Token, Ttl,
+        HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, MinHold, Mode, Salt, Sharing,
+        Terms, Token, Ttl,
     },
     store::{
         Store, StoreError,
@@ -272,64 +272,54 @@ pub(super) fn share(limit: Option<u64>) -> Sharing {
     }
 }
 
+/// The attempt with a change.
+pub(super) fn with(mut attempt: Attempt, change: impl FnOnce(&mut Terms)) -> Attempt {
+    change(&mut attempt.terms);
+    attempt
+}
+
 /// An attempt to share the lock with a limit.
 pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
-    Attempt {
-        sharing: Some(share(Some(limit))),
-        ..attempt(lock, ms)
-    }
+    with(attempt(lock, ms), |it| {
+        it.sharing = Some(share(Some(limit)));
+    })
 }
 
 /// An attempt to share the lock without a limit.
 pub(super) fn reader(lock: &str, ms: u64) -> Attempt {
-    Attempt {
-        sharing: Some(share(None)),
-        ..attempt(lock, ms)
-    }
+    with(attempt(lock, ms), |it| it.sharing = Some(share(None)))
 }
 
 pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
     Attempt {
         name: name(lock),
         token: Token::random().hash(),
-        ttl: ttl(ms),
-        hold_limit: None,
-        min_hold: None,
-        sharing: None,
-        owner: None,
-        metadata: Metadata::default(),
+        terms: Terms::lasting(ttl(ms)),
         idempotency: None,
         wait: None,
     }
 }
 
 pub(super) fn keyed(lock: &str, ms: u64, hash: IdempotencyHash) -> Attempt {
-    let plain = attempt(lock, ms);
-    let idempotency = Idempotency {
+    let mut keyed = with(attempt(lock, ms), |it| it.explicit.ttl = Some(ttl(ms)));
+    keyed.idempotency = Some(Idempotency {
         hash,
-        fingerprint: Fingerprint::compute(Some(plain.ttl), None, None, None, &plain.metadata),
+        fingerprint: keyed.terms.fingerprint(),
         salt: Salt::random(),
-    };
-    Attempt {
-        idempotency: Some(idempotency),
-        ..plain
-    }
+    });
+    keyed
 }
 
 pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
-    Attempt {
-        hold_limit: Some(HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap()),
-        ..attempt(lock, ms)
-    }
+    let limit = HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap();
+    with(attempt(lock, ms), |it| it.set_hold_limit(limit))
 }
 
 /// The attempt with a minimum hold.
 pub(super) fn cooling(ms: u64, attempt: Attempt) -> Attempt {
-    let min_hold = MinHold::from_millis(ms, attempt.ttl).ok();
-    Attempt {
-        min_hold,
-        ..attempt
-    }
+    with(attempt, |it| {
+        it.min_hold = MinHold::from_millis(ms, it.ttl()).ok();
+    })
 }
 
 /// The same attempt as one that waits in the queue.

@@ -5,18 +5,18 @@ use std::time::Duration;
 use crate::{
     clock::BootId,
     lock::{
-        FencingToken, Group, HoldLimit, LockName, Metadata, MinHold, Mode, Owner, Reason,
-        ReleaseRequest, Token, TokenHash,
+        Ends, FencingToken, Group, HoldLimit, LockName, Metadata, MinHold, Mode, Owner, Reason,
+        ReleaseRequest, Reservation, Token, TokenHash,
     },
     store::contract::Attempt,
     store::embedded::{
         fuzzed_row,
         records::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
-        state::{Lease, Moment},
+        state::{Lease, Moment, WallClock},
     },
 };
 
-use super::rig::{Random, attempt, key, keyed, name, ttl};
+use super::rig::{Random, key, keyed, limited, name, ttl, with};
 
 #[test]
 fn a_lease_comes_back_as_it_was_and_neither_a_part_nor_more_nor_another_version_does() {
@@ -88,6 +88,7 @@ fn rows_of_a_record_come_back_in_their_order() {
         Mode::Exclusive,
         FencingToken::MAX,
         now,
+        WallClock::default(),
     );
     let mut rows = Rows::default();
     rows.lease(&lock, lease.row(), Some(&lease));
@@ -148,7 +149,15 @@ fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
     let fence = FencingToken::MAX;
     let asked = keyed("lock", 30_000, key());
     let (now, shared) = (Moment::from_micros(1), Mode::Shared { slot: Some(7) });
-    let lease = |mode| encoded(&Lease::grant(&asked, mode, fence, now));
+    let lease = |mode| {
+        encoded(&Lease::grant(
+            &asked,
+            mode,
+            fence,
+            now,
+            WallClock::default(),
+        ))
+    };
     let mut alone = lease(Mode::Exclusive);
     alone[1] |= SLOT;
     let mut unknown = lease(shared);
@@ -196,19 +205,30 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let entries = [entry("a", ""), entry("straße", "ünter den linden")];
     let mut full = plain.clone();
-    full.hold_limit = Some(HoldLimit::from_millis(600_000, ttl(30_000)).unwrap());
-    full.owner = Some(Owner::new("näher").unwrap());
+    let limit = HoldLimit::from_millis(600_000, ttl(30_000)).unwrap();
+    full.terms.set_hold_limit(limit);
+    full.terms.said.owner = Some(Owner::new("näher").unwrap());
     let group = Group {
         first: LockName::new("first").unwrap(),
         count: 3,
     };
-    full.metadata = Metadata::new(entries.into()).unwrap().of_group(&group);
+    full.terms.said.metadata = Metadata::new(entries.into()).unwrap();
+    full.terms.said.group = Some(Box::new(group));
+    let reservation = Reservation {
+        until_ms: 1_795_000_000_000,
+        reason: Reason::new("load test").unwrap(),
+        by: Some("ops".into()),
+    };
+    let reserved = with(plain.clone(), |it| {
+        it.ends = Ends::At(Box::new(reservation));
+    });
     let mut bare = plain.clone();
     bare.idempotency = None;
     let mut brief = full.clone();
-    brief.min_hold = Some(MinHold::from_millis(20_000, ttl(30_000)).unwrap());
-    let brief = Lease::grant(&brief, Mode::Shared { slot: Some(3) }, fence, now);
-    let granted = Lease::grant(&plain, Mode::Exclusive, fence, now);
+    brief.terms.min_hold = Some(MinHold::from_millis(20_000, ttl(30_000)).unwrap());
+    let grant = |asked: &Attempt, mode| Lease::grant(asked, mode, fence, now, WallClock::default());
+    let brief = grant(&brief, Mode::Shared { slot: Some(3) });
+    let granted = grant(&plain, Mode::Exclusive);
     let kept = granted
         .clone()
         .kept_until(now.after(Duration::from_secs(5)), None);
@@ -223,20 +243,18 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     };
     let leases = [
         asked(&settled, None),
-        asked(
-            &Lease::grant(&full, Mode::Shared { slot: Some(1) }, fence, now),
-            Some("ops"),
-        ),
-        Lease::grant(&bare, Mode::Exclusive, fence, now),
+        asked(&grant(&full, Mode::Shared { slot: Some(1) }), Some("ops")),
+        grant(&bare, Mode::Exclusive),
         granted,
         kept,
-        Lease::grant(&full, Mode::Exclusive, fence, now),
+        grant(&full, Mode::Exclusive),
         settled,
-        Lease::grant(&bare, Mode::Shared { slot: None }, fence, now),
+        grant(&bare, Mode::Shared { slot: None }),
+        grant(&reserved, Mode::Exclusive),
         brief.rest(now).unwrap(),
         brief,
-        Lease::grant(&full, Mode::Shared { slot: Some(0) }, fence, now),
-        Lease::grant(&plain, Mode::Shared { slot: Some(9_998) }, fence, now),
+        grant(&full, Mode::Shared { slot: Some(0) }),
+        grant(&plain, Mode::Shared { slot: Some(9_998) }),
     ];
     leases.map(|lease| (encoded(&lease), lease)).into()
 }
@@ -262,14 +280,11 @@ fn records_are_written_as_they_always_were() {
     let (lock, token) = (name("lock"), TokenHash::from_bytes([7; 32]));
     let now = Moment::from_micros(0x0102);
     let fence = FencingToken::new(0x0304).unwrap();
-    let asked = Attempt {
-        token,
-        owner: Some(Owner::new("me").unwrap()),
-        hold_limit: Some(HoldLimit::from_millis(60_000, ttl(30_000)).unwrap()),
-        ..attempt("lock", 30_000)
-    };
+    let mut asked = limited("lock", 30_000, 60_000);
+    asked.token = token;
+    asked.terms.said.owner = Some(Owner::new("me").unwrap());
     let mode = Mode::Shared { slot: Some(5) };
-    let lease = Lease::grant(&asked, mode, fence, now);
+    let lease = Lease::grant(&asked, mode, fence, now, WallClock::default());
     let lease = lease
         .requested(
             &ReleaseRequest {

@@ -10,11 +10,13 @@ use std::{
 
 use super::{
     disk::Fault,
-    rig::{Rig, attempt, cooling, key, keyed, limited, patient, told_of_its_grant, ttl, until},
+    rig::{
+        Rig, attempt, cooling, key, keyed, limited, patient, told_of_its_grant, ttl, until, with,
+    },
 };
 use crate::{
     clock::{Clock, ManualClock},
-    lock::{HeldLease, Reason, Reservation},
+    lock::{Ends, HeldLease, Reason, Reservation},
     store::{
         Store,
         contract::{Acquisition, Attempt, Holder, Release, Renewal},
@@ -129,8 +131,7 @@ fn reserving(until: SystemTime, asked: Attempt) -> Attempt {
         reason: Reason::new("load test").unwrap(),
         by: None,
     };
-    let metadata = asked.metadata.of_reservation(&reservation);
-    Attempt { metadata, ..asked }
+    with(asked, |it| it.ends = Ends::At(Box::new(reservation)))
 }
 
 async fn shown(rig: &Rig, lock: &str) -> HeldLease {

@@ -22,7 +22,7 @@ use crate::{
 
 use super::rig::{
     LONG, Random, assert_distinct_slots, attempt, cooling, key, keyed, name, one_of, patient,
-    reader, share, ttl, waiting, waiting_under,
+    reader, share, ttl, waiting, waiting_under, with,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -151,15 +151,14 @@ impl Callers {
             2..4 => waiting_under(text, hash),
             _ => waiting(text),
         };
-        Attempt {
-            sharing,
-            ttl: ttl(100 + self.random.below(100) as u64),
-            min_hold: match self.random.below(3) {
+        with(attempt, |it| {
+            it.sharing = sharing;
+            it.set_ttl(ttl(100 + self.random.below(100) as u64));
+            it.min_hold = match self.random.below(3) {
                 0 => MinHold::from_millis(1 + self.random.below(100) as u64, Ttl::MIN).ok(),
                 _ => None,
-            },
-            ..attempt
-        }
+            };
+        })
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum Failure {
 /// the nodes of a quorum is [`NODE_ACL_LINE`].)
 pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +mget +getdel +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +mget +rpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +setbit +bitpos +hset +hget +hmget +hvals +hlen +hdel +zadd +zcard +zcount +zrange +zrem \
     +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots";
 
@@ -83,12 +83,16 @@ impl Failure {
             "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
             "NOPERM" => Self::misconfigured(format!("{LACKS_PERMISSION}: {text}")),
             // A missing permission inside a script has no error code of its own. Redis 7.0 has the first wording,
-            // later versions and Valkey the second. The probe recognizes a missing permission in any wording.
+            // later versions and Valkey the second. The probe recognizes a missing permission in any wording. The
+            // probe finds missing permissions before scripts run, so this permission was taken away since then, and the
+            // script may have stopped half-way.
             "ERR"
                 if text.starts_with("The user executing the script")
                     || text.starts_with("ACL failure in script") =>
             {
-                Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
+                Self::Unknown(Uncertainty::UnexpectedReply(format!(
+                    "{LACKS_PERMISSION}: {text}"
+                )))
             }
             // The server does not have the command, or the command was renamed. The arguments follow in the text; the
             // arguments may be secret, so they are not passed on.
@@ -281,6 +285,17 @@ mod tests {
             ("WrongType", "WRONGTYPE", ""),
             // An error that is not in the table of errors may have had an effect.
             ("Unknown", "ERR", "user_script:7: attempt to index"),
+            // A script that lacks a permission for one of its commands may have run others before.
+            (
+                "Unknown",
+                "ERR",
+                "The user executing the script can't run this command",
+            ),
+            (
+                "Unknown",
+                "ERR",
+                "ACL failure in script: User gate has no permissions",
+            ),
         ] {
             for code in codes.split(' ') {
                 let failure = format!("{:?}", Failure::classify(code, text));
@@ -298,8 +313,6 @@ mod tests {
             "DENIED Redis is running in protected mode because protected mode is enabled",
             "WRONGPASS invalid username-password pair",
             "NOPERM this user has no permissions to run the 'evalsha' command",
-            "ERR The user executing the script can't run this command or subcommand",
-            "ERR ACL failure in script: User gate has no permissions to run the 'del' command",
             "ERR Unknown Redis command called from script",
             "ERR Unknown command called from script",
             "ERR unknown command 'EVALSHA', with args beginning with: 's3cret' ",

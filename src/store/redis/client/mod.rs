@@ -31,6 +31,5 @@ pub(super) use reply::{fuzzed, shown};
 pub(super) use resp::text;
 pub(super) use script::{Command, KeyOfLock, Parts, Script, TOMBSTONE_MS};
 pub(super) use texts::{
-    REQUEST, append_hex, append_number, hex, metadata_from_json, metadata_json, read_hex,
-    read_request, request_text, token_hash,
+    REQUEST, append_hex, append_number, hex, read_hex, read_request, request_text, token_hash,
 };

@@ -138,7 +138,7 @@ impl Reply {
         String::from_utf8(self.bytes()?).ok()
     }
 
-    fn bytes(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn bytes(&mut self) -> Option<Vec<u8>> {
         match &mut self.fields {
             Fields::Flat(flat) => flat.next().map(<[u8]>::to_vec),
             Fields::Values(values) => match values.next() {

@@ -1,8 +1,8 @@
-//! Texts in records and arguments of scripts: hexadecimal digits, numbers, metadata, and requests to release a lease.
+//! Texts in records and arguments of scripts: hexadecimal digits, numbers, and requests to release a lease.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use crate::lock::{Metadata, Reason, ReleaseRequest, TokenHash};
+use crate::lock::{Reason, ReleaseRequest, TokenHash};
 
 use super::super::fields::Layout;
 
@@ -69,25 +69,7 @@ pub(crate) fn token_hash(text: &str) -> Option<TokenHash> {
     read_hex(text).map(TokenHash::from_bytes)
 }
 
-// === Metadata and requests ===
-
-/// Metadata as a record stores it, in JSON; empty if there is none.
-pub(crate) fn metadata_json(metadata: &Metadata) -> String {
-    if metadata.is_empty() {
-        return String::new();
-    }
-    let entries: BTreeMap<&str, &str> = metadata.stored().collect();
-    serde_json::to_string(&entries).expect("texts by name are JSON")
-}
-
-/// Reads the metadata of a record; `None` if the text is no valid metadata.
-pub(crate) fn metadata_from_json(json: &str) -> Option<Metadata> {
-    if json.is_empty() {
-        return Some(Metadata::default());
-    }
-    let entries: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
-    Metadata::from_stored(entries).ok()
-}
+// === Requests ===
 
 /// Layout of a release request: the time by which the lease must be released, in µs, or in ms in a quorum. The
 /// requester and the reason follow this time.

@@ -7,7 +7,12 @@ use tokio::time::{Duration, Instant};
 use crate::store::{Unavailability, Uncertainty};
 
 use super::super::{
-    client::{Command, Parts, Reply, Script, dispatch::Dispatch, failure::Failure, shard::Shard},
+    client::{
+        Command, Parts, Reply, Script,
+        dispatch::Dispatch,
+        failure::{Failure, LACKS_PERMISSION},
+        shard::Shard,
+    },
     keys::Keys,
 };
 
@@ -126,7 +131,10 @@ fn refusal_in(failure: &Failure) -> Option<Unavailability> {
 }
 
 fn lacks_permission(failure: &Failure) -> bool {
-    matches!(failure, Failure::Refused(Unavailability::Misconfigured(_)))
+    match failure {
+        Failure::Unknown(Uncertainty::UnexpectedReply(what)) => what.starts_with(LACKS_PERMISSION),
+        _ => matches!(failure, Failure::Refused(Unavailability::Misconfigured(_))),
+    }
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@ use std::{ops::Range, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, HeldLease, Mode, Owner, Salt, TokenHash, Ttl};
+use crate::lock::{FencingToken, HeldLease, Mode, Salt, TokenHash, Ttl};
 
 use super::{
     super::{
-        client::{metadata_from_json, read_hex, read_request},
+        client::{read_hex, read_request},
         fields::{Layout, number},
     },
     id::token_in,
     packed::{GRANT, KEYED, RESERVED},
+    said::read_said,
     ticket::MARKS,
 };
 
@@ -83,12 +84,13 @@ impl<'a> Record<'a> {
         }
         let is_resting = self.byte(const { LEASE.place("state") }) == b'r';
         let mut details = self.details()?.split('\n');
-        let (owner, metadata) = (details.next()?, metadata_from_json(details.next()?)?);
+        let (said, reservation) = read_said(details.next()?, details.next()?)?;
+        let reservation = reservation.filter(|_| hold == RESERVED);
         let hold_ends = match hold {
             0 => None,
             // The rest of a reservation lasts no longer than its minimum hold, and has no metadata.
             RESERVED if is_resting => None,
-            RESERVED => Some(metadata.reservation()?.until_ms),
+            RESERVED => Some(reservation.as_ref()?.until_ms),
             limit => Some(since + limit),
         };
         let (mut slot, mut request) = (None, None);
@@ -121,11 +123,8 @@ impl<'a> Record<'a> {
             expires_in,
             held_for: Duration::from_millis(now.saturating_sub(since)),
             hold_expires_in: hold_ends.map(|ends| Duration::from_millis(ends.saturating_sub(now))),
-            owner: match owner {
-                "" => None,
-                owner => Some(Owner::new(owner).ok()?),
-            },
-            metadata,
+            reservation: reservation.map(Box::new),
+            said,
             release_requested: request,
             as_of,
         })
@@ -155,7 +154,7 @@ impl<'a> Record<'a> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        lock::Metadata,
+        lock::{Metadata, Owner, Terms},
         store::{
             contract::Attempt,
             redis::records::{ID, pack, packed::tests::attempt},
@@ -183,12 +182,11 @@ mod tests {
             let record = Record::read(&text).unwrap();
             assert_eq!(record.token(), attempt.token);
             let lease = record.lease(NOW, Instant::now()).unwrap();
-            assert_eq!((lease.fence.get(), lease.ttl), (7, attempt.ttl));
+            assert_eq!((lease.fence.get(), lease.ttl), (7, attempt.terms.ttl()));
             assert_eq!(lease.expires_in, Duration::from_secs(5));
             assert_eq!(lease.held_for, Duration::from_secs(1));
             assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(599)));
-            assert_eq!(lease.owner, attempt.owner);
-            assert_eq!(lease.metadata, attempt.metadata);
+            assert_eq!(lease.said, attempt.terms.said);
             assert_eq!(record.salt(), keyed.then(|| Salt::from_bytes([7; 16])));
         }
     }
@@ -210,8 +208,8 @@ mod tests {
         assert_eq!(lease.mode, Mode::Shared { slot: Some(12) });
         assert_eq!((lease.fence.get(), lease.ttl.as_millis()), (7, 30_000));
         assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(599)));
-        assert_eq!(lease.owner, Some(Owner::new("ci").unwrap()));
-        assert_eq!(lease.metadata.stored().collect::<Vec<_>>(), [("a", "b")]);
+        assert_eq!(lease.said.owner, Some(Owner::new("ci").unwrap()));
+        assert_eq!(lease.said.metadata.iter().collect::<Vec<_>>(), [("a", "b")]);
         let request = lease.release_requested.unwrap();
         assert_eq!(request.within, Duration::from_secs(4));
     }
@@ -234,8 +232,8 @@ mod tests {
             .unwrap();
         assert_eq!(lease.expires_in, Duration::from_secs(5));
         assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(6)));
-        assert_eq!(lease.metadata.stored().count(), 2);
-        let reservation = lease.metadata.reservation().unwrap();
+        assert_eq!(lease.said.metadata.iter().count(), 1);
+        let reservation = lease.reservation.unwrap();
         assert_eq!(
             (reservation.until_ms, reservation.reason.as_str()),
             (1_795_000_006_000, "load test")
@@ -250,10 +248,8 @@ mod tests {
 
     #[test]
     fn a_grant_that_is_not_confirmed_shows_no_more_than_its_ttl() {
-        let brief = Attempt {
-            ttl: Ttl::from_millis(500).unwrap(),
-            ..attempt(false)
-        };
+        let mut brief = attempt(false);
+        brief.terms = Terms::lasting(Ttl::from_millis(500).unwrap());
         let shown = |state: &str| {
             let mut text = written(&brief);
             text.replace_range(LEASE.place("state"), state);
@@ -289,8 +285,8 @@ mod tests {
     fn no_lease_is_longer_than_what_is_read_of_one() {
         let (name, value) = ("a".to_owned(), "\"".repeat(Metadata::MAX_BYTES - 1));
         let mut attempt = attempt(true);
-        attempt.metadata = Metadata::new([(name, value)].into()).unwrap();
-        attempt.owner = Some(Owner::new(&"\u{1f600}".repeat(Owner::MAX_CHARS)).unwrap());
+        attempt.terms.said.metadata = Metadata::new([(name, value)].into()).unwrap();
+        attempt.terms.said.owner = Some(Owner::new(&"\u{1f600}".repeat(Owner::MAX_CHARS)).unwrap());
         assert!(
             written(&attempt).len() < MAX_LEASE_BYTES,
             "{}",

@@ -2,13 +2,16 @@
 //! the end of each ticket and each lease.
 
 use crate::{
-    lock::{HoldLimit, MinHold, Owner},
+    lock::{Ends, HoldLimit, MinHold, Terms, Ttl},
     store::contract::Attempt,
 };
 
-use super::super::{
-    client::{append_hex, append_number, metadata_json},
-    fields::{Field, Layout},
+use super::{
+    super::{
+        client::{append_hex, append_number},
+        fields::{Field, Layout},
+    },
+    said::append_said,
 };
 
 pub(in crate::store::redis) const PACKED: Layout = Layout {
@@ -43,16 +46,29 @@ const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
     Err(_) => panic!("blanks are ASCII"),
 };
 
+/// How long a lease lasts if it is granted now, in ms; for a reservation its end, as a time in ms. Scripts take a number
+/// above the longest TTL for a time.
+pub(in crate::store::redis) fn lasts(terms: &Terms) -> u64 {
+    match &terms.ends {
+        Ends::Ttl { ttl, hold_limit } => {
+            let ttl = ttl.as_millis();
+            hold_limit.map_or(ttl, |limit| ttl.min(limit.as_millis()))
+        }
+        Ends::At(reservation) => reservation.until_ms.max(Ttl::MAX.as_millis() + 1),
+    }
+}
+
 /// Packs the terms of the lease that an attempt asks for into a text.
 pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
-    let hold = match attempt.metadata.reservation() {
-        Some(_) => RESERVED,
-        None => attempt.hold_limit.map_or(0, HoldLimit::as_millis),
+    let terms = &attempt.terms;
+    let hold = match terms.ends {
+        Ends::Ttl { hold_limit, .. } => hold_limit.map_or(0, HoldLimit::as_millis),
+        Ends::At(_) => RESERVED,
     };
     let mut text = String::with_capacity(512);
-    append_number::<8>(&mut text, attempt.ttl.as_millis());
+    append_number::<8>(&mut text, terms.ttl().as_millis());
     append_number::<9>(&mut text, hold);
-    append_number::<8>(&mut text, attempt.min_hold.map_or(0, MinHold::as_millis));
+    append_number::<8>(&mut text, terms.min_hold.map_or(0, MinHold::as_millis));
     text.push_str(BLANKS);
     if let Some(key) = &attempt.idempotency {
         for bytes in [
@@ -63,9 +79,7 @@ pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
             append_hex(&mut text, bytes);
         }
     }
-    text.push_str(attempt.owner.as_ref().map_or("", Owner::as_str));
-    text.push('\n');
-    text.push_str(&metadata_json(&attempt.metadata));
+    append_said(&mut text, terms);
     text
 }
 
@@ -73,8 +87,8 @@ pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
 pub(super) mod tests {
     use crate::{
         lock::{
-            CallerId, Fingerprint, HoldLimit, IdempotencyKey, LockName, Metadata, Reason,
-            Reservation, Salt, Token, Ttl,
+            CallerId, IdempotencyKey, LockName, Metadata, Owner, Reason, Reservation, Said, Salt,
+            Token,
         },
         store::contract::Idempotency,
     };
@@ -84,21 +98,26 @@ pub(super) mod tests {
     pub(crate) fn attempt(keyed: bool) -> Attempt {
         let name = LockName::new("a").unwrap();
         let metadata = [("a".to_owned(), "\"b\\".to_owned())];
-        let metadata = Metadata::new(metadata.into()).unwrap();
+        let ttl = Ttl::from_millis(30_000).unwrap();
+        let mut terms = Terms::lasting(ttl);
+        terms.ends = Ends::Ttl {
+            ttl,
+            hold_limit: HoldLimit::from_millis(600_000, ttl).ok(),
+        };
+        terms.said = Said {
+            owner: Owner::new("ci").ok(),
+            metadata: Metadata::new(metadata.into()).unwrap(),
+            group: None,
+        };
         let key = keyed.then(|| Idempotency {
             hash: IdempotencyKey::random().hash(&CallerId::ANONYMOUS, &name),
-            fingerprint: Fingerprint::compute(None, None, None, None, &metadata),
+            fingerprint: terms.fingerprint(),
             salt: Salt::from_bytes([7; 16]),
         });
         Attempt {
             name,
             token: Token::random().hash(),
-            ttl: Ttl::from_millis(30_000).unwrap(),
-            hold_limit: Some(HoldLimit::from_millis(600_000, Ttl::MIN).unwrap()),
-            min_hold: None,
-            sharing: None,
-            owner: Some(Owner::new("ci").unwrap()),
-            metadata,
+            terms,
             idempotency: key,
             wait: None,
         }
@@ -108,31 +127,24 @@ pub(super) mod tests {
     fn each_part_is_written_in_its_place() {
         let blanks = " ".repeat(64);
         for (min_hold, digits) in [(None, "00000000"), (Some(20_000), "00020000")] {
-            let min_hold = min_hold.map(|ms| MinHold::from_millis(ms, Ttl::MAX).unwrap());
-            let packed = pack(&Attempt {
-                min_hold,
-                ..attempt(false)
-            });
+            let mut asked = attempt(false);
+            asked.terms.min_hold = min_hold.map(|ms| MinHold::from_millis(ms, Ttl::MAX).unwrap());
             assert_eq!(
-                packed,
+                pack(&asked),
                 format!("00030000000600000{digits}{blanks}ci\n{{\"a\":\"\\\"b\\\\\"}}")
             );
         }
         let until_ms = 1_796_400_000_000;
         let (reason, by) = (Reason::new("load test").unwrap(), Some("ops".into()));
-        let reserved = attempt(false);
-        let packed = pack(&Attempt {
-            metadata: reserved.metadata.of_reservation(&Reservation {
-                until_ms,
-                reason,
-                by,
-            }),
-            hold_limit: None,
-            ..reserved
-        });
+        let mut reserved = attempt(false);
+        reserved.terms.ends = Ends::At(Box::new(Reservation {
+            until_ms,
+            reason,
+            by,
+        }));
         let metadata = r#"{"":"@1796400000000\tops\tload test","a":"\"b\\"}"#;
-        let expected = format!("0003000099999999900000000{blanks}ci\n{metadata}");
-        assert_eq!(packed, expected);
+        let expected = format!("8640000099999999900000000{blanks}ci\n{metadata}");
+        assert_eq!(pack(&reserved), expected);
         let attempt = attempt(true);
         let packed = pack(&attempt);
         let key = attempt.idempotency.unwrap();

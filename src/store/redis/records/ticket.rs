@@ -64,7 +64,7 @@ pub(super) const MARKS: &[Field] = &[
 /// arrive.
 pub(in crate::store::redis) fn place(attempt: &Attempt, late: bool) -> Cow<'static, str> {
     let keyed = attempt.idempotency.is_some();
-    let Some(Sharing { limit, has_slot }) = attempt.sharing else {
+    let Some(Sharing { limit, has_slot }) = attempt.terms.sharing else {
         return Cow::Borrowed(match (keyed, late) {
             (false, false) => "x0000000",
             (false, true) => "x0010000",
@@ -123,16 +123,14 @@ mod tests {
             (true, None, "x1010000"),
             (true, Some(slotted), "n1010012"),
         ] {
-            let attempt = Attempt {
-                sharing,
-                ..attempt(keyed)
-            };
+            let mut attempt = attempt(keyed);
+            attempt.terms.sharing = sharing;
             let place = place(&attempt, true);
             assert_eq!(place, marks);
             let (gateway, queued) = ("0".repeat(16), NOW - 2_000_000);
             let ticket = format!("q{gateway}{place}{queued}{NOW}{}", pack(&attempt));
             let expected = Waiter {
-                owner: attempt.owner,
+                owner: attempt.terms.said.owner,
                 sharing,
                 waited: Duration::from_secs(2),
             };

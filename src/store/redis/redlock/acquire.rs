@@ -13,7 +13,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, Mode, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, Mode, Salt, TokenHash},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Holder},
@@ -232,31 +232,22 @@ fn granted_lease(
     began: Instant,
     now: Instant,
 ) -> Option<HeldLease> {
-    let (ttl, limit) = (attempt.ttl, attempt.hold_limit.map(HoldLimit::duration));
-    let lasts = request.undelivered_ttl.unwrap_or(ttl.duration());
+    let mut lease = attempt.terms.granted(fence, Mode::Exclusive, now);
+    let limit = lease.hold_expires_in;
+    let lasts = request.undelivered_ttl.unwrap_or(lease.ttl.duration());
     let lasts = limit.map_or(lasts, |limit| limit.min(lasts));
     let spent = now.saturating_duration_since(began);
     let expires_in = validity(lasts, spent);
     if expires_in.is_zero() {
         return None;
     }
-    Some(HeldLease {
-        fence,
-        mode: Mode::Exclusive,
-        is_resting: false,
-        ttl,
-        expires_in,
-        held_for: Duration::ZERO,
-        // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
-        hold_expires_in: limit.map(|limit| match limit {
-            limit if limit == lasts => expires_in,
-            limit => limit.saturating_sub(spent),
-        }),
-        owner: attempt.owner.clone(),
-        metadata: attempt.metadata.clone(),
-        release_requested: None,
-        as_of: now,
-    })
+    lease.expires_in = expires_in;
+    // If the hold limit is what ends the lease, the time left and the time until the hold limit must be the same.
+    lease.hold_expires_in = limit.map(|limit| match limit {
+        limit if limit == lasts => expires_in,
+        limit => limit.saturating_sub(spent),
+    });
+    Some(lease)
 }
 
 /// Why no majority of the nodes has voted. `Err`: waiting does not remove the reason.
@@ -309,20 +300,16 @@ impl Shared {
         if request.undelivered_ttl.is_some() {
             return;
         }
-        let (fence, until) = (lease.fence, began + TAKES_WITHIN.min(lease.expires_in));
+        let (fence, lease_lasts) = (lease.fence, lease.expires_in);
         let refused = votes.by_node();
         for (node, _) in refused.filter(|(_, vote)| vote.is_some_and(Vote::is_taken)) {
             let (shared, attempt, nonce) = (Arc::clone(self), attempt.clone(), nonce.clone());
             self.start_background(async move {
                 let (node, keys) = (&shared.quorum.nodes()[node], shared.keys(&attempt.name));
-                for tried in 0..TRIES_TO_TAKE {
-                    let pause = TAKES_AFTER * 2_u32.pow(tried);
-                    sleep(pause / 2 + up_to(pause / 2)).await;
-                    let ended = &shared.sweeper.pending_withdrawals;
-                    if Instant::now() >= until
-                        || ended.contains(node.index, &attempt.name, &attempt.token)
-                    {
-                        return;
+                let ended = &shared.sweeper.pending_withdrawals;
+                let ask = || async {
+                    if ended.contains(node.index, &attempt.name, &attempt.token) {
+                        return false;
                     }
                     let request = ReserveRequest {
                         wake_within: None,
@@ -331,13 +318,29 @@ impl Shared {
                         ..request
                     };
                     let vote = node.reserve(&keys, &attempt, &nonce, &request).await;
-                    // After a lost answer no other copy of the request is sent: an end of the lease at the node cancels
-                    // one copy that is still on its way, and not two.
-                    if !vote.is_taken() {
-                        return;
-                    }
-                }
+                    vote.is_taken()
+                };
+                ask_to_take(began + lease_lasts, ask).await;
             });
+        }
+    }
+}
+
+/// Asks a node to take a lease, several times, for as long as `ask` answers that the node has not taken it, at the
+/// latest until `lease_ends`.
+///
+/// After a lost answer no other copy of the request may be sent: an end of the lease at the node cancels one copy that
+/// is still on its way, and not two.
+pub(super) async fn ask_to_take<F>(lease_ends: Instant, ask: impl Fn() -> F)
+where
+    F: Future<Output = bool>,
+{
+    let until = lease_ends.min(Instant::now() + TAKES_WITHIN);
+    for tried in 0..TRIES_TO_TAKE {
+        let pause = TAKES_AFTER * 2_u32.pow(tried);
+        sleep(pause / 2 + up_to(pause / 2)).await;
+        if Instant::now() >= until || !ask().await {
+            return;
         }
     }
 }
@@ -513,7 +516,7 @@ impl Drop for TryGuard<'_> {
 mod tests {
     use tokio::time::advance;
 
-    use crate::lock::{LockName, Metadata, Token, Ttl};
+    use crate::lock::{LockName, Terms, Token, Ttl};
 
     use super::*;
 
@@ -522,12 +525,7 @@ mod tests {
         let attempt = Attempt {
             name: LockName::new("lock").unwrap(),
             token: Token::random().hash(),
-            ttl: Ttl::from_millis(30_000).unwrap(),
-            hold_limit: None,
-            min_hold: None,
-            sharing: None,
-            owner: None,
-            metadata: Metadata::default(),
+            terms: Terms::lasting(Ttl::from_millis(30_000).unwrap()),
             idempotency: None,
             wait: None,
         };

@@ -147,7 +147,7 @@ pub(super) fn least_of_majority<T: Ord + Copy>(mut values: Vec<T>, majority: usi
 pub(super) mod tests {
     use std::sync::LazyLock;
 
-    use crate::lock::{Metadata, Reason, Ttl};
+    use crate::lock::{Mode, Reason, Terms, Ttl};
 
     use super::*;
 
@@ -156,18 +156,11 @@ pub(super) mod tests {
 
     /// Makes a lease as a node reports it, with times in milliseconds.
     pub(in super::super) fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
+        let fence = FencingToken::new(fence).unwrap();
         HeldLease {
-            fence: FencingToken::new(fence).unwrap(),
-            mode: crate::lock::Mode::Exclusive,
-            is_resting: false,
-            ttl: Ttl::MIN,
             expires_in: Duration::from_millis(left),
-            held_for: Duration::ZERO,
             hold_expires_in: limit.map(Duration::from_millis),
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: *THEN,
+            ..Terms::lasting(Ttl::MIN).granted(fence, Mode::Exclusive, *THEN)
         }
     }
 

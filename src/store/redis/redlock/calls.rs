@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::{
     lock::{
-        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, Owner,
-        ReleaseRequest, Salt, TokenHash,
+        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, ReleaseRequest,
+        Salt, TokenHash,
     },
     store::{
         StoreError, Unavailability,
@@ -25,9 +25,10 @@ use super::{
         client::{
             Command, Reply, TOMBSTONE_MS,
             dispatch::{DispatchReply, Sending},
-            hex, metadata_json, read_hex, request_text, token_hash,
+            hex, read_hex, request_text, token_hash,
         },
         keys::Keys,
+        records::append_said,
     },
     node::{Node, Votes, delayed_without_data},
     record::{NodeHolder, millis},
@@ -124,8 +125,17 @@ pub(super) enum NodeRelease {
     Broken { held: bool },
     /// The lease was not at the node, for this reason.
     Lost(Loss),
-    /// This other keeper has adopted the lease and keeps it.
-    Adopted(KeeperId),
+    /// Another keeper has adopted the lease and keeps it.
+    Adopted(LeaseCopy),
+}
+
+/// A lease at a node, from which another node can take the lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LeaseCopy {
+    pub(super) keeper: KeeperId,
+    pub(super) left: Duration,
+    /// The lease record, which only `restore.lua` reads.
+    record: Box<[u8]>,
 }
 
 /// Target of a break at a node. If another lease or value has the lock there, the break ends nothing.
@@ -193,7 +203,9 @@ impl Node {
     ) -> Vote {
         let asked = async {
             let token = attempt.token.to_string();
-            let metadata = metadata_json(&attempt.metadata);
+            let mut said = String::new();
+            append_said(&mut said, &attempt.terms);
+            let (owner, metadata) = said.split_once('\n').unwrap_or_default();
             let limit = Instant::now() + self.timeout;
             let connection = self.voting_connection(limit).await?;
             let run = self.run_of(&connection)?.to_owned();
@@ -204,13 +216,12 @@ impl Node {
                     .arg(Keys::NODE)
                     .arg(&token)
                     .arg(nonce.as_str())
-                    .arg(attempt.ttl.as_millis());
-                match attempt.hold_limit.map(HoldLimit::as_millis) {
+                    .arg(attempt.terms.ttl().as_millis());
+                match attempt.terms.hold_limit().map(HoldLimit::as_millis) {
                     Some(ms) => command.arg(ms),
                     None => command.arg(""),
                 };
-                let owner = attempt.owner.as_ref().map(Owner::as_str);
-                command.arg(owner.unwrap_or_default()).arg(&metadata);
+                command.arg(owner).arg(metadata);
                 fill_idempotency(command, attempt.idempotency.as_ref());
                 for time in [request.wake_within, request.undelivered_ttl] {
                     match time {
@@ -422,7 +433,11 @@ impl Node {
             "adopted" => {
                 let keeper = reply.text().as_deref().and_then(token_hash);
                 let keeper = keeper.ok_or_else(|| reply.unexpected())?;
-                return Ok(NodeRelease::Adopted(KeeperId::of_attempt(&keeper)));
+                return Ok(NodeRelease::Adopted(LeaseCopy {
+                    keeper: KeeperId::of_attempt(&keeper),
+                    left: reply.integer().and_then(millis).unwrap_or_default(),
+                    record: reply.bytes().unwrap_or_default().into(),
+                }));
             }
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
@@ -444,6 +459,28 @@ impl Node {
             // It is not known whether the lease was lost before, or was released by the copy whose reply was lost.
             Some(unknown) => Err(unknown.into()),
         }
+    }
+
+    /// Asks the node once to take a lease again that the keeper `released_by` has released there. `left`: the time that
+    /// was left then. Answers whether the node has taken the lease.
+    pub(super) async fn restore(
+        &self,
+        keys: &Keys,
+        lease: &TokenHash,
+        released_by: KeeperId,
+        left: Duration,
+        copy: &LeaseCopy,
+    ) -> Result<bool, StoreError> {
+        let token = lease.to_string();
+        let connection = self.shard.pool.connection(Instant::now() + self.timeout);
+        let fill = |command: &mut Command| {
+            fill_lease_keys(command, keys).arg(keys.fence());
+            command.arg(&token).arg(released_by.to_string());
+            command.arg(left.as_millis().to_string()).arg(TOMBSTONE_MS);
+            command.arg(&*copy.record);
+        };
+        let sent = self.once(connection.await?, &self.scripts.restore, keys, &token, fill);
+        Ok(sent.await?.kind() == "restored")
     }
 
     /// Withdraws an undelivered try. Without a nonce, withdraws the whole attempt, which may have been delivered.

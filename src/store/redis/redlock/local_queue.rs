@@ -350,8 +350,8 @@ impl LocalWaiter {
     /// The waiter as the answer to an inspect shows it.
     pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
         Waiter {
-            owner: self.attempt.owner.clone(),
-            sharing: self.attempt.sharing,
+            owner: self.attempt.terms.said.owner.clone(),
+            sharing: self.attempt.terms.sharing,
             waited: now.saturating_duration_since(self.since),
         }
     }

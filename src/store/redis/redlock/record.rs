@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, ForeignMark, HeldLease, Mode, Owner, TokenHash, Ttl},
+    lock::{FencingToken, ForeignMark, HeldLease, Mode, TokenHash, Ttl},
     store::{StoreError, contract::Holder},
 };
 
 use super::super::{
-    client::{Reply, metadata_from_json, read_request, token_hash},
+    client::{Reply, read_request, token_hash},
     keys::Keys,
+    records::read_said,
 };
 
 /// Holder of a lock at one node.
@@ -58,11 +59,9 @@ impl Reply {
             held_for: millis(self.integer()?)?,
             // -1 in the reply: the lease has no hold limit.
             hold_expires_in: millis(self.integer()?),
-            owner: match self.text()?.as_str() {
-                "" => None,
-                owner => Some(Owner::new(owner).ok()?),
-            },
-            metadata: metadata_from_json(&self.text()?)?,
+            // A quorum grants no reservations.
+            reservation: None,
+            said: read_said(&self.text()?, &self.text()?)?.0,
             release_requested: match self.text()?.as_str() {
                 "" => None,
                 asked => Some(Box::new(read_request(asked, Duration::from_millis)?)),

@@ -21,7 +21,8 @@ use crate::{
 
 use super::{
     super::{client::dispatch::Pauses, keys::Keys},
-    agreement::UNRATIFIED,
+    acquire::ask_to_take,
+    agreement::{UNRATIFIED, majority_validity},
     calls::NodeRelease,
     quorum::{NodeReplies, is_decided, loss},
     shared::Shared,
@@ -32,13 +33,14 @@ use super::{
 
 impl Shared {
     pub(super) async fn release(
-        &self,
+        self: &Arc<Self>,
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
+        let began = Instant::now();
         let answers = self.quorum.ask(
             |node| node.release(&keys, keeper, token),
             |answers| ReleaseTally::from_replies(answers).is_decided(majority),
@@ -55,10 +57,65 @@ impl Shared {
             }
             self.hand_off(name).await;
         }
+        if let (Some(Release::Adopted(keeper)), Some(released_by)) = (&outcome, keeper) {
+            let released = (name, token, released_by);
+            self.restore_where_released(released, &answers, *keeper, began);
+        }
         if let Some(decided) = outcome {
             return Ok((decided, release_tally.ended));
         }
         Err(self.unknown(&answers, release_tally.released > 0))
+    }
+}
+
+// === Restore ===
+//
+// Gives an adopted lease back to the nodes that have released it, because they missed the adoption. With a bare
+// majority, the lease would end with the clock of one node.
+
+// === impl Shared ===
+
+impl Shared {
+    /// Makes the nodes that have released the lease take it again, in the background. A node whose answer is missing may
+    /// have released the lease too, or does so soon.
+    fn restore_where_released(
+        self: &Arc<Self>,
+        (name, token, released_by): (&LockName, &TokenHash, KeeperId),
+        answers: &NodeReplies<Result<NodeRelease, StoreError>>,
+        keeper: KeeperId,
+        began: Instant,
+    ) {
+        let copies = answers.iter().filter_map(|answer| match answer {
+            Ok(NodeRelease::Adopted(copy)) => Some(copy),
+            _ => None,
+        });
+        let (copies, majority): (Vec<_>, _) = (copies.collect(), self.quorum.majority());
+        let Some(&copy) = copies.iter().find(|copy| copy.keeper == keeper) else {
+            return;
+        };
+        // Where fewer nodes have the lease, it may have ended, and another caller may have the lock.
+        if copies.len() < majority {
+            return;
+        }
+        let left = majority_validity(copies.iter().map(|copy| copy.left).collect(), majority);
+        for (node, answer) in answers.by_node() {
+            if !matches!(answer, None | Some(Err(_) | Ok(NodeRelease::Released(_)))) {
+                continue;
+            }
+            let (shared, name, token) = (Arc::clone(self), name.clone(), *token);
+            let copy = copy.clone();
+            self.start_background(async move {
+                let (node, keys) = (&shared.quorum.nodes()[node], shared.keys(&name));
+                // The release has woken gateways with waiters, whose tries may be at the node for a moment.
+                let restore = || async {
+                    // A node may have said what was left before this node released the lease.
+                    let left = left.saturating_sub(began.elapsed());
+                    let restored = node.restore(&keys, &token, released_by, left, &copy).await;
+                    restored == Ok(false)
+                };
+                ask_to_take(began + left, restore).await;
+            });
+        }
     }
 }
 
@@ -101,7 +158,7 @@ impl ReleaseTally {
                     let ended = ended.filter(|it| it.fence.get() > UNRATIFIED);
                     release_tally.ended = release_tally.ended.or(ended);
                 }
-                NodeRelease::Adopted(keeper) => release_tally.adopted.push(*keeper),
+                NodeRelease::Adopted(copy) => release_tally.adopted.push(copy.keeper),
                 NodeRelease::Broken { held } => {
                     release_tally.broken += 1;
                     release_tally.losses.push(Loss::Broken { held: *held });

@@ -20,6 +20,7 @@ pub(super) struct QuorumScripts {
     pub(super) renew: Script,
     pub(super) confirm: Script,
     pub(super) release: Script,
+    pub(super) restore: Script,
     pub(super) withdraw: Script,
     pub(super) break_lock: Script,
     pub(super) ask: Script,
@@ -34,6 +35,7 @@ pub(super) struct QuorumScripts {
 const PARTS: &Parts = &Parts {
     texts: &[
         ("adopt", include_str!("lua/parts/adopt.lua")),
+        ("copied", include_str!("lua/parts/copied.lua")),
         ("keeper", include_str!("lua/parts/keeper.lua")),
         ("memory", include_str!("lua/parts/memory.lua")),
         ("propose", include_str!("lua/parts/propose.lua")),
@@ -59,6 +61,7 @@ impl QuorumScripts {
             renew: Script::new(include_str!("lua/quorum_renew.lua"), 3, PARTS),
             confirm: Script::new(include_str!("lua/quorum_confirm.lua"), 3, PARTS),
             release: publishing(include_str!("lua/quorum_release.lua"), 4),
+            restore: Script::new(include_str!("lua/restore.lua"), 4, PARTS),
             withdraw: publishing(include_str!("lua/withdraw.lua"), 4),
             break_lock: publishing(include_str!("lua/quorum_break.lua"), 4),
             ask: publishing(include_str!("lua/quorum_ask.lua"), 3),

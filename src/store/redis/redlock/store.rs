@@ -29,7 +29,7 @@ use crate::{
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
             GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting,
+            Renewal, RenewalTtl, Renewer, Requesting, StoreFeature,
         },
         history::{EndedLease, HistoryBatch, StoredHistory},
         parking::Parking,
@@ -310,9 +310,15 @@ impl Store for RedlockStore {
         &self.shared.breaks
     }
 
-    fn shares(&self) -> bool {
-        // A quorum grants no shared leases: counters at a majority of the nodes cannot bound how many there are.
-        false
+    fn supports(&self, feature: StoreFeature) -> bool {
+        // Counters at a majority of the nodes cannot bound how many shared leases there are. A node that missed a release
+        // would not know of the rest. The nodes have no common queue, and no common clock.
+        match feature {
+            StoreFeature::Sharing
+            | StoreFeature::MinHold
+            | StoreFeature::Supersedes
+            | StoreFeature::Reserve => false,
+        }
     }
 
     fn parking(&self) -> &Parking {

@@ -79,9 +79,7 @@ local function take(us)
     told = #told .. ':' .. told
   end
   local fence, why = draw(us)
-  if type(why) == 'table' then
-    return why
-  elseif why then
+  if why then
     redis.call('DEL', name .. 'absent')
     return why .. ' ' .. id .. ' 0:' .. (why == 'clock' and #us - 6 .. ':' .. string.sub(us, 1, -7) or '')
   end
@@ -91,8 +89,6 @@ local function take(us)
   end
   local ends = string.format('%016.0f', us + lasts * 1000)
   local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
-  -- The shared lease is written first, because a command may be refused, and without a grant the key must not count as
-  -- used. SET cannot be refused: `draw` has just used it.
   local taken = take_shared and take_shared(lease, us)
   if used then
     redis.call('SET', used, 'l' .. id, 'PX', lasts + TOMBSTONE)
@@ -195,20 +191,15 @@ end
 -- Earlier waiters come first. MGET reads a key of another type as nothing, so GET ends the script here for such a key.
 local passed, why = nil, nil
 if share then
-  passed, why = admit(us, share, sharers)
-elseif not held and not redis.call('GET', lock) then
-  -- After a first write, Redis no longer refuses the script when memory is short. So the script does not write here
-  -- unless there is a waiter.
-  local first = redis.call('EXISTS', wait) == 1 and redis.call('LPOP', wait)
-  if first then
-    passed, why = hand_over(first, us)
-  end
+  passed, why = hand_over(us, share, sharers)
+elseif not held and not redis.call('GET', lock) and redis.call('LINDEX', wait, '0') then
+  -- After a first write, Redis no longer refuses the script when memory is short: the waiter is granted the lock.
+  redis.call('DEL', name .. 'absent')
+  passed, why = hand_over(us)
 end
 if passed then
   if passed == 'stays' then
     return refuse(why, why == 'clock' and field(string.sub(us, 1, -7)))
-  elseif type(passed) == 'table' then
-    return passed
   end
   seen = redis.call('MGET', lock, of, used or of)
   held, became, whose = seen[1], seen[2], used and seen[3]
@@ -361,7 +352,7 @@ end
 if not waits then
   if share then
     -- The deleted ticket may have been the head, so the waiters behind it may now share the lock.
-    admit(us, share, share.count())
+    hand_over(us, share, share.count())
     held = redis.call('GET', lock)
   end
   return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
@@ -443,5 +434,5 @@ if not at and is_ticket(old) then
 end
 -- The older waiter may have been the head, and have kept the waiters behind it from sharing the lock.
 return stand(us, queued, count, ahead, removed and share and function()
-  admit(us, share, share.count())
+  hand_over(us, share, share.count())
 end)

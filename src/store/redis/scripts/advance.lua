@@ -41,9 +41,7 @@ local held, left = redis.call('GETRANGE', lock, lease_range('id', 'hold_limit'))
 -- import hand_over
 
 local function answer(passed, why, us)
-  if type(passed) == 'table' then
-    return passed
-  elseif passed == 'stays' then
+  if passed == 'stays' then
     return why .. ' ' .. lock .. ' ' .. field(news) .. (why == 'clock' and field(string.sub(us, 1, -7)) or '')
   end
   return (passed == 'nobody' and 'idle ' or 'passed ') .. lock .. ' ' .. field(news)
@@ -53,8 +51,8 @@ if is_shared(held) then
   local us, share = clock(), sharing()
   local count = share.prune(us)
   if count > 0 then
-    local passed, why = admit(us, share, count)
-    if type(passed) == 'table' or passed == 'stays' then
+    local passed, why = hand_over(us, share, count)
+    if passed == 'stays' then
       return answer(passed, why, us)
     end
     -- Reports provisional grants of waiters at this gateway, because the message of a grant may be lost.
@@ -76,10 +74,9 @@ if left ~= -2 then
   end
   return 'held ' .. lock .. ' 0:' .. field(left)
 end
-local first = redis.call('LPOP', wait)
-if not first then
+if not redis.call('LINDEX', wait, '0') then
   return 'idle ' .. lock .. ' 0:'
 end
-local us = try_clock()
-local passed, why = hand_over(first, us)
+local us = clock()
+local passed, why = hand_over(us)
 return answer(passed, why, us)

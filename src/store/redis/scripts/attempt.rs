@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Mode, Salt, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, KeeperId, Mode, Salt, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{
@@ -21,7 +21,7 @@ use super::{
             identity::RunId,
         },
         queue::timers::OrphanKind,
-        records::{id, pack, place},
+        records::{id, lasts, pack, place},
     },
     lock_scripts::LockScripts,
     reply::not_ours,
@@ -60,14 +60,7 @@ impl LockScripts<'_> {
     ) -> Result<(Acquisition, Option<RunId>), StoreError> {
         let (keys, gateway) = (&self.keys, &self.context.gateway);
         let (id, rest) = (id(&attempt.token), pack(attempt));
-        let ttl = attempt.ttl.as_millis();
-        let limit = attempt.hold_limit;
-        let reservation = attempt.metadata.reservation();
-        let lasts = match (reservation, limit) {
-            // The script would read a time on the first day of 1970 as a TTL.
-            (Some(reservation), _) => reservation.until_ms.max(Ttl::MAX.as_millis() + 1),
-            (None, limit) => limit.map_or(ttl, |limit| ttl.min(limit.as_millis())),
-        };
+        let lasts = lasts(&attempt.terms);
         let key = attempt.idempotency.as_ref();
         let key = key.map_or_else(String::new, |key| hex(key.hash.as_bytes()));
         // An attempt that does not wait is neither parked nor queued, and skips both lookups.
@@ -79,7 +72,7 @@ impl LockScripts<'_> {
         let fill = |command: &mut Command, sending| {
             let late = resent || sending == Sending::Again;
             command.arg(&id).arg(lasts).arg(&rest).arg(self.floor());
-            let waits_or_late = waits || late || attempt.sharing.is_some();
+            let waits_or_late = waits || late || attempt.terms.sharing.is_some();
             // Arguments that most attempts do not need are left out: each costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {
                 command.arg(&key);
@@ -298,31 +291,19 @@ impl LockScripts<'_> {
 
 /// Makes the lease of a new grant from its fence, its slot and its end in the reply, and the attempt.
 fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
-    let fence = reply.count()?;
-    let ttl = attempt.ttl.duration();
-    let limit = attempt.hold_limit.map(HoldLimit::duration);
-    let reserved = match attempt.metadata.reservation() {
-        Some(_) => Some(Duration::from_millis(reply.count()?)),
-        None => None,
-    };
-    let mode = match attempt.sharing {
+    let (fence, terms) = (FencingToken::new(reply.count()?).ok()?, &attempt.terms);
+    let reserved = terms.reservation().map(|_| reply.count());
+    let mode = match terms.sharing {
         None => Mode::Exclusive,
         Some(sharing) if sharing.has_slot => Mode::Shared {
             slot: Some(u16::try_from(reply.integer()?).ok()?),
         },
         Some(_) => Mode::Shared { slot: None },
     };
-    Some(HeldLease {
-        fence: FencingToken::new(fence).ok()?,
-        mode,
-        is_resting: false,
-        ttl: attempt.ttl,
-        expires_in: reserved.unwrap_or_else(|| limit.map_or(ttl, |limit| ttl.min(limit))),
-        held_for: Duration::ZERO,
-        hold_expires_in: reserved.or(limit),
-        owner: attempt.owner.clone(),
-        metadata: attempt.metadata.clone(),
-        release_requested: None,
-        as_of: reply.sent(),
-    })
+    let mut lease = terms.granted(fence, mode, reply.sent());
+    if let Some(left) = reserved {
+        lease.expires_in = Duration::from_millis(left?);
+        lease.hold_expires_in = Some(lease.expires_in);
+    }
+    Some(lease)
 }

@@ -97,15 +97,7 @@ end
 local id = lease_id(held)
 local delivered = ours and not is_untold(held)
 local replaces = delivered and may_replace(id, 'b')
-local first = redis.call('LPOP', wait)
-local passed = 'nobody'
-if first then
-  passed = hand_over(first, try_clock())
-end
-if type(passed) == 'table' then
-  return passed
-end
--- The lock is deleted last. If the script stops half-way, the lock is still held and can be broken again.
+local passed = redis.call('LINDEX', wait, '0') and hand_over(clock())
 redis.call('SET', of, 'x', 'PX', TOMBSTONE)
 if ours then
   remember_break(id, held, delivered, replaces)

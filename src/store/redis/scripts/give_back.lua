@@ -70,15 +70,14 @@ if not lease then
     end
     bury(id, body)
   end
-  local passed = nil
   local count = share and share.prune(us) or 0
   if count > 0 then
-    passed = admit(us, share, count)
+    hand_over(us, share, count)
   elseif share or not held then
-    passed = hand_over(redis.call('LPOP', wait), try_clock())
+    hand_over(clock())
   end
   remember_end(id, 'g', TOMBSTONE)
-  return type(passed) == 'table' and passed or 'nothing ' .. id .. ' ' .. field(news)
+  return 'nothing ' .. id .. ' ' .. field(news)
 end
 
 local keyed = lease_keyed_is(lease, '1')
@@ -95,26 +94,21 @@ local passed, left = nil, nil
 if share then
   left = share.remove(id, lease, us)
 else
-  passed = hand_over(redis.call('LPOP', wait), try_clock())
+  passed = hand_over(clock())
 end
-if type(passed) == 'table' then
-  return passed
-end
--- The lock is deleted last. If the script stops half-way, the lock is still held, and the lease can be released again.
--- If the lock has passed on already, nothing may raise here.
 if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
 if lease_mode_below(lease, 'a') then
   -- The holder was asked to release the lease, and this release comes in time, so the request is forgotten.
-  redis.pcall('DEL', name .. 'asked:' .. id)
+  redis.call('DEL', name .. 'asked:' .. id)
 end
 if keyed then
   local used = name .. 'key:' .. lease_key(lease)
   if ARGV[3] == '0' then
     redis.call('SET', used, 'l' .. id, 'PX', TOMBSTONE)
   else
-    redis.pcall('DEL', used)
+    redis.call('DEL', used)
   end
 end
 if share then

@@ -50,15 +50,12 @@ if sharers == 0 then
 end
 if share then
   redis.call('GET', of)
-  admit(us, share, sharers)
+  hand_over(us, share, sharers)
 elseif not held then
   -- A key of another type in place of the ticket ends the script here, before the lock passes on.
   redis.call('GET', of)
   -- The attempt may be the head of the queue, and is granted the lock at the last moment.
-  local passed = hand_over(redis.call('LPOP', wait), us)
-  if type(passed) == 'table' then
-    return passed
-  elseif passed == 'passed' then
+  if hand_over(us) == 'passed' then
     held = redis.call('GET', lock)
     share = is_shared(held) and sharing()
   end
@@ -125,7 +122,7 @@ else
 end
 if share then
   -- The attempt may have been the head, and have kept the waiters behind it from sharing the lock.
-  admit(us, share, share.count())
+  hand_over(us, share, share.count())
   held, count = redis.call('GET', lock), redis.call('LLEN', wait)
 end
 return 'left ' .. id .. ' ' .. field(news) .. contention(math.max(0, count - left), held, us, SHOWN_HOLDERS)

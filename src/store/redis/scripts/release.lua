@@ -59,9 +59,8 @@ end
 -- Remembers a release; `rest`: how long the lock rests, in ms.
 local function remember_release(lease, rest)
   if lease_mode_below(lease, 'a') then
-    -- The holder was asked to release the lease, and has released it in time. The lock may have passed on already:
-    -- nothing may raise here.
-    redis.pcall('DEL', name .. 'asked:' .. id)
+    -- The holder was asked to release the lease, and has released it in time.
+    redis.call('DEL', name .. 'asked:' .. id)
   end
   if lease_keyed_is(lease, '1') then
     local lasts = (rest or 0) + TOMBSTONE
@@ -71,8 +70,7 @@ local function remember_release(lease, rest)
 end
 
 local wait = name .. 'wait'
-local first = ours and not rests and redis.call('LPOP', wait)
-if ours and not rests and not first then
+if ours and not rests and not redis.call('LINDEX', wait, '0') then
   remember_release(held)
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
@@ -112,7 +110,7 @@ if not ours then
     remember_release(lease, lasts)
     pass_freed(us, share, left)
   elseif left > 0 and not rest then
-    pcall(share.end_with_last, us)
+    share.end_with_last(us)
   end
   return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(lease, 'fence', 'since')
 end
@@ -129,19 +127,12 @@ if rests then
     redis.call('SET', lock, rest, 'PX', lasts)
     return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(held, 'fence', 'since')
   end
-  first = KEYS[2] and redis.call('LPOP', wait)
-  if not first then
-    if KEYS[2] then
-      remember_release(held)
-    end
+  if not KEYS[2] then
     redis.call('DEL', lock)
     return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
   end
 end
-local passed = hand_over(first, try_clock())
-if type(passed) == 'table' then
-  return passed
-end
+local passed = hand_over(clock())
 remember_release(held)
 if passed ~= 'passed' then
   redis.call('DEL', lock)

@@ -119,28 +119,19 @@ fn allowed(hang_ups: u32) -> u32 {
     if full() { hang_ups / 200 } else { MOST_LEFT }
 }
 
-fn check(store: &str, gateway: &Gateway) {
+#[tokio::test]
+async fn who_hangs_up_around_the_answer_leaves_no_lock() {
+    let server = RedisServer::start().await;
+    let gateway = Gateway::start_with(Setup::on(&server));
     let hang_ups = if full() { 1_500 } else { HANG_UPS };
     for how in [HangUp::Fin, HangUp::Rst] {
         let (left, of) = left(gateway.address, how, hang_ups);
-        assert!(of > 0, "{store}, {how:?}: every caller was answered");
+        assert!(of > 0, "{how:?}: every caller was answered");
         assert!(
             left <= allowed(hang_ups),
-            "{store}, {how:?}: {left} of {of} have left their locks held"
+            "{how:?}: {left} of {of} have left their locks held"
         );
     }
-}
-
-#[test]
-fn who_hangs_up_around_the_answer_leaves_no_lock_on_the_embedded_store() {
-    check("embedded", &Gateway::start());
-}
-
-#[tokio::test]
-async fn who_hangs_up_around_the_answer_leaves_no_lock_on_redis() {
-    let server = RedisServer::start().await;
-    let gateway = Gateway::start_with(Setup::on(&server));
-    check("redis", &gateway);
 }
 
 /// Room for this many requests, and for as many abandoned releases.

@@ -45,8 +45,11 @@ async fn look(service: &Service, header: (&str, &str)) -> ApiResponse {
 /// A lease of another owner.
 fn somebodys() -> HeldLease {
     HeldLease {
-        owner: Some(Owner::new("somebody").unwrap()),
-        metadata: Metadata::new([("job".to_owned(), "1".to_owned())].into()).unwrap(),
+        said: Said {
+            owner: Some(Owner::new("somebody").unwrap()),
+            metadata: Metadata::new([("job".to_owned(), "1".to_owned())].into()).unwrap(),
+            group: None,
+        },
         ..held()
     }
 }
@@ -55,7 +58,7 @@ fn somebodys() -> HeldLease {
 fn sharing() -> SharedHolders {
     let mut holders = sharers(2, 2);
     for lease in &mut holders.leases {
-        (lease.owner, lease.metadata) = (somebodys().owner, somebodys().metadata);
+        lease.said = somebodys().said;
     }
     holders
 }
@@ -266,7 +269,7 @@ async fn a_ttl_above_the_cap_is_refused_and_the_default_stays_below_it() {
     // A `max_hold_ms` above the cap of the key's TTL and below the gateway's default is accepted.
     let body = r#"{"max_hold_ms": 15000}"#;
     service.ask("POST /locks/a", &json[..2], body).await.is(201);
-    assert_eq!(service.script.attempt().ttl.as_millis(), 10_000);
+    assert_eq!(service.script.attempt().terms.ttl().as_millis(), 10_000);
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ async fn a_held_lock_is_423_with_its_holder() {
     let service = Service::start();
     let mut lease = held();
     lease.expires_in = Duration::from_millis(21_480);
-    lease.owner = Some(Owner::new("ci-runner-7").unwrap());
+    lease.said.owner = Some(Owner::new("ci-runner-7").unwrap());
     let refused = held_by(Holder::Lease(lease));
     service.script.acquire.ok(refused);
     let answer = service.call("POST /locks/a", JSON).await;

@@ -23,7 +23,7 @@ fn answering(breaking: Result<Breaking, StoreError>) -> Service {
 #[tokio::test]
 async fn answers_what_was_broken_as_it_was() {
     let mut lease = held();
-    lease.owner = Some(Owner::new("ci").unwrap());
+    lease.said.owner = Some(Owner::new("ci").unwrap());
     let service = answering(Ok(Breaking::Broken(Holder::Lease(lease))));
     let broken = break_lock(&service, r#"{"reason":"hangs","fencing_token":42}"#).await;
     assert_eq!(broken.status, 200, "{}", broken.body);

@@ -88,7 +88,10 @@ async fn how_long_ago_a_lease_ended_that_was_granted_here_is_told() {
         // Too short for the history, which would ask the store about the lease.
         expires_in: Duration::from_millis(900),
         as_of: Instant::now(),
-        owner: Some(Owner::new("ci").unwrap()),
+        said: Said {
+            owner: Some(Owner::new("ci").unwrap()),
+            ..Said::default()
+        },
         ..held()
     }));
     service.call("POST /locks/a", &[]).await.is(201);

@@ -250,9 +250,13 @@ async fn the_options_count_for_every_lock() {
     assert_eq!(service.script.acquired(), 1);
     let attempt = service.script.attempt();
     assert_eq!(attempt.name, LockName::new("a").unwrap());
-    assert_eq!(attempt.ttl.as_millis(), 9_999, "until all are taken");
-    assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
-    assert_eq!(attempt.sharing.unwrap().limit.get(), 3);
+    assert_eq!(
+        attempt.terms.ttl().as_millis(),
+        9_999,
+        "until all are taken"
+    );
+    assert_eq!(attempt.terms.hold_limit().unwrap().as_millis(), 90_000);
+    assert_eq!(attempt.terms.sharing.unwrap().limit.get(), 3);
 }
 
 #[tokio::test]

@@ -72,7 +72,13 @@ async fn it_never_goes_without_a_hold_limit() {
     let service = Service::start();
     let limit_of = async |body: &str| {
         Listener::hold(service.connect().await, "", body).await;
-        service.script.attempt().hold_limit.unwrap().as_millis()
+        service
+            .script
+            .attempt()
+            .terms
+            .hold_limit()
+            .unwrap()
+            .as_millis()
     };
     assert_eq!(limit_of("").await, 86_400_000);
     assert_eq!(limit_of(r#"{"ttl_ms": 86400000}"#).await, 86_400_000);

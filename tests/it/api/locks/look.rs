@@ -35,7 +35,7 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
     lease.held_for = Duration::from_secs(9);
     lease.expires_in = Duration::from_secs(21);
     lease.hold_expires_in = Some(Duration::from_secs(51));
-    lease.owner = Some(Owner::new("ci-runner-7").unwrap());
+    lease.said.owner = Some(Owner::new("ci-runner-7").unwrap());
     let body = inspect(shown(Holder::Lease(lease))).await;
     let holder = holder_view(json!({
         "acquired_at": "2026-11-20T11:59:51.000Z", "expires_at": "2026-11-20T12:00:21.000Z",
@@ -82,7 +82,7 @@ fn lock(name: &str, holder: Holder) -> HeldLock {
 /// Lists a page that is not the last.
 async fn list(service: &Service, target: &str) -> ApiResponse {
     let mut lease = held();
-    lease.owner = Some(Owner::new("ci").unwrap());
+    lease.said.owner = Some(Owner::new("ci").unwrap());
     let page = Page {
         locks: vec![lock("a", Holder::Lease(lease)), lock("b", foreign())],
         next: Some(CURSOR),

@@ -1,7 +1,7 @@
 //! Reservations: the field of a request, its permission, the views of a reserved lock, and the end of a reservation by the
 //! key that made it.
 
-use latchgate::lock::{BreakTarget, Metadata, Reason, Reservation};
+use latchgate::lock::{BreakTarget, Reason, Reservation};
 
 use crate::api::prelude::*;
 
@@ -17,7 +17,7 @@ fn reservation(by: Option<&str>) -> Reservation {
 /// The lease that is this reservation.
 fn reserved(by: Option<&str>) -> HeldLease {
     HeldLease {
-        metadata: Metadata::default().of_reservation(&reservation(by)),
+        reservation: Some(Box::new(reservation(by))),
         ..held()
     }
 }
@@ -46,8 +46,8 @@ async fn a_reservation_reaches_the_store_and_is_shown() {
     let granted = service.acquire(BODY).await.is(201);
     assert_eq!(granted["reservation"], view(None));
     let attempt = service.script.attempt();
-    assert_eq!(attempt.metadata.reservation(), Some(reservation(None)));
-    assert!(attempt.metadata.iter().next().is_none() && attempt.wait.is_none());
+    assert_eq!(attempt.terms.reservation(), Some(&reservation(None)));
+    assert!(attempt.terms.said == Said::default() && attempt.wait.is_none());
     let key = Key::new();
     let service = of_ops(&key, "view = ['*']");
     let headers = [key.auth(), JSON[0]];

@@ -46,12 +46,12 @@ async fn the_minimum_hold_reaches_the_store() {
         ),
     ] {
         service.acquire(body).await.is(201);
-        let min_hold = service.script.attempt().min_hold;
+        let min_hold = service.script.attempt().terms.min_hold;
         assert_eq!(min_hold.map(MinHold::as_millis), asked, "{body}");
     }
     let body = r#"{"names":["a","b"],"min_hold_ms":2000}"#;
     service.ask("POST /locks", JSON, body).await.is(201);
-    let min_hold = service.script.attempt().min_hold;
+    let min_hold = service.script.attempt().terms.min_hold;
     assert_eq!(min_hold.map(MinHold::as_millis), Some(2_000));
 }
 

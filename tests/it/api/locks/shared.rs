@@ -29,7 +29,7 @@ async fn the_mode_and_the_limit_reach_the_store_and_the_slot_comes_back() {
         let mode = asked.map_or("exclusive", |_| "shared");
         let slot = asked.and_then(|it| it.has_slot.then_some(0));
         let answer = service.acquire(body).await.is(201);
-        assert_eq!(service.script.attempt().sharing, asked, "{body}");
+        assert_eq!(service.script.attempt().terms.sharing, asked, "{body}");
         let lease = answer.json();
         assert_eq!(
             fields(&lease, ["mode", "slot"]),

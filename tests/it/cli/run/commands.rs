@@ -243,7 +243,7 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     assert!(!running.has_ended());
     fs::write(&go, "").unwrap();
     let ran = running.wait();
-    // The processes that the command leaves behind get TERM after its end, and not before.
+    // The command got no TERM.
     ran.gives(102, "up\n");
     ran.says("the command ended with exit code 5, but the lease was lost before");
 }

@@ -112,29 +112,6 @@ fn a_command_has_but_a_moment_if_its_lease_was_ended_and_anybody_may_have_the_lo
 }
 
 #[test]
-fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhile() {
-    let (_gateway, url) = Gateway::start_and_url();
-    let script = r#"sh -c 'trap "" TERM; echo "left=$$"; while :; do sleep 0.05; done' & sleep 0.3; echo "ended"; exit 6"#;
-    let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
-    let mut losing = run_sh(&url, &arguments, script);
-    let left = losing.printed_pid("left");
-    losing.printed("ended");
-    let mut next = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    until("it waits", || waiters(&url, "deploy") == 1);
-    break_lock(&url);
-    next.printed("up");
-    losing.said("the lease is lost before the processes that the command left running are stopped");
-    let told = Instant::now();
-    until("it is dead", || !is_alive(left));
-    assert!(told.elapsed() < Duration::from_secs(10));
-    // The command itself had ended in time, and what it left running had not.
-    let lost = losing.wait().ends(102);
-    lost.says("deploy: the command ended with exit code 6, but the lease was lost before: ");
-    next.signal(Signal::TERM);
-    assert_eq!(next.wait().code, Some(143));
-}
-
-#[test]
 fn a_command_may_go_on_without_its_lease_if_that_is_wanted() {
     let mut gateway = Gateway::start();
     let directory = tempfile::tempdir().unwrap();

@@ -150,8 +150,7 @@ fn what_the_command_left_running_ends_before_the_lock_is_released() {
     let (_gateway, url) = Gateway::start_and_url();
     let script =
         r#"sh -c 'trap "" TERM; echo "left=$$"; while :; do sleep 0.05; done' & sleep 0.3; exit 6"#;
-    let arguments = ["deploy", "--kill-after", "300ms"];
-    let mut running = run_sh(&url, &arguments, script);
+    let mut running = run_sh(&url, &["deploy"], script);
     let left = running.printed_pid("left");
     until_free(&url);
     assert!(!is_alive(left));
@@ -305,28 +304,4 @@ fn a_command_is_guarded_from_its_first_moment() {
         let command = running.printed_pid("pid");
         until("it is dead", || !is_alive(command));
     }
-}
-
-/// The state of a process; none if it has been reaped.
-fn state(pid: Pid) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
-
-#[test]
-fn the_number_of_the_group_goes_to_nobody_while_anybody_is_left_in_it() {
-    let gateway = Gateway::start();
-    let script = r#"trap "" TERM; sleep 60 & echo "left=$!"; echo "leader=$$"; exit 3"#;
-    let mut running = run_sh(&gateway.url(), &["deploy", "--ttl", "6s"], script);
-    let [left, leader] = [running.printed_pid("left"), running.printed_pid("leader")];
-    until("the command has ended", || !is_alive(leader));
-    loop {
-        let state = state(leader);
-        if !is_alive(left) {
-            break;
-        }
-        assert_eq!(state, Some('Z'), "it is not collected");
-    }
-    running.wait().ends(3);
-    assert_eq!(state(leader), None);
 }

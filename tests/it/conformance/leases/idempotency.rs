@@ -52,9 +52,8 @@ pub(crate) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixt
     let key = key();
     let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
     let mut other = keyed("lock", LONG, key);
-    let idempotency = other.idempotency.as_mut().expect("it is keyed");
-    idempotency.fingerprint =
-        Fingerprint::compute(Some(ttl(SHORT)), None, None, None, &Metadata::default());
+    let short = keyed("lock", SHORT, key);
+    other.idempotency = short.idempotency;
     store.must_mismatch(&other).await;
     released(&store, &first).await;
 }

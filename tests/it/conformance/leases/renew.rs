@@ -111,7 +111,7 @@ pub(crate) async fn keeps_the_fence_and_everything_else(fixture: &dyn Fixture) {
     // A command counts its times from when it was sent, the store from when it was carried out.
     let since = asked.elapsed();
     assert_eq!(after.fence, before.fence);
-    assert_eq!(after.owner, before.owner);
+    assert_eq!(after.said.owner, before.said.owner);
     assert!(after.held_for + since >= before.held_for);
     assert!(after.hold_expires_in <= before.hold_expires_in.map(|left| left + since));
 }

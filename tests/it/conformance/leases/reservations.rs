@@ -19,7 +19,7 @@ fn ending_in(ms: i64) -> Reservation {
 
 fn reserving(reservation: &Reservation, attempt: Attempt) -> Attempt {
     with(attempt, |it| {
-        it.metadata = it.metadata.of_reservation(reservation);
+        it.terms.ends = Ends::At(Box::new(reservation.clone()));
     })
 }
 
@@ -27,7 +27,7 @@ fn reserving(reservation: &Reservation, attempt: Attempt) -> Attempt {
 fn request_until(ms: i64, owner: &str) -> AcquireRequest {
     let reservation = ending_in(ms);
     with(request("lock", owner), |it| {
-        it.metadata = it.metadata.of_reservation(&reservation);
+        it.terms.ends = Ends::At(Box::new(reservation));
         it.wait = Duration::from_millis(ms.unsigned_abs());
     })
 }
@@ -50,7 +50,7 @@ pub(crate) async fn last_until_their_time_and_no_renewal_changes_it(fixture: &dy
     let reservation = ending_in(20 * 86_400_000 + 3_600_000);
     let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
     let asked = with(owned("ann", attempt("lock", SHORT)), |it| {
-        it.metadata = metadata.clone();
+        it.terms.said.metadata = metadata.clone();
     });
     let asked = reserving(&reservation, asked);
     let lease = granted(&fixture.store(), &asked).await;
@@ -59,8 +59,8 @@ pub(crate) async fn last_until_their_time_and_no_renewal_changes_it(fixture: &dy
         let store = fixture.restart_if(restarted).await;
         let shown = store.must_be_held(&asked.name).await;
         assert_eq!((days(&shown), shown.fence), (20, lease.fence));
-        assert_eq!(shown.metadata.reservation(), Some(reservation.clone()));
-        assert!(shown.metadata.iter().eq(metadata.iter()));
+        assert_eq!(shown.reservation.as_deref(), Some(&reservation));
+        assert_eq!(shown.said.metadata, metadata);
         // The token of the attempt answers the same lease.
         assert_eq!(days(&granted(&store, &asked).await), 20);
         for ms in [SHORT, 86_400_000] {
@@ -141,7 +141,7 @@ pub(crate) async fn are_repeated_under_an_idempotency_key(fixture: &dyn Fixture)
     let key = new_key();
     let asked = |reservation: &Reservation| {
         with(request("lock", "ann"), |it| {
-            it.metadata = it.metadata.of_reservation(reservation);
+            it.terms.ends = Ends::At(Box::new(reservation.clone()));
             it.idempotency_key = Some(key.clone());
         })
     };

@@ -8,12 +8,11 @@ const A_WHILE: Duration = Duration::from_millis(200);
 const GRACE: u64 = 10_000;
 
 fn keyed(request: AcquireRequest, key: &IdempotencyKey) -> AcquireRequest {
-    AcquireRequest {
-        idempotency_key: Some(key.clone()),
+    with(request, |it| {
+        it.idempotency_key = Some(key.clone());
         // Far longer than the grace.
-        ttl: ttl(3 * GRACE),
-        ..request
-    }
+        it.terms.set_ttl(ttl(3 * GRACE));
+    })
 }
 
 /// The TTL of a lease until others have entered the queue and it is renewed; longer than this takes on any machine.
@@ -21,7 +20,7 @@ const QUEUED: u64 = 3_000;
 
 /// A request for a lease that ends soon after others have entered the queue ([`lasts`]).
 fn brief(request: AcquireRequest) -> AcquireRequest {
-    with(request, |it| it.ttl = ttl(QUEUED))
+    with(request, |it| it.terms.set_ttl(ttl(QUEUED)))
 }
 
 /// Renews a lease so that it ends `ms` milliseconds after the answered instant.
@@ -223,7 +222,7 @@ pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixt
         } else {
             request("lock", "never releases")
         };
-        with(never_releases, |it| it.ttl = ttl(SHORT / 2))
+        with(never_releases, |it| it.terms.set_ttl(ttl(SHORT / 2)))
     });
     let callers = gateways.queue_each(callers).await;
     let mut short = Instant::now();

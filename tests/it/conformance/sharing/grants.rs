@@ -164,7 +164,7 @@ pub(crate) async fn fences_rise_over_both_modes(fixture: &dyn Fixture) {
         let alone = attempt("lock", LONG);
         let sharing = [reader("lock", LONG), one_of(3, "lock", LONG)];
         for one in sharing.iter().chain([&alone]) {
-            if one.sharing.is_none() {
+            if one.terms.sharing.is_none() {
                 store.must_release_each(&sharing).await;
             }
             let fence = granted(store, one).await.fence;

@@ -71,7 +71,7 @@ pub(crate) async fn a_renewal_makes_one_last_and_no_other(fixture: &dyn Fixture)
 pub(crate) async fn each_stops_at_its_own_hold_limit(fixture: &dyn Fixture) {
     let store = fixture.store();
     let bounded = with(limited("lock", SHORT, 2 * SHORT), |it| {
-        it.sharing = Some(share(None));
+        it.terms.sharing = Some(share(None));
     });
     let free = reader("lock", SHORT);
     let held = granted(&store, &bounded).await;
@@ -88,13 +88,12 @@ pub(crate) async fn each_stops_at_its_own_hold_limit(fixture: &dyn Fixture) {
 pub(crate) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &one_of(4, "lock", LONG)).await;
-    let wanted = Attempt {
-        sharing: Some(share(Some(4))),
-        hold_limit: Some(HoldLimit::from_millis(86_400_000, ttl(LONG)).unwrap()),
-        owner: Some(Owner::new("ci 'äöü' {\"a\":1}").unwrap()),
-        metadata: Metadata::new([("job".to_owned(), "straße 4711".to_owned())].into()).unwrap(),
-        ..attempt("lock", LONG)
-    };
+    let entry = ("job".to_owned(), "straße 4711".to_owned());
+    let wanted = with(limited("lock", LONG, 86_400_000), |it| {
+        it.terms.sharing = Some(share(Some(4)));
+        it.terms.said.owner = Some(Owner::new("ci 'äöü' {\"a\":1}").unwrap());
+        it.terms.said.metadata = Metadata::new([entry].into()).unwrap();
+    });
     let told = granted(&store, &wanted).await;
     for restarted in [false, true] {
         fixture.restart_if(restarted).await;
@@ -102,9 +101,8 @@ pub(crate) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fix
         let shown = shared.leases.iter().find(|it| it.fence == told.fence);
         for lease in [&told, shown.expect("it is shown")] {
             assert_eq!(lease.mode, Mode::Shared { slot: Some(1) });
-            assert_eq!(lease.ttl, wanted.ttl);
-            assert_eq!(lease.owner, wanted.owner);
-            assert_eq!(lease.metadata, wanted.metadata);
+            assert_eq!(lease.ttl, wanted.terms.ttl());
+            assert_eq!(lease.said, wanted.terms.said);
             assert!(lease.expires_in <= Duration::from_millis(LONG));
             assert!(lease.expires_in > Duration::from_millis(LONG / 2));
             assert!(lease.hold_expires_in > Some(Duration::from_hours(23)));

@@ -12,14 +12,14 @@ const REST: u64 = 5_000;
 
 /// The attempt with a minimum hold.
 fn cooling(ms: u64, attempt: Attempt) -> Attempt {
-    let min_hold = MinHold::from_millis(ms, attempt.ttl).unwrap();
-    with(attempt, |it| it.min_hold = Some(min_hold))
+    let min_hold = MinHold::from_millis(ms, attempt.terms.ttl()).unwrap();
+    with(attempt, |it| it.terms.min_hold = Some(min_hold))
 }
 
 /// A request of this owner with a minimum hold.
 fn cooling_request(ms: u64, request: AcquireRequest) -> AcquireRequest {
-    let min_hold = MinHold::from_millis(ms, request.ttl).unwrap();
-    with(request, |it| it.min_hold = Some(min_hold))
+    let min_hold = MinHold::from_millis(ms, request.terms.ttl()).unwrap();
+    with(request, |it| it.terms.min_hold = Some(min_hold))
 }
 
 /// The rests of a lock, which no lease holds.
@@ -46,7 +46,7 @@ pub(crate) async fn keep_the_lock_until_the_minimum_hold_is_over(fixture: &dyn F
     let lease = granted(&store, &first).await;
     assert!(!lease.is_resting);
     let rest = rested(&store, &first).await;
-    assert_eq!((rest.fence, rest.owner), (lease.fence, None));
+    assert_eq!((rest.fence, rest.said.owner), (lease.fence, None));
     store.must_be_stale("lock", lease.fence).await;
     assert!(rest.expires_in <= Duration::from_millis(REST));
     // The token is dead, and a repeated release does no harm.

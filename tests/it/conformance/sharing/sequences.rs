@@ -69,7 +69,7 @@ impl Model {
         let slots: Vec<_> = slots.collect();
         let mut free = (0..=Limit::MAX).filter(|slot| !slots.contains(slot));
         let free = free.next();
-        let mode = match attempt.sharing {
+        let mode = match attempt.terms.sharing {
             None => Mode::Exclusive,
             Some(sharing) => Mode::Shared {
                 slot: free.filter(|_| sharing.has_slot),
@@ -87,7 +87,7 @@ impl Model {
     fn hand_off(&mut self) -> usize {
         let mut grants = 0;
         while let Some(head) = self.queue.front()
-            && self.admits(head.attempt.sharing)
+            && self.admits(head.attempt.terms.sharing)
         {
             let attempt = head.attempt.clone();
             self.queue.pop_front();
@@ -151,10 +151,10 @@ impl Game {
             self.places.insert(wanted.token, place);
         }
         let answer = self.store.acquire(&wanted).await.unwrap();
-        self.tell(format!("acquire {:?} -> {answer:?}", wanted.sharing));
+        self.tell(format!("acquire {:?} -> {answer:?}", wanted.terms.sharing));
         let (holders, waiters) = (self.model.holders.len(), self.model.queue.len());
         let waits = wanted.wait.is_some();
-        let may = waiters == 0 && self.model.admits(wanted.sharing);
+        let may = waiters == 0 && self.model.admits(wanted.terms.sharing);
         let told = |holder: Option<&Holder>| holder.map_or(0, Holder::count);
         let right = match &answer {
             Acquisition::Granted(held) => {
@@ -328,7 +328,11 @@ impl Game {
         let model = &self.model;
         let mut expected: Vec<_> = model.holders.iter().map(|it| (it.fence, it.mode)).collect();
         expected.sort_by_key(|(fence, _)| *fence);
-        let queue: Vec<_> = model.queue.iter().map(|it| it.attempt.sharing).collect();
+        let queue: Vec<_> = model
+            .queue
+            .iter()
+            .map(|it| it.attempt.terms.sharing)
+            .collect();
         let store = &self.store;
         // In a long queue, waiters that have left are removed a little later.
         let shown = eventually("the queue is as it must be", async || {

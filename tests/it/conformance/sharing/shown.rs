@@ -27,7 +27,7 @@ pub(crate) async fn inspect_shows_first_who_ends_first(fixture: &dyn Fixture) {
 async fn owners(fixture: &dyn Fixture) -> Vec<String> {
     let shown = sharers(&fixture.store(), "lock").await;
     assert_eq!(shown.count, shown.leases.len() as u64);
-    let owners = shown.leases.iter().map(|lease| lease.owner.clone());
+    let owners = shown.leases.iter().map(|lease| lease.said.owner.clone());
     owners
         .map(|owner| owner.expect("each has one").as_str().to_owned())
         .collect()
@@ -172,7 +172,7 @@ pub(crate) async fn an_owner_finds_a_lock_by_a_holder_that_is_not_shown(fixture:
         granted(&store, &reader("lock", LONG)).await;
     }
     let filter = ListFilter {
-        owner: last.owner,
+        owner: last.terms.said.owner,
         ..ListFilter::default()
     };
     match &listed(fixture, filter).await[..] {

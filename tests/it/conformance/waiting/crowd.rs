@@ -46,6 +46,6 @@ pub(crate) async fn a_long_queue_is_shown_by_its_head(fixture: &dyn Fixture) {
     let _last = gateways.queue(request("lock", "last"), many + 1).await;
     let shown = gateways.shown("lock").await;
     assert_eq!(shown.queue.len(), FIRST);
-    let first = request("lock", "first").owner;
+    let first = request("lock", "first").terms.said.owner;
     assert!(shown.queue.iter().all(|it| it.owner == first));
 }

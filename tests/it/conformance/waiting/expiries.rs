@@ -9,7 +9,9 @@ const SOON: Duration = Duration::from_secs(30);
 const QUEUED: u64 = 3_000;
 
 fn until_queued() -> AcquireRequest {
-    with(request("lock", "first holder"), |it| it.ttl = ttl(QUEUED))
+    with(request("lock", "first holder"), |it| {
+        it.terms.set_ttl(ttl(QUEUED));
+    })
 }
 
 pub(crate) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture) {
@@ -28,7 +30,11 @@ pub(crate) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture
 
 pub(crate) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixture) {
     let (gateways, lease) = Gateways::holding_as(fixture, until_queued()).await;
-    let brief = |owner| with(request("lock", owner), |it| it.ttl = ttl(SHORT / 2));
+    let brief = |owner| {
+        with(request("lock", owner), |it| {
+            it.terms.set_ttl(ttl(SHORT / 2));
+        })
+    };
     let callers = ["never releases"; 4].map(brief);
     let callers = gateways.queue_each(callers).await;
     let short = Instant::now();

@@ -21,12 +21,14 @@ pub(crate) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
 
 /// A request of this owner for a shared lease, with a long wait.
 pub(crate) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
-    with(request("lock", owner), |it| it.sharing = Some(share(limit)))
+    with(request("lock", owner), |it| {
+        it.terms.sharing = Some(share(limit));
+    })
 }
 
 /// A request of this owner for an exclusive lease, with a long wait.
 pub(crate) fn request(lock: &str, owner: &str) -> AcquireRequest {
-    with(request_by(lock, owner), |it| it.ttl = ttl(LONG))
+    with(request_by(lock, owner), |it| it.terms.set_ttl(ttl(LONG)))
 }
 
 // === impl Gateways ===
@@ -207,7 +209,7 @@ impl Gateways {
                 self.how_to_repeat
             );
             if let Some(Holder::Lease(held)) = &shown.holder
-                && let Some(owner) = &held.owner
+                && let Some(owner) = &held.said.owner
             {
                 see_to(owner).await;
             }
@@ -222,7 +224,7 @@ impl Gateways {
     /// The owner of the exclusive lease that holds the lock.
     pub(crate) async fn holder(&self, lock: &str) -> Option<Owner> {
         match self.shown(lock).await.holder {
-            Some(Holder::Lease(held)) => held.owner,
+            Some(Holder::Lease(held)) => held.said.owner,
             Some(Holder::Shared(_) | Holder::Foreign { .. }) => {
                 panic!("{lock} is held by a foreign client")
             }
@@ -234,7 +236,7 @@ impl Gateways {
     pub(crate) async fn owners(&self) -> Vec<String> {
         let holder = self.shown("lock").await.holder;
         let leases = holder.as_ref().map_or(&[][..], Holder::leases);
-        let owners = leases.iter().filter_map(|lease| lease.owner.as_ref());
+        let owners = leases.iter().filter_map(|lease| lease.said.owner.as_ref());
         let mut owners: Vec<_> = owners.map(|owner| owner.as_str().to_owned()).collect();
         owners.sort_unstable();
         owners

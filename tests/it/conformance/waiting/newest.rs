@@ -5,7 +5,7 @@ use crate::conformance::prelude::*;
 /// A request of this owner that supersedes older waiters with `key`.
 fn newest(key: &str, owner: &str) -> AcquireRequest {
     with(request("lock", owner), |it| {
-        it.supersedes = Some(SupersedeKey::new(key).unwrap());
+        it.terms.supersedes = Some(SupersedeKey::new(key).unwrap());
     })
 }
 

@@ -12,7 +12,10 @@ pub(crate) async fn those_who_wait_are_served_in_the_order_in_which_they_asked(
     for (i, caller) in callers.into_iter().enumerate() {
         assert!(caller.is_waiting());
         let next = gateways.pass(&lease, caller).await;
-        assert_eq!(next.held.owner, request("lock", &i.to_string()).owner);
+        assert_eq!(
+            next.held.said.owner,
+            request("lock", &i.to_string()).terms.said.owner
+        );
         assert!(next.held.fence > lease.held.fence);
         let left = (CALLERS - 1 - i) as u64;
         assert_eq!(gateways.shown("lock").await.waiters, left);

@@ -134,7 +134,7 @@ pub(crate) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fix
     gateways.hang_up(gone, 0).await;
     gateways.release("lock", &lease.token).await;
     let found = gateways.holder("lock").await;
-    assert_eq!(found, keyed("comes back", &key).owner);
+    assert_eq!(found, keyed("comes back", &key).terms.said.owner);
     gateways.ask(at_once("another")).held().await;
 
     let back = gateways.ask(keyed("comes back", &key));
@@ -172,9 +172,15 @@ pub(crate) async fn run_out(fixture: &dyn Fixture) {
     until("it is not kept for ever", is_so).await;
     let shown = gateways.shown("lock").await;
     assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
-    assert_eq!(shown.queue[0].owner, request("lock", "next").owner);
+    assert_eq!(
+        shown.queue[0].owner,
+        request("lock", "next").terms.said.owner
+    );
     let lease = gateways.pass(&lease, next).await;
-    assert_eq!(lease.held.owner, request("lock", "next").owner);
+    assert_eq!(
+        lease.held.said.owner,
+        request("lock", "next").terms.said.owner
+    );
     gateways.end(&lease).await;
 }
 
@@ -294,12 +300,11 @@ impl KeptPlace {
 }
 
 fn keyed(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
-    AcquireRequest {
-        idempotency_key: Some(key.clone()),
+    with(request("lock", owner), |it| {
+        it.idempotency_key = Some(key.clone());
         // Far longer than the grace.
-        ttl: ttl(30_000),
-        ..request("lock", owner)
-    }
+        it.terms.set_ttl(ttl(30_000));
+    })
 }
 
 fn not_waiting(owner: &str, key: &IdempotencyKey) -> AcquireRequest {

@@ -12,7 +12,7 @@ pub(crate) async fn inspect_shows_who_waits_in_order_and_for_how_long(fixture: &
     }
     let shown = gateways.shown("lock").await;
     let owners: Vec<_> = shown.queue.iter().map(|it| it.owner.clone()).collect();
-    let expected = ["ann", "bob", "cyn"].map(|it| request("lock", it).owner);
+    let expected = ["ann", "bob", "cyn"].map(|it| request("lock", it).terms.said.owner);
     assert_eq!(owners, expected);
     let waits = shown.queue.iter().map(|it| it.waited);
     assert!(waits.is_sorted_by(|before, after| before > after));
@@ -20,7 +20,7 @@ pub(crate) async fn inspect_shows_who_waits_in_order_and_for_how_long(fixture: &
     assert!(shown.queue[0].waited < Duration::from_secs(30));
     assert_eq!(shown.waiters, 3);
     let holder = gateways.holder("lock").await;
-    assert_eq!(holder, lease.held.owner);
+    assert_eq!(holder, lease.held.said.owner);
 }
 
 pub(crate) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixture) {

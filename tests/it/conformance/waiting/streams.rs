@@ -159,11 +159,10 @@ impl Gateway {
     }
 
     pub(super) async fn holds(&self, ms: u64) -> (Hold, Lease) {
-        let request = AcquireRequest {
-            ttl: ttl(ms),
-            wait: Duration::ZERO,
-            ..request("lock", "stream")
-        };
+        let request = with(request("lock", "stream"), |it| {
+            it.terms.set_ttl(ttl(ms));
+            it.wait = Duration::ZERO;
+        });
         let mut hold = self.engine.hold(request).await.unwrap();
         let lease = granted(&mut hold).await;
         (hold, lease)

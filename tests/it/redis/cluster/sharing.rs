@@ -50,8 +50,8 @@ async fn a_lock_rests_that_is_released_while_its_slot_moves() {
     let attempts: [fn(&str) -> Attempt; 2] = [attempt, |name| one_of(3, name)];
     for (at, name) in names.iter().enumerate() {
         let asked = attempts[at % 2](name);
-        let min_hold = MinHold::from_millis(20_000, asked.ttl).ok();
-        let asked = with(asked, |it| it.min_hold = min_hold);
+        let min_hold = MinHold::from_millis(20_000, asked.terms.ttl()).ok();
+        let asked = with(asked, |it| it.terms.min_hold = min_hold);
         let lease = store.must_hold(asked).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         if at >= 2 {

@@ -40,7 +40,7 @@ async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
 async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
     let (pair, store) = Pair::with_store().await;
     pair.replica.freeze();
-    let asked = with(attempt("a"), |it| it.ttl = ttl(1_000));
+    let asked = with(attempt("a"), |it| it.terms.set_ttl(ttl(1_000)));
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         for (what, over) in [("it is granted", false), ("it is over", true)] {
             eventually(what, async || {

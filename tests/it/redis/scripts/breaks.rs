@@ -178,7 +178,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
     let (lifecycle, metrics) = (Lifecycle::new(), Metrics::default());
     let engine = Engine::start(store.clone(), lifecycle, &limits, &history, metrics);
     let request = with(request("lock"), |it| {
-        it.ttl = ttl(3_000);
+        it.terms.set_ttl(ttl(3_000));
         it.wait = Duration::ZERO;
     });
     let mut hold = engine.hold(request).await.unwrap();

@@ -166,7 +166,7 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
 async fn a_lease_of_ours_excludes_a_foreign_client_until_it_runs_out() {
     let rig = Rig::start().await;
     let asked = rig
-        .must_hold(with(attempt("theirs"), |it| it.ttl = ttl(1_500)))
+        .must_hold(with(attempt("theirs"), |it| it.terms.set_ttl(ttl(1_500))))
         .await;
     let key = "lg:{theirs}:lock";
     let set = ["SET", key, "theirs", "NX", "PX", "60000"];
@@ -179,7 +179,9 @@ async fn a_lease_of_ours_excludes_a_foreign_client_until_it_runs_out() {
 #[tokio::test]
 async fn a_lock_deleted_by_hand_is_free_whatever_its_record_says() {
     let rig = Rig::start().await;
-    let first = with(attempt("by-hand"), |it| it.hold_limit = Some(limit(40_000)));
+    let first = with(attempt("by-hand"), |it| {
+        it.terms.set_hold_limit(limit(40_000));
+    });
     let lease = rig.grant(&first).await;
     rig.run(&["DEL", "lg:{by-hand}:lock"]).await;
     rig.must_be_free(&first.name).await;

@@ -12,7 +12,7 @@ fn over(lease: &str) -> String {
 /// Changes an attempt's stored lease, so that its hold limit is over.
 async fn reach_limit(rig: &Rig, asked: &Attempt) {
     let (lock, id) = (key_of(asked, "lock"), format!("2{}", asked.token));
-    if asked.sharing.is_some() {
+    if asked.terms.sharing.is_some() {
         let leases = key_of(asked, "leases");
         let lease = rig.text(&["HGET", &leases, &id]).await;
         let set = ["HSET", &leases, &id, &over(&lease)];

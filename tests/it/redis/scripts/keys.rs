@@ -36,7 +36,7 @@ async fn every_key_but_the_fences_expires_and_only_fences_stay() {
         // Some leases expire, some are released, some are undelivered; some have an idempotency key.
         let lock = format!("key-{n}");
         let plain = [attempt(&lock), keyed(&lock, "a")][n % 2].clone();
-        let asked = with(plain, |it| it.ttl = ttl(400));
+        let asked = with(plain, |it| it.terms.set_ttl(ttl(400)));
         fences.push(fence_key(&asked.name));
         rig.grant(&asked).await;
         match n % 3 {

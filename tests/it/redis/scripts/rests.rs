@@ -5,8 +5,8 @@ use crate::redis::prelude::*;
 /// Two attempts for the lock with a minimum hold, without and with an idempotency key.
 fn cooling() -> [Attempt; 2] {
     [attempt("cools"), keyed("cools", "key")].map(|asked| {
-        let min_hold = MinHold::from_millis(20_000, asked.ttl).unwrap();
-        with(asked, |it| it.min_hold = Some(min_hold))
+        let min_hold = MinHold::from_millis(20_000, asked.terms.ttl()).unwrap();
+        with(asked, |it| it.terms.min_hold = Some(min_hold))
     })
 }
 
@@ -63,7 +63,9 @@ async fn a_late_copy_of_a_release_ends_no_rest_and_no_later_lease() {
 async fn a_rest_has_no_owner_no_metadata_and_no_key_and_ends_with_its_key_in_redis() {
     let rig = Rig::start().await;
     let [_, asked] = cooling();
-    let asked = with(asked, |it| it.owner = Some(Owner::new("ann").unwrap()));
+    let asked = with(asked, |it| {
+        it.terms.said.owner = Some(Owner::new("ann").unwrap());
+    });
     rig.grant(&asked).await;
     rig.must_release(&asked).await;
     let lock = "lg:{cools}:lock";

@@ -122,7 +122,9 @@ async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
     for kind in ["shared", "leases", "slots"] {
         let lock = format!("type-{kind}");
         let key = format!("lg:{{{lock}}}:{kind}");
-        let held = with(keyed(&lock, "k"), |it| it.sharing = Some(sharing(Some(3))));
+        let held = with(keyed(&lock, "k"), |it| {
+            it.terms.sharing = Some(sharing(Some(3)));
+        });
         let other = one_of(3, &lock);
         rig.must_grant_each([&held, &other]).await;
         let fence = rig.must_be_shared(&held.name).await.leases[0].fence;
@@ -178,7 +180,7 @@ async fn a_queue_of_another_type_keeps_nobody_from_going() {
 #[tokio::test]
 async fn all_that_a_lock_leaves_goes_by_itself() {
     let rig = Rig::start().await;
-    let brief = |ms, asked: Attempt| with(asked, |it| it.ttl = ttl(ms));
+    let brief = |ms, asked: Attempt| with(asked, |it| it.terms.set_ttl(ttl(ms)));
     let last = brief(900, one_of(3, "expires"));
     for asked in [brief(400, reader("expires")), last.clone()] {
         rig.grant(&asked).await;
@@ -226,8 +228,8 @@ async fn those_who_share_a_lock_keep_it_and_their_slots_over_a_failover() {
     let watched = Watched::start().await;
     let config = waits_for(2, 5_000);
     let store = open_with(&watched.url(), &config);
-    let sharing =
-        [one_of(2, "kept"), one_of(2, "kept")].map(|asked| with(asked, |it| it.ttl = ttl(600_000)));
+    let sharing = [one_of(2, "kept"), one_of(2, "kept")]
+        .map(|asked| with(asked, |it| it.terms.set_ttl(ttl(600_000))));
     store.must_grant_each(&sharing).await;
     watched.settled(0).await;
     watched.fail_over().await;
@@ -258,7 +260,7 @@ async fn those_who_share_a_lock_keep_it_and_their_slots_over_a_failover() {
 async fn a_lease_that_ended_is_forgotten_by_whoever_looks_next() {
     let rig = Rig::start().await;
     let stays = rig.must_hold(one_of(2, "pruned")).await;
-    rig.must_grant(&with(one_of(2, "pruned"), |it| it.ttl = ttl(150)))
+    rig.must_grant(&with(one_of(2, "pruned"), |it| it.terms.set_ttl(ttl(150))))
         .await;
     let entries = async || rig.integer(&["HLEN", "lg:{pruned}:leases"]).await;
     let is_so = async || rig.must_be_shared(&stays.name).await.count == 1;

@@ -32,7 +32,8 @@ impl Callers {
                 return;
             }
             let mut asked = request(&format!("kept-{caller}-{turn}"));
-            (asked.ttl, asked.wait) = (ttl(LONG_MS), Duration::ZERO);
+            asked.terms.set_ttl(ttl(LONG_MS));
+            asked.wait = Duration::ZERO;
             if let Some(lease) = self.ask(gate, asked).await {
                 self.kept.lock().unwrap().push(lease);
             }
@@ -47,7 +48,8 @@ impl Callers {
             }
             let lock = format!("shared-{}", turn % SHARED);
             let mut asked = request(&lock);
-            (asked.ttl, asked.wait) = (ttl(SHARED_MS), Duration::from_secs(2));
+            asked.terms.set_ttl(ttl(SHARED_MS));
+            asked.wait = Duration::from_secs(2);
             let Some(lease) = self.ask(gate, asked).await else {
                 continue;
             };

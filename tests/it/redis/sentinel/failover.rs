@@ -186,7 +186,7 @@ async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
         let mut watched = Watched::start_with_replicas_on(&Clock::ahead(ahead)).await;
         let store = open_with(&watched.url(), &patient());
         store
-            .must_grant(&with(attempt("held"), |it| it.ttl = ttl(600_000)))
+            .must_grant(&with(attempt("held"), |it| it.terms.set_ttl(ttl(600_000))))
             .await;
         turn(&store).await;
         // `WAIT` counts only the writes of its own connection.
@@ -246,7 +246,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
     let mut queue = Vec::new();
     for turn in 0..WAITERS {
-        let asked = with(request("queue"), |it| it.ttl = ttl(FORGOTTEN_MS));
+        let asked = with(request("queue"), |it| it.terms.set_ttl(ttl(FORGOTTEN_MS)));
         queue.push(gates[turn % 2].queue(asked).await);
     }
     until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;

@@ -48,7 +48,7 @@ impl Observer {
                 return;
             }
             let lock = format!("pair-{}-{}", caller / 2, turn % 5);
-            let asked = with(attempt(&lock), |it| it.ttl = ttl(SHARED_MS));
+            let asked = with(attempt(&lock), |it| it.terms.set_ttl(ttl(SHARED_MS)));
             self.visit(store, &asked).await;
             // A caller works for some time under the lock.
             sleep(Duration::from_millis(2)).await;

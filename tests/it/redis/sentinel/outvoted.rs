@@ -44,7 +44,7 @@ impl Outvoted {
 async fn a_sentinel_that_watches_another_master_leads_no_gateway_there() {
     let mut rig = Outvoted::start().await;
     let store = rig.open();
-    let held = with(attempt("held"), |it| it.ttl = ttl(600_000));
+    let held = with(attempt("held"), |it| it.terms.set_ttl(ttl(600_000)));
     store.must_grant(&held).await;
     let differ = "4 of 4 answer; they name different masters";
     until_health(&store, "sentinels", Health::Warning, differ).await;

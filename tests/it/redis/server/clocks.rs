@@ -34,7 +34,7 @@ async fn set_forward_it_ends_leases_early_and_fences_rise() {
 async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
     let (rig, clock) = rig().await;
     let mut last = turn(&rig.store, "turn").await;
-    let brief = with(attempt("brief"), |it| it.ttl = ttl(500));
+    let brief = with(attempt("brief"), |it| it.terms.set_ttl(ttl(500)));
     let lease = rig.grant(&brief).await;
     let granted_at = Instant::now();
     clock.set(-STEP);
@@ -120,7 +120,7 @@ pub(crate) async fn leases_last(ms: u64, gateways: &[impl Store; 2]) {
     let (lasts, mut last) = (Duration::from_millis(ms), 0);
     for turn in 0..4 {
         let (here, there) = (&gateways[turn % 2], &gateways[1 - turn % 2]);
-        let brief = with(attempt("lock"), |it| it.ttl = ttl(ms));
+        let brief = with(attempt("lock"), |it| it.terms.set_ttl(ttl(ms)));
         let asked = Instant::now();
         let lease = granted(here.acquire(&brief).await);
         assert!(lease.fence.get() > last, "{} after {last}", lease.fence);

@@ -77,7 +77,7 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let (name, token) = (warm.name.clone(), warm.token.clone());
     let renewal = gate.engine.renew(name, token, RenewalTtl::default());
     renewal.await.unwrap();
-    let asked = at_once(with(request("slow"), |it| it.ttl = ttl(TTL_MS)));
+    let asked = at_once(with(request("slow"), |it| it.terms.set_ttl(ttl(TTL_MS))));
     let mut hold = gate.engine.hold(asked).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     // The history asks about the lease after a second, and the stream renews it after two.

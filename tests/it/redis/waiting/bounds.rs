@@ -104,7 +104,7 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     let here = gates[0].queue(request("oom")).await;
     let there = gates[1].queue(request("oom")).await;
     let mut brief = request("oom");
-    brief.ttl = ttl(400);
+    brief.terms.set_ttl(ttl(400));
     let brief = gates[0].queue(brief).await;
     let expired = gates[1].queue(request("oom")).await;
     let kept = waiting(keyed("oom", "k"));

@@ -67,7 +67,8 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     let lease = gates[0].take("mute").await;
     // The TTL of this request is shorter than a period, and begins when the gateway finds the grant.
     let mut brief = request("mute");
-    (brief.ttl, brief.hold_limit) = (ttl(400), Some(limit(500)));
+    brief.terms.set_ttl(ttl(400));
+    brief.terms.set_hold_limit(limit(500));
     let first = gates[1].queue(brief).await;
     let second = gates[0].queue(request("mute")).await;
     let start = Instant::now();
@@ -226,7 +227,8 @@ const LOCKS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 /// A request for a short lease that is never released.
 fn brief(lock: &str) -> AcquireRequest {
     with(request(lock), |it| {
-        it.ttl = ttl(u64::try_from(SHORT.as_millis()).unwrap());
+        it.terms
+            .set_ttl(ttl(u64::try_from(SHORT.as_millis()).unwrap()));
     })
 }
 
@@ -340,7 +342,9 @@ async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
     let mut late = Vec::new();
     for lock in LOCKS {
         let lease = here.take(lock).await;
-        let asked = with(waiting(attempt(lock)), |it| it.ttl = brief(lock).ttl);
+        let asked = with(waiting(attempt(lock)), |it| {
+            it.terms.set_ttl(brief(lock).terms.ttl());
+        });
         let mut parked = there.stand(&asked).await;
         let next = here.queue(request(lock)).await;
         here.release(&lease).await;

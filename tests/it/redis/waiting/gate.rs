@@ -74,7 +74,7 @@ impl TestGateway {
     }
 
     pub(crate) async fn take_for(&self, lock: &str, ttl_ms: u64) -> Lease {
-        let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
+        let asked = at_once(with(request(lock), |it| it.terms.set_ttl(ttl(ttl_ms))));
         keep(self.engine.acquire(asked).await)
     }
 
@@ -208,29 +208,14 @@ impl PendingAcquire {
 
 /// Acquires a lock as soon as the store is ready to grant it.
 pub(crate) async fn until_taken(gate: &TestGateway, lock: &str, ttl_ms: u64) -> Lease {
-    let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
+    let asked = at_once(with(request(lock), |it| it.terms.set_ttl(ttl(ttl_ms))));
     let ask = async || gate.engine.acquire(asked.clone()).await.ok();
     keep(Ok(eventually("it is granted", ask).await))
 }
 
 /// A request for half a minute, with a long wait.
 pub(crate) fn request(lock: &str) -> AcquireRequest {
-    AcquireRequest {
-        sharing: None,
-        supersedes: None,
-        name: name(lock),
-        ttl: ttl(30_000),
-        hold_limit: None,
-        min_hold: None,
-        explicit: ExplicitTerms::default(),
-        wait: Duration::from_secs(50),
-        owner: None,
-        metadata: Metadata::default(),
-        caller: CallerId::ANONYMOUS,
-        authorization: Authorization::default(),
-        idempotency_key: None,
-        by: None,
-    }
+    new_request(lock, ttl(30_000), Duration::from_secs(50))
 }
 
 /// The request without a wait.
@@ -240,7 +225,7 @@ pub(crate) fn at_once(request: AcquireRequest) -> AcquireRequest {
 
 pub(crate) fn request_by(lock: &str, owner: &str) -> AcquireRequest {
     with(request(lock), |it| {
-        it.owner = Some(Owner::new(owner).unwrap());
+        it.terms.said.owner = Some(Owner::new(owner).unwrap());
     })
 }
 

@@ -20,7 +20,7 @@ async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
     there.take("warm").await;
     let mut asked = brief(50, keyed_request("lost", "k"));
     // The TTL is longer than the test waits.
-    asked.ttl = ttl(600_000);
+    asked.terms.set_ttl(ttl(600_000));
     let lease = here.take("lost").await;
     here.ask(asked.clone()).refusal().await;
     here.release(&lease).await;
@@ -263,7 +263,9 @@ impl Pair {
     /// Makes an attempt with a TTL wait at a gateway.
     async fn queue(&self, gate: &TestGateway, lock: &str, ttl_ms: u64) -> Keyed {
         let holder = self.here.must_hold(attempt(lock)).await;
-        let asked = with(waiting(keyed(lock, "k")), |it| it.ttl = ttl(ttl_ms));
+        let asked = with(waiting(keyed(lock, "k")), |it| {
+            it.terms.set_ttl(ttl(ttl_ms));
+        });
         let parked = gate.stand(&asked).await;
         let key = self.key_of(lock).await;
         let waits = Keyed {
@@ -351,7 +353,7 @@ async fn the_key_of_a_confirmed_lease_that_has_run_out_is_used() {
     assert_eq!(waits.parked.news().await, News::GrantedProvisionally);
     pair.there.must_confirm(&waits.asked).await;
     pair.here.until_free("over").await;
-    let again = with(keyed("over", "k"), |it| it.ttl = ttl(300));
+    let again = with(keyed("over", "k"), |it| it.terms.set_ttl(ttl(300)));
     pair.here.must_expire(&again).await;
 }
 

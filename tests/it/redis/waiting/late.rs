@@ -118,8 +118,8 @@ async fn a_lease_that_was_renewed_is_neither_longer_nor_shorter_when_its_attempt
 async fn a_provisional_grant_gets_its_own_ttl_and_limit_once() {
     let (server, gates) = two_gateways().await;
     let mut asked = waiting(attempt("own"));
-    asked.ttl = ttl(40_000);
-    asked.hold_limit = Some(limit(60_000));
+    asked.terms.set_ttl(ttl(40_000));
+    asked.terms.set_hold_limit(limit(60_000));
     hand_over(&gates, &asked).await;
     let state = ["GETRANGE", "lg:{own}:lock", "65", "65"];
     let left = async || server.integer(&["PTTL", "lg:{own}:lock"]).await;
@@ -130,7 +130,10 @@ async fn a_provisional_grant_gets_its_own_ttl_and_limit_once() {
     let held = gates[0].must_confirm(&asked).await;
     gates[1].must_pass("own", fence).await;
     assert_eq!(server.text(&state).await, "h");
-    assert_eq!((held.ttl, held.held_for), (asked.ttl, Duration::ZERO));
+    assert_eq!(
+        (held.ttl, held.held_for),
+        (asked.terms.ttl(), Duration::ZERO)
+    );
     assert_eq!(held.hold_expires_in, Some(Duration::from_mins(1)));
     let first = left().await;
     assert!((30_000..=40_000).contains(&first), "{first}");
@@ -251,7 +254,7 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_however_long_that_takes(
     let lease = gate.take("away").await;
     let mut asked = waiting(attempt("away"));
     // The TTL is longer than the test waits.
-    asked.ttl = ttl(600_000);
+    asked.terms.set_ttl(ttl(600_000));
     gate.must_queue(&asked).await;
     for _ in 0..LOST {
         proxy.strike(&asked.token.to_string(), Fault::CutRequest);

@@ -85,7 +85,7 @@ async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
     let Some(Holder::Lease(held)) = gate.look("traces").await.holder else {
         panic!("it is held");
     };
-    assert_eq!(held.owner, None);
+    assert_eq!(held.said.owner, None);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::redis::prelude::*;
 use crate::redis::scripts::bounds::calls;
 
 fn share(limit: Option<u64>, lock: &str) -> AcquireRequest {
-    with(request(lock), |it| it.sharing = Some(sharing(limit)))
+    with(request(lock), |it| it.terms.sharing = Some(sharing(limit)))
 }
 
 /// The number of leases that hold a lock.

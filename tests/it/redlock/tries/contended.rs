@@ -19,22 +19,7 @@ fn engine(nodes: &Nodes) -> Engine {
 }
 
 fn request() -> AcquireRequest {
-    AcquireRequest {
-        sharing: None,
-        supersedes: None,
-        name: name("contended"),
-        ttl: ttl(30_000),
-        hold_limit: None,
-        min_hold: None,
-        explicit: ExplicitTerms::default(),
-        wait: BOUND,
-        owner: None,
-        metadata: Metadata::default(),
-        caller: CallerId::ANONYMOUS,
-        authorization: Authorization::default(),
-        idempotency_key: None,
-        by: None,
-    }
+    new_request("contended", ttl(30_000), BOUND)
 }
 
 #[tokio::test]
@@ -45,7 +30,7 @@ async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not
     for has_slot in [false, true] {
         let limit = Limit::new(3).unwrap();
         let shared = with(request(), |it| {
-            it.sharing = Some(Sharing { limit, has_slot });
+            it.terms.sharing = Some(Sharing { limit, has_slot });
         });
         let refused = timeout(BOUND, engine.acquire(shared)).await.unwrap();
         let expected = matches!(
@@ -55,7 +40,7 @@ async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not
         assert!(expected, "{refused:?}");
     }
     let min_hold = MinHold::from_millis(1_000, ttl(30_000)).ok();
-    let resting = with(request(), |it| it.min_hold = min_hold);
+    let resting = with(request(), |it| it.terms.min_hold = min_hold);
     let refused = timeout(BOUND, engine.acquire(resting)).await.unwrap();
     let expected = matches!(
         refused,
@@ -63,7 +48,7 @@ async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not
     );
     assert!(expected, "{refused:?}");
     let newest = with(request(), |it| {
-        it.supersedes = Some(SupersedeKey::new("deploy").unwrap());
+        it.terms.supersedes = Some(SupersedeKey::new("deploy").unwrap());
     });
     let refused = timeout(BOUND, engine.acquire(newest)).await.unwrap();
     let expected = matches!(
@@ -89,12 +74,12 @@ async fn a_quorum_takes_no_lock_of_a_group_of_which_one_is_to_be_shared() {
         let group = GroupRequest::new(names.clone(), |part| {
             let limit = Limit::new(3).unwrap();
             let has_slot = true;
-            Ok::<_, Infallible>(AcquireRequest {
-                name: part.clone(),
-                sharing: (part.as_str() == shared).then_some(Sharing { limit, has_slot }),
-                idempotency_key: key.clone(),
-                ..request()
-            })
+            let part = with(request(), |it| {
+                it.name = part.clone();
+                it.terms.sharing = (part.as_str() == shared).then_some(Sharing { limit, has_slot });
+                it.idempotency_key = key.clone();
+            });
+            Ok::<_, Infallible>(part)
         });
         let refused = engine.acquire_group(group.unwrap(), || {});
         let refused = timeout(BOUND, refused).await.unwrap();

@@ -36,11 +36,8 @@ async fn doomed(
     Vec<Result<Acquisition, StoreError>>,
 ) {
     let (rig, proxies) = Rig::with_proxies(3).await;
-    let asked = Attempt {
-        // Longer than the whole test: the end of a lease would allow a grant.
-        ttl: ttl(600_000),
-        ..attempt("lock")
-    };
+    // Longer than the whole test: the end of a lease would allow a grant.
+    let asked = with(attempt("lock"), |it| it.terms.set_ttl(ttl(600_000)));
     let acquire = async {
         let mut outcomes = Vec::new();
         for _ in 0..acquires {

@@ -3,26 +3,16 @@
 use crate::redlock::prelude::*;
 
 fn keyed(key: IdempotencyHash) -> Attempt {
-    let plain = attempt("lock");
-    let fingerprint = Fingerprint::compute(Some(plain.ttl), None, None, None, &plain.metadata);
-    Attempt {
-        idempotency: Some(Idempotency {
-            hash: key,
-            fingerprint,
-            salt: Salt::random(),
-        }),
-        ..plain
-    }
+    under_key(key, attempt("lock"))
 }
 
 fn key() -> IdempotencyHash {
     IdempotencyHash::from_bytes(*attempt("key").token.as_bytes())
 }
 
-#[tokio::test]
-async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
-    let rig = Rig::start(3).await;
-    let (key, first, lease) = eventually("all have accepted it", async || {
+/// A lease that all nodes have accepted, and its idempotency key.
+async fn keyed_everywhere(rig: &Rig) -> (IdempotencyHash, Attempt, HeldLease) {
+    eventually("all have accepted it", async || {
         let key = key();
         let first = keyed(key);
         let lease = rig.grant(&first).await;
@@ -32,7 +22,13 @@ async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
         rig.release(&first).await;
         None
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
+    let rig = Rig::start(3).await;
+    let (key, first, lease) = keyed_everywhere(&rig).await;
     // One node has lost the lease and one does not reply, so the lease may still live.
     rig.server(1).run(&["FLUSHALL"]).await;
     rig.server(2).freeze();
@@ -160,4 +156,117 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
         .must_renew_as(Renewer::Keeper(second), &asked)
         .await;
     assert_eq!(rig.holds(&asked.name).await, 2);
+}
+
+const LOCK: &str = "lg:{lock}:lock";
+
+/// A lease that all nodes have, after another gateway has answered it again at the first two nodes only: the third node
+/// was out of its reach. Answers the attempt that was granted the lease, and the attempt that was answered it again.
+async fn replayed_at_two_nodes(rig: &Rig) -> (Attempt, Attempt) {
+    let (key, first, _) = keyed_everywhere(rig).await;
+    let [one, two] = [0, 1].map(|node| rig.server(node).port());
+    let lifecycle = Lifecycle::new();
+    let other = nodes::open(&nodes::url(&[one, two, free_port()]), &quick(), &lifecycle);
+    let second = keyed(key);
+    let again = other.acquire(&second).await;
+    assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
+    (first, second)
+}
+
+/// Releases a lease as the attempt that was granted it. The nodes that have answered it again must refuse.
+async fn release_refused(rig: &Rig, first: &Attempt, second: &Attempt) {
+    let [former, keeps] = [first, second].map(|it| KeeperId::of_attempt(&it.token));
+    let releaser = Releaser::Keeper(former);
+    let release = rig.store.release_as(releaser, &first.name, &first.token);
+    assert_eq!(release.await.unwrap().0, Release::Adopted(keeps));
+}
+
+async fn release_kept(rig: &Rig, first: &Attempt, second: &Attempt) {
+    let releaser = Releaser::Keeper(KeeperId::of_attempt(&second.token));
+    let release = rig.store.release_as(releaser, &first.name, &first.token);
+    assert_eq!(release.await.unwrap().0, Release::Released);
+}
+
+#[tokio::test]
+async fn a_node_that_missed_the_replay_gets_the_lease_back_after_a_release_that_others_refused() {
+    let rig = Rig::start(3).await;
+    let (first, second) = replayed_at_two_nodes(&rig).await;
+    for _ in 0..2 {
+        release_refused(&rig, &first, &second).await;
+        rig.until_holds(&first.name, 3).await;
+    }
+    let record = async |node: usize, field| {
+        let read = ["HGET", "lg:{lock}:info", field];
+        rig.server(node).text(&read).await
+    };
+    for field in [
+        "fence", "ttl", "owner", "metadata", "idem", "finger", "salt", "keeper",
+    ] {
+        assert_eq!(record(2, field).await, record(0, field).await, "{field}");
+    }
+    // All nodes have one clock here.
+    let acquired = async |node| record(node, "acquired").await.parse::<i64>().unwrap();
+    assert!((acquired(2).await - acquired(0).await).abs() < 1_000);
+    let left = async |node| rig.server(node).integer(&["PTTL", LOCK]).await;
+    let others = left(0).await;
+    assert!((others - 1_000..=others).contains(&left(2).await));
+    // The lease is answered again and kept by all nodes, and ends at all.
+    let key = first.idempotency.as_ref().unwrap().hash;
+    let third = keyed(key);
+    rig.server(0).freeze();
+    let again = rig.store.acquire(&third).await;
+    assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
+    rig.server(0).thaw();
+    release_kept(&rig, &first, &third).await;
+    rig.nothing_left(&first.name).await;
+    let used = rig.store.acquire(&keyed(key)).await;
+    assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
+}
+
+/// The node where another gateway tries for the lock, which the refused release has woken.
+#[tokio::test]
+async fn a_node_that_missed_the_replay_gets_the_lease_back_although_another_try_is_there() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let (first, second) = replayed_at_two_nodes(&rig).await;
+    proxies[2].strike_later(&first.token.to_string(), Fault::HoldRequest, 1);
+    release_refused(&rig, &first, &second).await;
+    proxies[2].struck(1).await;
+    let theirs = ["SET", LOCK, "theirs"];
+    rig.server(2).run(&theirs).await;
+    proxies[2].let_go();
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(rig.server(2).text(&["GET", LOCK]).await, "theirs");
+    rig.server(2).run(&["DEL", LOCK]).await;
+    let token = first.token.to_string();
+    until("it has the lease", async || {
+        rig.server(2).text(&["GET", LOCK]).await == token
+    })
+    .await;
+    // The time until then is not added to the time of the lease.
+    let left = async |node| rig.server(node).integer(&["PTTL", LOCK]).await;
+    let others = left(0).await;
+    assert!(left(2).await <= others);
+    release_kept(&rig, &first, &second).await;
+    rig.nothing_left(&first.name).await;
+}
+
+#[tokio::test]
+async fn a_lease_is_not_given_back_to_a_node_after_its_end() {
+    for is_broken in [false, true] {
+        let (rig, proxies) = Rig::with_proxies(3).await;
+        let (first, second) = replayed_at_two_nodes(&rig).await;
+        write_down_everything(rig.server(2)).await;
+        proxies[2].strike_later(&first.token.to_string(), Fault::HoldRequest, 1);
+        release_refused(&rig, &first, &second).await;
+        proxies[2].struck(1).await;
+        if is_broken {
+            rig.store.must_break(&first.name, None).await;
+        } else {
+            release_kept(&rig, &first, &second).await;
+        }
+        let before = runs(rig.server(2), &first.token).await;
+        proxies[2].let_go();
+        until_runs(rig.server(2), &first.token, before + 1).await;
+        assert_eq!(rig.holds(&first.name).await, 0);
+    }
 }

@@ -51,7 +51,7 @@ async fn what_the_answers_of_the_second_round_took_is_no_part_of_a_lease() {
 #[tokio::test]
 async fn a_client_that_was_paused_finds_its_lease_lost_and_its_fence_passed() {
     let rig = Rig::start(3).await;
-    let paused = with(attempt("lock"), |it| it.ttl = ttl(200));
+    let paused = with(attempt("lock"), |it| it.terms.set_ttl(ttl(200)));
     let lease = rig.grant(&paused).await;
     let next = attempt("lock");
     let fence = eventually("the lease is over", async || {
@@ -99,7 +99,7 @@ async fn a_renewal_when_nothing_is_left_finds_the_lease_over_and_tells_who_was_a
 async fn a_lease_that_the_nodes_take_longer_to_grant_than_it_would_last_is_not_granted() {
     let rig = Rig::start(3).await;
     rig.turn("lock").await;
-    let asked = with(attempt("lock"), |it| it.ttl = ttl(100));
+    let asked = with(attempt("lock"), |it| it.terms.set_ttl(ttl(100)));
     // The nodes are busy for longer than the lease lives, and then reply.
     let busy = ["DEBUG", "SLEEP", "0.3"];
     let (outcome, ..) = tokio::join!(
@@ -196,7 +196,9 @@ async fn very_many_names_leave_nothing_at_any_node_but_the_counters_of_their_slo
     let (rig, clocks) = clocks::rig(&[0, 0, 0]).await;
     let names = if full() { 100_000 } else { 5_000 };
     let turn = async |name: usize| {
-        let asked = with(attempt(&format!("job:{name}")), |it| it.ttl = ttl(60_000));
+        let asked = with(attempt(&format!("job:{name}")), |it| {
+            it.terms.set_ttl(ttl(60_000));
+        });
         rig.grant(&asked).await;
         rig.release(&asked).await;
     };

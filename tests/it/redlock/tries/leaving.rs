@@ -58,7 +58,9 @@ async fn a_node_that_alone_answers_who_leaves_does_not_keep_the_try_that_came_to
         rig.server(node).run(&taken).await;
     }
     // The TTL is longer than any wait of this test, so that a reservation that stays is seen.
-    let waiter = with(waiting(attempt("lock")), |it| it.ttl = ttl(600_000));
+    let waiter = with(waiting(attempt("lock")), |it| {
+        it.terms.set_ttl(ttl(600_000));
+    });
     let parked = rig.store.stand(&waiter).await;
     for node in [1, 2] {
         rig.server(node).freeze();

@@ -32,7 +32,7 @@ async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
         }
         server.thaw();
     }
-    let short = with(attempt("lock"), |it| it.ttl = ttl(600));
+    let short = with(attempt("lock"), |it| it.terms.set_ttl(ttl(600)));
     let asked = Instant::now();
     let lease = rig.grant(&short).await;
     assert!(lease.expires_in <= Duration::from_millis(600));
@@ -74,7 +74,8 @@ async fn the_clock_of_one_node_does_not_end_a_lease_that_a_node_had_refused() {
     let key = "lg:{lock}:lock";
     rig.server(2).run(&["SET", key, "theirs"]).await;
     let asked = with(attempt("lock"), |it| {
-        it.hold_limit = Some(HoldLimit::from_millis(60_000, ttl(30_000)).unwrap());
+        it.terms
+            .set_hold_limit(HoldLimit::from_millis(60_000, ttl(30_000)).unwrap());
     });
     let lease = rig.grant(&asked).await;
     assert_eq!(rig.have_accepted(&asked.name, &lease).await, 2);
@@ -107,7 +108,7 @@ async fn a_clock_that_is_set_back_makes_leases_last_at_its_node_alone() {
     let (rig, clocks) = rig(&[0, 0, 0]).await;
     let mut last = 0;
     rig.rises(&mut last).await;
-    let asked = with(attempt("lock"), |it| it.ttl = ttl(500));
+    let asked = with(attempt("lock"), |it| it.terms.set_ttl(ttl(500)));
     let lease = rig.grant(&asked).await;
     clocks[2].set(-600);
     let next = attempt("lock");

@@ -81,7 +81,7 @@ async fn a_new_quorum_votes_at_once_where_that_is_said() {
 
 /// Asserts that a lease of three seconds lives that long, whatever happens to two of the three nodes.
 pub(super) async fn a_lease_outlasts(mut rig: Rig, trouble: impl AsyncFnOnce(&mut Rig)) {
-    let asked = with(attempt("lock"), |it| it.ttl = ttl(3_000));
+    let asked = with(attempt("lock"), |it| it.terms.set_ttl(ttl(3_000)));
     let held_from = Cell::new(Instant::now());
     eventually("the nodes vote", async || {
         held_from.set(Instant::now());

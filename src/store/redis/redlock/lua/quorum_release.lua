@@ -13,7 +13,8 @@
 -- Reply
 --   {released, ARGV 1, fence, since}  the lease had this fence, and was held since this time in ms; without both if
 --                              an earlier copy has ended the lease
---   {adopted, ARGV 1, keeper}  this other keeper has adopted the lease and keeps it
+--   {adopted, ARGV 1, keeper, ms left, record}  this other keeper has adopted the lease and keeps it; with its record,
+--                              from which `restore` makes a copy
 --   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: another holder has it
 --   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: another holder has the lock; 1: the lease
 --                              was here, and a break has ended it
@@ -24,7 +25,7 @@
 --   A lease that was acquired with an idempotency key is answered `released` again as long as its
 --   end is remembered. Any other lease is not held any more.
 -- Clock
---   TIME of this node, only where an end is remembered.
+--   TIME of this node, only where an end is remembered, or a record is copied.
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
@@ -36,6 +37,7 @@ local token = ARGV[1]
 -- import time
 -- import record
 -- import memory
+-- import copied
 -- import publish_free
 
 local held = redis.call('GET', lock)
@@ -46,6 +48,11 @@ end
 if held ~= token then
   local now = instants(redis.call('TIME'))
   if remembers(ended, 'r:' .. token, now) then
+    if ARGV[3] ~= token then
+      -- Only the attempt that was granted the lease is sure not to be its last keeper. The last keeper ends the lease
+      -- here too: a late copy of `restore` must not bring it back.
+      remember(ended, now, now + ARGV[2], 'g:' .. token)
+    end
     return { 'released', token }
   end
   if remembers(ended, 'b:' .. token, now) then
@@ -56,7 +63,8 @@ end
 local ours = record and record[2] == token and record
 local keeper = ours and ours[4] or token
 if ARGV[3] ~= '' and keeper ~= ARGV[3] then
-  return { 'adopted', token, keeper }
+  local copy = { instants(redis.call('TIME')), unpack(redis.call('HMGET', info, unpack(COPIED))) }
+  return { 'adopted', token, keeper, redis.call('PTTL', lock), cmsgpack.pack(copy) }
 end
 if ours and ours[5] then
   -- The holder was asked to release the lease, and releases it in time, so the request is forgotten.

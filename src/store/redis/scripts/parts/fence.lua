@@ -9,17 +9,14 @@ local function is_possible(us)
   return #us == #EARLIEST and us >= EARLIEST and us < LATEST
 end
 
--- The fence of a new grant, in 16 digits; or nothing and the reason: a word, or the error of Redis. Writes only the
--- counter, and only if there is a fence.
+-- The fence of a new grant, in 16 digits; or nothing and the reason. Writes only the counter, and only if there is a
+-- fence. A counter of another type ends the script here.
 local function draw(us)
   if not is_possible(us) then
     return nil, 'clock'
   end
   -- If the time is larger than the counter and the floor, this one command makes the time the new fence.
-  local before = redis.pcall('SET', counter, us, 'GET')
-  if type(before) == 'table' then
-    return nil, before
-  end
+  local before = redis.call('SET', counter, us, 'GET')
   local is_number = not before or string.find(before, '^%d+$')
   if is_number and (not before or #before == #us and before < us) and floor < us then
     return us
@@ -30,9 +27,7 @@ local function draw(us)
     if before then
       redis.call('SET', counter, before)
     else
-      -- A failure of DEL must not raise, or a ticket that the script has taken out would be lost. The counter may then
-      -- keep the time.
-      redis.pcall('DEL', counter)
+      redis.call('DEL', counter)
     end
     return nil, next and 'exhausted' or 'counter'
   end

@@ -15,24 +15,20 @@ local function key_of(body)
 end
 
 -- Cleans up after a dead ticket that was deleted: deletes its idempotency key. If the key leads elsewhere, the attempt
--- is marked as superseded. If a letter (the record of an outcome) was deleted instead of a ticket, it is written back.
+-- is marked as superseded.
 local function bury(id, body)
-  if is_ticket(body) then
-    if ticket_keyed_is(body, '1') then
-      local used, whose = key_of(body)
-      if whose == 'q' .. id then
-        -- An idempotency key that leads to no ticket has no effect, so a failure of DEL must not end the script.
-        redis.pcall('DEL', used)
-        if ticket_gateway(body) == NO_GATEWAY and ticket_late_is(body, '1') then
-          -- The attempt has left. Without the letter `g`, a late copy of its acquire would queue the attempt again.
-          redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
-        end
-      elseif type(whose) == 'string' then
-        redis.call('SET', name .. 'of:' .. id, 's', 'PX', 'TOMBSTONE')
-      end
+  if not ticket_keyed_is(body, '1') then
+    return
+  end
+  local used, whose = key_of(body)
+  if whose == 'q' .. id then
+    redis.call('DEL', used)
+    if ticket_gateway(body) == NO_GATEWAY and ticket_late_is(body, '1') then
+      -- The attempt has left. Without the letter `g`, a late copy of its acquire would queue the attempt again.
+      redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
     end
-  elseif type(body) == 'string' then
-    redis.call('SET', name .. 'of:' .. id, body, 'PX', 'TOMBSTONE')
+  elseif type(whose) == 'string' then
+    redis.call('SET', name .. 'of:' .. id, 's', 'PX', 'TOMBSTONE')
   end
 end
 
@@ -41,18 +37,8 @@ local function owns_key(id, body)
   return not ticket_keyed_is(body, '1') or select(2, key_of(body)) == 'q' .. id
 end
 
--- Puts a ticket back at the head of the queue, from which it was taken.
-local function put_back(id, body)
-  redis.call('LPUSH', wait, id)
-  redis.pcall('PEXPIRE', wait, QUEUE_LASTS)
-  if body then
-    local left = ticket_ends(body) - ticket_since(body)
-    redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + TOMBSTONE)
-  end
-end
-
 -- Grants the lock to a ticket that was taken out of the queue; `share` grants a lease beside others. Answers how soon
--- the lease may end, in ms. After the grant is written, nothing raises.
+-- the lease may end, in ms.
 local function pass(id, body, fence, us, share)
   local gateway, of = ticket_gateway(body), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
@@ -78,6 +64,8 @@ local function pass(id, body, fence, us, share)
   if mine then
     if ticket_late_is(body, '1') then
       redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
+    else
+      redis.call('DEL', of)
     end
     if ticket_keyed_is(body, '1') then
       redis.call('SET', name .. 'key:' .. ticket_key(body), 'l' .. id, 'PX', lasts + TOMBSTONE)
@@ -103,173 +91,79 @@ local function pass(id, body, fence, us, share)
   return soonest
 end
 
--- Grants a lock that `count` leases share to the head of the queue, then to the next waiter, as long as each may share
--- it. Expired leases must have been removed before. `soonest`: how soon a lease that was granted just before may end,
--- in ms. Answers as `hand_over` does, but also `nobody` if the head must still wait.
-local function admit(us, share, count, soonest)
-  local granted, waits, failed = soonest and 1 or 0, false, nil
+-- Grants a free lock to the first live waiter, or the lock that `count` leases share (`share` has its functions) to the
+-- head of the queue, then to each next waiter that may share it. Expired leases must have been removed before. Answers
+-- `passed` if a waiter was granted the lock. Else no waiter was, and the answer is `nobody` (no waiter may hold the lock
+-- now), `more` (more dead tickets are queued), or `stays` (there is no fence, and why). Redis may refuse the first
+-- command for the queue and for the counter, if another program wrote them: both come before a live waiter leaves the
+-- queue, and from then on no command fails.
+local function hand_over(us, share, count)
+  local granted, answer, why, soonest, waits = 0, 'nobody', nil, nil, nil
+  count = count or 0
   for turn = 1, MOST_DEAD + 1 do
-    local id = redis.pcall('LINDEX', wait, '0')
-    if type(id) == 'table' then
-      failed = id
-      break
-    end
-    waits = id and true
+    local id = redis.call('LINDEX', wait, '0')
+    waits = id
     if not id then
       break
+    elseif not is_possible(us) then
+      answer, why = 'stays', 'clock'
+      break
     elseif turn > MOST_DEAD then
-      news = news .. '6:4:more'
+      news, answer = news .. '6:4:more', 'more'
       break
     end
-    local of = name .. 'of:' .. id
-    local body = redis.pcall('GET', of)
-    if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
-      failed = body
-      break
-    end
+    -- A key of another type holds no ticket.
+    local body = redis.pcall('GET', name .. 'of:' .. id)
     local alive = is_queued(body) and owns_key(id, body)
-    local fits = alive and not ticket_mode_is(body, 'x') and count < tonumber(ticket_limit(body))
+    local alone = alive and ticket_mode_is(body, 'x')
+    local fits = alive and (not share or not alone and count < tonumber(ticket_limit(body)))
     if fits and granted == MOST_GRANTS then
       news = news .. '6:4:more'
       break
     end
-    if alive then
-      local asked
-      asked, alive = pcall(lives, body, us, fits)
-      if not asked then
-        failed = { err = alive }
-        break
-      end
-    end
+    alive = alive and lives(body, us, fits)
     if alive and not fits then
       break
     end
-    local fence, why
+    local fence
     if alive then
       fence, why = draw(us)
       if not fence then
-        failed = why
+        answer = 'stays'
         break
       end
     end
-    local taken = redis.pcall('LPOP', wait)
-    if type(taken) == 'table' then
-      failed = taken
-      break
-    end
-    if alive then
-      -- An error in the grant must not lose the ticket, so the ticket is put back.
-      local done, lasts = pcall(function()
-        redis.call('DEL', of)
-        return pass(id, body, fence, us, share.grant)
-      end)
-      if not done then
-        put_back(id, body)
-        failed = { err = lasts }
-        break
-      end
+    redis.call('LPOP', wait)
+    if alive and alone then
+      pass(id, body, fence, us)
+      return 'passed'
+    elseif alive then
+      local write = share and share.grant
+      share = share or sharing()
+      local lasts = pass(id, body, fence, us, write or share.open)
       soonest = math.min(soonest or lasts, lasts)
       count, granted = count + 1, granted + 1
-    else
-      redis.pcall('DEL', of)
+    elseif is_ticket(body) then
+      redis.call('DEL', name .. 'of:' .. id)
       bury(id, body)
     end
   end
-  if waits then
-    local known, look = pcall(share.next_look, us)
-    look = known and look or PROVISIONAL
+  if share and waits then
+    local look = share.next_look(us)
     look = soonest and math.min(look, soonest) or look
     news = news .. field('6:passed' .. field(string.format('%.0f', look)))
     foretell(look)
   end
-  if granted > 0 then
-    return 'passed'
-  elseif type(failed) == 'table' then
-    return failed
-  end
-  return failed and 'stays' or 'nobody', failed
-end
-
--- The time, or the error of Redis if the user no longer has the permission for TIME.
-local function try_clock()
-  local known, us = pcall(clock)
-  return known and us or { err = us }
-end
-
--- Grants the lock to the ticket that was just taken from the head of the queue, or to the next live waiter. Answers
--- `passed` if a waiter was granted the lock. Else the lock is unchanged, and the answer is `nobody` (no live waiter),
--- `more` (more dead tickets are queued), `stays` (there is no fence, and why), or the error of Redis. Nothing may raise
--- before the grant, or the ticket would be lost: if a permission was taken away, pcall catches the error (as text), and
--- the ticket is put back with LPUSH and SET. Nothing may raise after the grant either, or a caller that ends a lease
--- would be told that nothing happened.
-local function hand_over(id, us)
-  for _ = 1, MOST_DEAD do
-    if not id then
-      return 'nobody'
-    end
-    if type(us) == 'table' then
-      put_back(id)
-      return us
-    elseif not is_possible(us) then
-      put_back(id)
-      return 'stays', 'clock'
-    end
-    local body = redis.pcall('GETDEL', name .. 'of:' .. id)
-    if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
-      -- GETDEL has failed, because the user no longer has the permission for it.
-      put_back(id)
-      return body
-    end
-    local asked, alive = true, is_queued(body) and owns_key(id, body)
-    if alive then
-      asked, alive = pcall(lives, body, us, true)
-    end
-    if not asked then
-      put_back(id, body)
-      return { err = alive }
-    elseif alive then
-      local fence, why = draw(us)
-      if fence and ticket_mode_is(body, 'x') then
-        pass(id, body, fence, us)
-        return 'passed'
-      elseif fence then
-        local share = sharing()
-        local done, lasts = pcall(pass, id, body, fence, us, share.open)
-        if done then
-          return admit(us, share, 1, lasts)
-        end
-        -- The lock is unchanged, because `open` writes it last.
-        share.forget()
-        put_back(id, body)
-        return { err = lasts }
-      end
-      put_back(id, body)
-      if type(why) == 'table' then
-        return why
-      end
-      return 'stays', why
-    end
-    bury(id, body)
-    id = redis.call('LPOP', wait)
-  end
-  if id then
-    put_back(id)
-    news = news .. '6:4:more'
-    return 'more'
-  end
-  return 'nobody'
+  return granted > 0 and 'passed' or answer, why
 end
 
 -- Grants a shared lock to waiters after some of its leases have ended; `left` leases still share it. The leases have
--- ended already, so an error here is ignored: the next round of a gateway passes the lock on.
+-- ended already, so an error is ignored: the next round of a gateway passes the lock on.
 local function pass_freed(us, share, left)
   if left == 0 then
-    local first = redis.pcall('LPOP', wait)
-    if type(first) ~= 'table' then
-      hand_over(first, us)
-    end
+    pcall(hand_over, us)
   else
-    pcall(share.end_with_last, us)
-    admit(us, share, left)
+    share.end_with_last(us)
+    pcall(hand_over, us, share, left)
   end
 end

@@ -7,10 +7,6 @@
 -- foreign client may have deleted `:lock` alone. The three keys last longer than `:lock`. So a missing key was lost
 -- (evicted, or deleted by hand): `:shared` and `:slots` are rebuilt from `:leases`, and without `:leases` nobody holds
 -- the lock.
---
--- If the user loses the permission for a command, the script ends half-way. So a script writes SHARED last when a lock
--- begins to be shared, and `:leases` last when a lease begins or ends: earlier writes have no effect, or `prune` undoes
--- them.
 
 -- How many arguments a command has at most, because Lua unpacks only some thousand values.
 local MOST_UNPACKED = 1000
@@ -33,11 +29,6 @@ local function sharing()
     share.outlast(left)
     redis.call('SET', lock, SHARED, 'PX', left)
     return lease
-  end
-
-  -- Removes the keys that `open` wrote before one of its commands was refused.
-  function share.forget()
-    redis.pcall('DEL', ids, leases, slots)
   end
 
   function share.close()

@@ -99,11 +99,11 @@ impl Client {
         let lock = LOCKS[self.random.below(LOCKS.len())];
         let expires = self.random.below(80) == 0;
         let key = (self.random.below(4) == 0).then(new_key);
-        let request = AcquireRequest {
-            ttl: ttl(if expires { EXPIRES } else { LONG }),
-            idempotency_key: key,
-            ..request(lock, &format!("client {}, turn {}", self.number, self.turn))
-        };
+        let owner = format!("client {}, turn {}", self.number, self.turn);
+        let request = with(request(lock, &owner), |it| {
+            it.terms.set_ttl(ttl(if expires { EXPIRES } else { LONG }));
+            it.idempotency_key = key;
+        });
         if self.random.below(8) == 0 && !expires && request.idempotency_key.is_none() {
             return self.hold(lock, request).await;
         }
@@ -144,7 +144,12 @@ impl Client {
             }
         }
         if hung_up && request.idempotency_key.is_some() {
-            let owner = request.owner.clone().expect("every request has one");
+            let owner = request
+                .terms
+                .said
+                .owner
+                .clone()
+                .expect("every request has one");
             self.abandoned.insert(owner, request);
         }
     }
@@ -156,7 +161,10 @@ impl Client {
         may_hang_up: bool,
     ) -> (Option<Instant>, Option<Result<Granted, AcquireError>>) {
         let hangs_up = may_hang_up && self.random.below(4) == 0;
-        let (lock, owner) = (request.name.as_str().to_owned(), request.owner.clone());
+        let (lock, owner) = (
+            request.name.as_str().to_owned(),
+            request.terms.said.owner.clone(),
+        );
         let caller = self.gateways.ask(request);
         let mut queued = None;
         for _ in 0..self.random.below(6) {

@@ -31,7 +31,7 @@ struct Game {
 pub(crate) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     let mut game = Game {
-        supersedes: stores[0].shares(),
+        supersedes: stores[0].supports(StoreFeature::Supersedes),
         stores,
         random: Random::seeded(),
         model: Model::new(LONGEST_QUEUE),
@@ -90,11 +90,10 @@ impl Game {
             supersedes: ask.supersedes.then(|| SupersedeHash::from_bytes([7; 16])),
         };
         let number = self.players.len();
-        let attempt = Attempt {
-            owner: Some(owner(number)),
-            wait: ask.waits.then_some(waiting),
-            ..plain
-        };
+        let attempt = with(plain, |it| {
+            it.terms.said.owner = Some(owner(number));
+            it.wait = ask.waits.then_some(waiting);
+        });
         let store = self.stores[self.random.below(self.stores.len())].clone();
         let place = ask.waits.then(|| store.park(&attempt));
         let answer = store.acquire(&attempt).await.unwrap();
@@ -176,7 +175,7 @@ impl Game {
         self.tell(what);
         let used = self.model.release();
         let right = match answer {
-            Breaking::Broken(Holder::Lease(held)) => held.owner == Some(owner(holder)),
+            Breaking::Broken(Holder::Lease(held)) => held.said.owner == Some(owner(holder)),
             _ => false,
         };
         let next = self.model.holder().is_some();
@@ -302,7 +301,7 @@ impl Game {
         let store = &self.stores[self.random.below(self.stores.len())];
         let shown = store.inspect(&name(LOCK)).await.unwrap();
         let holder = match &shown.holder {
-            Some(Holder::Lease(held)) => held.owner.clone(),
+            Some(Holder::Lease(held)) => held.said.owner.clone(),
             Some(Holder::Shared(_) | Holder::Foreign { .. }) => {
                 return self.check(false, "nobody is foreign");
             }

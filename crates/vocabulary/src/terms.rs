@@ -1,0 +1,326 @@
+//! The terms of a lease, as its caller asks for them.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use crate::{
+    FencingToken, Fingerprint, HeldLease, HoldLimit, Limit, LockName, MinHold, Mode, Reservation,
+    Said, Sharing, SupersedeKey, Ttl, idempotency::update,
+};
+
+/// The terms of a lease. They are read once from a request, and carried whole to the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// How the lease ends.
+    pub ends: Ends,
+    /// The TTL and the hold limit that the caller gave, without defaults.
+    pub explicit: ExplicitTerms,
+    /// For how long after its grant the lock is granted to no caller, even if the lease is released earlier.
+    pub min_hold: Option<MinHold>,
+    /// How the caller wants to share the lock; `None` for an exclusive lease.
+    pub sharing: Option<Sharing>,
+    /// With a key, the waiter takes an older waiter of the same caller and key out of the queue when it is queued.
+    pub supersedes: Option<SupersedeKey>,
+    /// What the caller says of itself.
+    pub said: Said,
+}
+
+/// How a lease ends, unless it is released or broken before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ends {
+    /// The lease ends with its TTL, which each renewal starts again.
+    Ttl {
+        /// The TTL, counted from the grant or the last renewal.
+        ttl: Ttl,
+        /// How long renewals may keep the lease, counted from its grant.
+        hold_limit: Option<HoldLimit>,
+    },
+    /// The lease ends at the time of this reservation. No renewal changes the end.
+    At(Box<Reservation>),
+}
+
+/// The terms that the caller set explicitly, without defaults. A request that is repeated under its idempotency key must
+/// have the same ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExplicitTerms {
+    /// The TTL of the lease.
+    pub ttl: Option<Ttl>,
+    /// How long the lease may be kept with renewals.
+    pub hold_limit: Option<HoldLimit>,
+}
+
+// === impl Terms ===
+
+impl Terms {
+    /// The terms of an exclusive lease that has this TTL, and nothing else.
+    pub fn lasting(ttl: Ttl) -> Self {
+        Self {
+            ends: Ends::Ttl {
+                ttl,
+                hold_limit: None,
+            },
+            explicit: ExplicitTerms::default(),
+            min_hold: None,
+            sharing: None,
+            supersedes: None,
+            said: Said::default(),
+        }
+    }
+
+    /// The TTL of the lease; of a reservation [`Reservation::TTL`].
+    pub fn ttl(&self) -> Ttl {
+        match self.ends {
+            Ends::Ttl { ttl, .. } => ttl,
+            Ends::At(_) => Reservation::TTL,
+        }
+    }
+
+    /// Sets the TTL, which a reservation does not have.
+    pub fn set_ttl(&mut self, new: Ttl) {
+        if let Ends::Ttl { ttl, .. } = &mut self.ends {
+            *ttl = new;
+        }
+    }
+
+    /// Sets the hold limit, which a reservation does not have.
+    pub fn set_hold_limit(&mut self, new: HoldLimit) {
+        if let Ends::Ttl { hold_limit, .. } = &mut self.ends {
+            *hold_limit = Some(new);
+        }
+    }
+
+    /// How long renewals may keep the lease, if that is limited.
+    pub fn hold_limit(&self) -> Option<HoldLimit> {
+        match self.ends {
+            Ends::Ttl { hold_limit, .. } => hold_limit,
+            Ends::At(_) => None,
+        }
+    }
+
+    /// The reservation that the lease is, if it is one.
+    pub fn reservation(&self) -> Option<&Reservation> {
+        match &self.ends {
+            Ends::Ttl { .. } => None,
+            Ends::At(reservation) => Some(reservation),
+        }
+    }
+
+    /// The lease with these terms that was granted at `as_of`. The store sets the end of a reservation, which depends on its
+    /// clock.
+    pub fn granted(&self, fence: FencingToken, mode: Mode, as_of: Instant) -> HeldLease {
+        let (ttl, limit) = (self.ttl(), self.hold_limit().map(HoldLimit::duration));
+        HeldLease {
+            fence,
+            mode,
+            is_resting: false,
+            ttl,
+            expires_in: limit.map_or(ttl.duration(), |limit| limit.min(ttl.duration())),
+            held_for: Duration::ZERO,
+            hold_expires_in: limit,
+            reservation: self.reservation().cloned().map(Box::new),
+            said: self.said.clone(),
+            release_requested: None,
+            as_of,
+        }
+    }
+
+    /// The fingerprint of a request with these terms. Defaults of missing fields are left out, because they may differ
+    /// between gateways and operations.
+    pub fn fingerprint(&self) -> Fingerprint {
+        // The patterns name every field, so that a new field cannot be forgotten here.
+        let Self {
+            ends,
+            explicit: ExplicitTerms { ttl, hold_limit },
+            min_hold,
+            sharing,
+            supersedes,
+            said:
+                Said {
+                    owner,
+                    metadata,
+                    group: _,
+                },
+        } = self;
+        let mut hash = Sha256::new();
+        update(&mut hash, &ttl.map_or(0, Ttl::as_millis).to_be_bytes());
+        let hold_limit = hold_limit.map_or(0, HoldLimit::as_millis);
+        update(&mut hash, &hold_limit.to_be_bytes());
+        update(&mut hash, &sharing_number(*sharing).to_be_bytes());
+        update(
+            &mut hash,
+            owner.as_ref().map_or("", |it| it.as_str()).as_bytes(),
+        );
+        for (name, value) in metadata.iter() {
+            update(&mut hash, name.as_bytes());
+            update(&mut hash, value.as_bytes());
+        }
+        let mut whole = hash.finalize();
+        // A field that came later is hashed together with the fingerprint without it. So a request that does not have the
+        // field has the same fingerprint at a gateway that does not know the field.
+        if let Some(key) = supersedes {
+            let mut hash = Sha256::new();
+            for part in [whole.as_slice(), b"supersedes", key.as_str().as_bytes()] {
+                update(&mut hash, part);
+            }
+            whole = hash.finalize();
+        }
+        if let Some(min_hold) = min_hold {
+            let hash = Sha256::new().chain_update(whole).chain_update(b"min_hold");
+            let hash = hash.chain_update(min_hold.as_millis().to_be_bytes());
+            whole = hash.finalize();
+        }
+        if let Ends::At(reservation) = ends {
+            let hash = Sha256::new().chain_update(whole).chain_update(b"reserve");
+            let hash = hash.chain_update(reservation.until_ms.to_be_bytes());
+            whole = hash.chain_update(reservation.reason.as_str()).finalize();
+        }
+        Fingerprint::from_bytes(whole.into())
+    }
+}
+
+// === impl Fingerprint ===
+
+impl Fingerprint {
+    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
+    /// The locks are in the order of their names; `self` was computed with the sharing of the last lock.
+    #[must_use]
+    pub fn of_group<'a>(
+        self,
+        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>)>,
+    ) -> Self {
+        let locks = locks.map(|(name, sharing)| (name.as_str(), sharing_number(sharing)));
+        let locks: Vec<_> = locks.collect();
+        // If all locks have the same terms, the names alone are hashed. Gateways that know no terms of single locks
+        // compute the same fingerprint.
+        let is_uniform = locks.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        let mut hash = Sha256::new();
+        hash.update(self.as_bytes());
+        for (at, (name, sharing)) in locks.iter().enumerate() {
+            hash.update(if at > 0 { "," } else { "" });
+            hash.update(name);
+            if !is_uniform {
+                hash.update(format!("={sharing}"));
+            }
+        }
+        Self::from_bytes(hash.finalize().into())
+    }
+}
+
+/// The number that stands for the sharing of a lock in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
+/// otherwise the limit plus 1.
+fn sharing_number(sharing: Option<Sharing>) -> u16 {
+    sharing.map_or(0, |it| 1 + it.explicit_limit().map_or(0, Limit::get))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Metadata, Owner, Reason, TokenHash};
+
+    use super::*;
+
+    fn plain() -> Terms {
+        Terms::lasting(Ttl::MAX)
+    }
+
+    fn with(change: impl FnOnce(&mut Terms)) -> Terms {
+        let mut terms = plain();
+        change(&mut terms);
+        terms
+    }
+
+    /// Sharing terms; with a slot if the limit comes from the caller.
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a request may have no sharing terms"
+    )]
+    fn shared(limit: u64, has_slot: bool) -> Option<Sharing> {
+        let limit = Limit::new(limit).unwrap();
+        Some(Sharing { limit, has_slot })
+    }
+
+    fn reserved(until_ms: u64, reason: &str) -> Terms {
+        let reservation = Reservation {
+            until_ms,
+            reason: Reason::new(reason).unwrap(),
+            by: Some("ops".into()),
+        };
+        with(|it| it.ends = Ends::At(Box::new(reservation)))
+    }
+
+    /// The fingerprint of a group request, as the engine makes it: from the request for its last lock.
+    fn group<const N: usize>(terms: &Terms, locks: [(&str, Option<Sharing>); N]) -> Fingerprint {
+        let names = locks.map(|(name, _)| LockName::new(name).unwrap());
+        let sharing = locks.map(|(_, sharing)| sharing);
+        let last = Terms {
+            sharing: sharing[N - 1],
+            ..terms.clone()
+        };
+        last.fingerprint().of_group(names.iter().zip(sharing))
+    }
+
+    #[test]
+    fn of_a_group_with_the_same_terms_for_all_is_that_of_earlier_versions() {
+        for (fingerprint, golden) in [
+            (
+                group(&plain(), [("a", None), ("b", None)]),
+                "201874740bd4f26298cbf036a5df57e1df6242d9abaec1e7a6074fe98ba985bd",
+            ),
+            (
+                group(&plain(), [("a", shared(3, true)), ("b", shared(3, true))]),
+                "5ee543896a8d015bae2b1bc0987f69f421c49784607d1445012cbae8334a9d25",
+            ),
+            // The limit of the gateway is no term of the request.
+            (
+                group(&plain(), [("a", shared(7, false)), ("b", shared(9, false))]),
+                "5359794c2f9e66c7dad1f8500b9ce0350d4927fe49b564fc84adb083fd0cc2a9",
+            ),
+        ] {
+            // A token hash prints its bytes in hexadecimal digits.
+            let hex = TokenHash::from_bytes(*fingerprint.as_bytes()).to_string();
+            assert_eq!(hex, golden);
+        }
+    }
+
+    #[test]
+    fn tells_requests_apart_by_every_field() {
+        let min_hold = |ms| MinHold::from_millis(ms, Ttl::MAX).ok();
+        let rests = |ms| with(|it| it.min_hold = min_hold(ms)).fingerprint();
+        let entry = [("a".to_owned(), "b".to_owned())];
+        let metadata = with(|it| it.said.metadata = Metadata::new(entry.into()).unwrap());
+        let shares = |sharing| with(|it| it.sharing = sharing).fingerprint();
+        let lock = LockName::new("a").unwrap();
+        let all = [
+            plain().fingerprint(),
+            reserved(1, "x").fingerprint(),
+            reserved(2, "x").fingerprint(),
+            reserved(1, "y").fingerprint(),
+            rests(1),
+            rests(2),
+            rests(1).of_group([(&lock, None)].into_iter()),
+            with(|it| it.explicit.ttl = Some(Ttl::MIN)).fingerprint(),
+            with(|it| it.explicit.ttl = Some(Ttl::MAX)).fingerprint(),
+            with(|it| it.explicit.hold_limit = Some(HoldLimit::MAX)).fingerprint(),
+            shares(shared(1, false)),
+            shares(shared(1, true)),
+            shares(shared(2, true)),
+            with(|it| it.said.owner = Owner::new("x").ok()).fingerprint(),
+            metadata.fingerprint(),
+            with(|it| it.supersedes = SupersedeKey::new("x").ok()).fingerprint(),
+            group(&plain(), [("a", None), ("b", None)]),
+            group(&plain(), [("a", None), ("c", None)]),
+            group(&metadata, [("a", None), ("b", None)]),
+            group(&plain(), [("a", shared(1, true)), ("b", None)]),
+            group(&plain(), [("a", None), ("b", shared(1, true))]),
+            group(&plain(), [("a", shared(1, false)), ("b", None)]),
+            group(&plain(), [("a", shared(2, true)), ("b", shared(1, true))]),
+            group(&plain(), [("a", shared(1, true)), ("b", shared(1, true))]),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            for (j, b) in all.iter().enumerate() {
+                assert_eq!(a == b, i == j);
+            }
+        }
+    }
+}
