@@ -198,7 +198,7 @@ class CloudflareWorker(JavaScript, unittest.TestCase):
         workerd = NODE_MODULES / ".bin" / "workerd"
         self.assertTrue(workerd.exists(), f"npm install --prefix {NODE_MODULES.parent} workerd")
         self.copy("cloudflare_worker.mjs", self.home / "client")
-        (self.home / "index.mjs").write_text("export * from './client/src/index.js';\n")
+        (self.home / "index.mjs").write_text("export * from '../client/src/index.js';\n")
         client = sorted(path.relative_to(self.home) for path in (self.home / "client" / "src").glob("*.js"))
         modules = "".join(f', (name = "{path}", esModule = embed "{path}")' for path in client)
 
