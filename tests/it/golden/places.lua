@@ -108,10 +108,9 @@ if (string.byte(held, 68) == 49) then
 redis.call('SET', name .. 'key:' .. string.sub(held, 208, 271), 'l' .. id, 'PX', left + 60000)
 -- hand_over
 local used = name .. 'key:' .. string.sub(body, 147, 210)
-if (string.byte(body, 19) == 49) then
+if not (string.byte(body, 19) == 49) then
 if string.sub(body, 2, 17) == NO_GATEWAY and (string.byte(body, 21) == 49) then
 return not (string.byte(body, 19) == 49) or select(2, key_of(body)) == 'q' .. id
-local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
 local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
 local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
 local reserved = reserved_until(string.sub(body, 66, 74), body)
@@ -124,8 +123,8 @@ redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'l' .. id, 'PX',
 local left = string.sub(body, 42, 57) - us
 redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
 send(gateway, 'granted', string.sub(id, 2, 65), fence)
-local fits = alive and not (string.byte(body, 18) == 120) and count < tonumber(string.sub(body, 22, 25))
-if fence and (string.byte(body, 18) == 120) then
+local alone = alive and (string.byte(body, 18) == 120)
+local fits = alive and (not share or not alone and count < tonumber(string.sub(body, 22, 25)))
 -- inspect
 if is_queued(body) and string.sub(body, 42, 57) > us then
 -- lapse
@@ -191,6 +190,9 @@ if left <= 0 or (string.byte(lease, 67) < 97) then
 local id, ends = REST .. string.sub(lease, 71, 86), string.format('%016.0f', us + left * 1000)
 lease = id .. 'r' .. string.sub(lease, 67, 67) .. keyed .. string.sub(lease, 69, 102) .. ends .. string.sub(lease, 119, 143) .. keeper .. string.sub(lease, 208)
 return string.sub(lease, 1, 207) .. '\n' .. slot, left
+-- restore
+local ends = shifted(string.sub(asked, 1, 16))
+record.asked = ends .. string.sub(asked, 17)
 -- send
 local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
 -- shared

@@ -33,7 +33,7 @@ enum Protocol {
 /// The connection of a caller.
 enum Caller {
     Plain(TcpStream),
-    Tls(TlsStream<TcpStream>),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// A gateway over plain HTTP and another over TLS, on one Redis server.
@@ -103,10 +103,10 @@ impl Rig {
         let address = self.gateway(over).address;
         match over {
             Protocol::Http1 => Caller::Plain(TcpStream::connect(address).await.unwrap()),
-            Protocol::Tls => {
-                Caller::Tls(tls_connect(&self.certified.authority, address, &[b"http/1.1"]).await)
-            }
-            Protocol::Http2 => Caller::Tls(greeted(&self.certified).await),
+            Protocol::Tls => Caller::Tls(Box::new(
+                tls_connect(&self.certified.authority, address, &[b"http/1.1"]).await,
+            )),
+            Protocol::Http2 => Caller::Tls(Box::new(greeted(&self.certified).await)),
         }
     }
 
