@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 /// The time to live of a lease: 100 ms to 24 hours, in whole milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ttl(u32);
+pub struct Ttl(NonZeroU32);
 
 /// The error for a number that is not a TTL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,13 +16,13 @@ pub struct TtlError(u64);
 
 impl Ttl {
     /// The shortest TTL: a shorter lease would end before its holder has read the answer.
-    pub const MIN: Self = Self(100);
+    pub const MIN: Self = Self(whole(100));
     /// The longest TTL: a day. There are no leases that never expire.
-    pub const MAX: Self = Self(24 * 3_600_000);
+    pub const MAX: Self = Self(whole(24 * 3_600_000));
 
     /// Makes a TTL of a number of milliseconds. Fails if the number is not a TTL.
     pub fn from_millis(ms: u64) -> Result<Self, TtlError> {
-        let ttl = u32::try_from(ms).ok().map(Self);
+        let ttl = u32::try_from(ms).ok().and_then(NonZeroU32::new).map(Self);
         let ttl = ttl.filter(|ttl| (Self::MIN..=Self::MAX).contains(ttl));
         ttl.ok_or(TtlError(ms))
     }
@@ -34,7 +34,15 @@ impl Ttl {
 
     /// The TTL in milliseconds.
     pub fn as_millis(self) -> u64 {
-        self.0.into()
+        self.0.get().into()
+    }
+}
+
+/// A number of milliseconds in a constant. An `Option` of a number that is never zero takes no more room than the number.
+const fn whole(ms: u32) -> NonZeroU32 {
+    match NonZeroU32::new(ms) {
+        Some(ms) => ms,
+        None => panic!("it is not zero"),
     }
 }
 
@@ -45,7 +53,7 @@ impl Ttl {
 ///
 /// A hold limit is at most seven days, and at least the TTL of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HoldLimit(u32);
+pub struct HoldLimit(NonZeroU32);
 
 /// Why a number is not a hold limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,11 +75,11 @@ pub enum HoldLimitError {
 
 impl HoldLimit {
     /// The longest hold limit: seven days.
-    pub const MAX: Self = Self(7 * 24 * 3_600_000);
+    pub const MAX: Self = Self(whole(7 * 24 * 3_600_000));
 
     /// Makes a hold limit of a number of milliseconds, for a lease with this TTL. Fails if it is out of range.
     pub fn from_millis(ms: u64, ttl: Ttl) -> Result<Self, HoldLimitError> {
-        let limit = u32::try_from(ms).ok();
+        let limit = u32::try_from(ms).ok().and_then(NonZeroU32::new);
         let limit = limit.filter(|limit| (Ttl::MIN.0..=Self::MAX.0).contains(limit));
         match limit {
             None => Err(HoldLimitError::OutOfRange(ms)),
@@ -90,7 +98,7 @@ impl HoldLimit {
 
     /// The hold limit in milliseconds.
     pub fn as_millis(self) -> u64 {
-        self.0.into()
+        self.0.get().into()
     }
 }
 

@@ -31,5 +31,6 @@ pub(super) use reply::{fuzzed, shown};
 pub(super) use resp::text;
 pub(super) use script::{Command, KeyOfLock, Parts, Script, TOMBSTONE_MS};
 pub(super) use texts::{
-    REQUEST, append_hex, append_number, hex, read_hex, read_request, request_text, token_hash,
+    REQUEST, append_hex, append_number, append_said, hex, read_hex, read_request, read_said,
+    request_text, token_hash,
 };

@@ -1,8 +1,9 @@
-//! Texts in records and arguments of scripts: hexadecimal digits, numbers, and requests to release a lease.
+//! Texts in records and arguments of scripts: hexadecimal digits, numbers, what a caller says of itself, and requests to
+//! release a lease.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use crate::lock::{Reason, ReleaseRequest, TokenHash};
+use crate::lock::{Owner, Reason, ReleaseRequest, Reservation, Said, Terms, TokenHash};
 
 use super::super::fields::Layout;
 
@@ -67,6 +68,34 @@ pub(crate) fn read_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 /// ticket.
 pub(crate) fn token_hash(text: &str) -> Option<TokenHash> {
     read_hex(text).map(TokenHash::from_bytes)
+}
+
+// === Said ===
+//
+// What a caller says of itself, as every record keeps it: the owner, a line feed, and the metadata as JSON, which also
+// has the group or the reservation of the lease. No script reads the metadata, except for the time of a reservation.
+
+/// Appends what the caller of these terms says of itself to a text.
+pub(crate) fn append_said(text: &mut String, terms: &Terms) {
+    let said = &terms.said;
+    text.push_str(said.owner.as_ref().map_or("", Owner::as_str));
+    text.push('\n');
+    let ours = said.ours(terms.reservation());
+    let mut entries = said.stored(ours.as_ref()).peekable();
+    if entries.peek().is_some() {
+        let entries: BTreeMap<&str, &str> = entries.collect();
+        text.push_str(&serde_json::to_string(&entries).expect("texts by name are JSON"));
+    }
+}
+
+/// Reads the two lines that [`append_said`] writes; `None` for any other text.
+pub(crate) fn read_said(owner: &str, metadata: &str) -> Option<(Said, Option<Reservation>)> {
+    let owner = (!owner.is_empty()).then(|| Owner::new(owner)).transpose();
+    let entries: BTreeMap<String, String> = match metadata {
+        "" => BTreeMap::new(),
+        json => serde_json::from_str(json).ok()?,
+    };
+    Said::from_stored(owner.ok()?, entries).ok()
 }
 
 // === Requests ===

@@ -11,12 +11,11 @@ use crate::lock::{FencingToken, HeldLease, Mode, Salt, TokenHash, Ttl};
 
 use super::{
     super::{
-        client::{read_hex, read_request},
+        client::{read_hex, read_request, read_said},
         fields::{Layout, number},
     },
     id::token_in,
     packed::{GRANT, KEYED, RESERVED},
-    said::read_said,
     ticket::MARKS,
 };
 

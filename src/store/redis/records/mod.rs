@@ -4,11 +4,9 @@
 mod id;
 mod lease;
 mod packed;
-mod said;
 mod ticket;
 
 pub(super) use id::{FLOOR, ID, OWNER, id, token_in};
 pub(super) use lease::{LEASE, MAX_LEASE_BYTES, Record, SHARED};
 pub(super) use packed::{PACKED, lasts, pack};
-pub(super) use said::{append_said, read_said};
 pub(super) use ticket::{PLACE, QUEUED, TICKET, place, waiter};

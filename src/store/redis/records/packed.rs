@@ -6,12 +6,9 @@ use crate::{
     store::contract::Attempt,
 };
 
-use super::{
-    super::{
-        client::{append_hex, append_number},
-        fields::{Field, Layout},
-    },
-    said::append_said,
+use super::super::{
+    client::{append_hex, append_number, append_said},
+    fields::{Field, Layout},
 };
 
 pub(in crate::store::redis) const PACKED: Layout = Layout {

@@ -23,12 +23,11 @@ use crate::{
 use super::{
     super::{
         client::{
-            Command, Reply, TOMBSTONE_MS,
+            Command, Reply, TOMBSTONE_MS, append_said,
             dispatch::{DispatchReply, Sending},
             hex, read_hex, request_text, token_hash,
         },
         keys::Keys,
-        records::append_said,
     },
     node::{Node, Votes, delayed_without_data},
     record::{NodeHolder, millis},

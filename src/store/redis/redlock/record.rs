@@ -8,9 +8,8 @@ use crate::{
 };
 
 use super::super::{
-    client::{Reply, read_request, token_hash},
+    client::{Reply, read_request, read_said, token_hash},
     keys::Keys,
-    records::read_said,
 };
 
 /// Holder of a lock at one node.
