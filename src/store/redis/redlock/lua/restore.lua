@@ -20,7 +20,7 @@
 --                              over; or this node has not accepted its fence
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Answers `refused`: the release that is undone is forgotten. A copy that arrives after the last keeper has released
+--   Answers `refused`: a release of one keeper is undone once. A copy that arrives after the last keeper has released
 --   the lease, or after a break, is refused too.
 -- Clock
 --   TIME of this node, once. The time that is left counts from the release here, so a late copy does not make the lease
@@ -49,6 +49,11 @@ local memory = redis.call('ZSCORE', ended, 'r:' .. token)
 local released = memory and memory - tombstone
 local expiry = released and released + ARGV[3]
 if not expiry or expiry <= now or held == token or remembers(ended, 'g:' .. token, now) then
+  return { 'refused', token }
+end
+-- The release that is remembered is not that of this keeper but a later one: the lease was restored here before.
+-- Without this, the copy of a repeated release would bring the lease back after its last keeper has released it.
+if remembers(ended, 'a:' .. ARGV[2], now) then
   return { 'refused', token }
 end
 if held then
@@ -82,7 +87,8 @@ redis.call('DEL', info)
 redis.call('HSET', info, unpack(fields))
 local until_then = string.format('%.0f', expiry)
 redis.call('PEXPIREAT', info, until_then)
--- The keeper that released the lease does not keep it any more: a late copy of its adoption is refused here.
+-- The keeper that released the lease does not keep it any more: a late copy of its adoption is refused here, and so is
+-- another copy of this command.
 remember(ended, now, expiry + tombstone, 'a:' .. ARGV[2], expiry + tombstone, 'k:' .. record.idem)
 redis.call('ZREM', ended, 'r:' .. token)
 redis.call('SET', lock, token, 'PXAT', until_then)
