@@ -7,8 +7,6 @@ use tokio::time::Instant;
 
 use crate::{auth::LimitSlot, lock::IdempotencyHash, store::parking::Parked};
 
-use super::Engine;
-
 /// The positions that this gateway keeps, each for its reconnect grace. Each position counts as a waiter: otherwise a
 /// caller that hangs up again and again could have any number of positions.
 #[derive(Debug, Default)]
@@ -46,7 +44,7 @@ const SWEEP_FROM: usize = 64;
 
 impl ReservedPositions {
     /// Keeps the position in the queue that a request with this key has left, until the given time.
-    fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
+    pub(super) fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
         let mut reserved = self.0.lock();
         reserved.position(key, until).counted = Some(CountedWaiter(counted));
         if reserved.positions.len() > reserved.sweep_at.max(SWEEP_FROM) {
@@ -69,7 +67,7 @@ impl ReservedPositions {
     }
 
     /// Stops counting the position, because its request was repeated and counts as a waiter itself.
-    fn resume(&self, key: &IdempotencyHash) {
+    pub(super) fn resume(&self, key: &IdempotencyHash) {
         let mut reserved = self.0.lock();
         if let Some(position) = reserved.positions.get_mut(key) {
             position.counted = None;
@@ -95,28 +93,6 @@ impl ReservedPositions {
             .values()
             .filter(|it| it.counted.is_some());
         waiting + counted.count()
-    }
-}
-
-// === impl Engine ===
-
-impl Engine {
-    /// Keeps the position of a request that has ended without the lock, or whose caller has gone. If the request
-    /// stood in the queue, its position is kept for the reconnect grace and counts as a waiter for that long.
-    pub fn reserve_position(&self, key: IdempotencyHash, counted: Option<LimitSlot>) {
-        let until = Instant::now() + self.0.reconnect_grace;
-        self.0.reserved_positions.reserve(key, until, counted);
-    }
-
-    /// Removes positions whose reconnect grace is over: they no longer count as waiters or against the limits of API
-    /// keys.
-    pub fn remove_expired_positions(&self) {
-        self.0.reserved_positions.remove_expired();
-    }
-
-    /// Stops counting the position under this key, because its request was repeated and counts as a waiter itself.
-    pub fn resume_position(&self, key: &IdempotencyHash) {
-        self.0.reserved_positions.resume(key);
     }
 }
 

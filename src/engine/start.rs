@@ -6,10 +6,11 @@ use futures_util::{StreamExt, stream::unfold};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    auth::LimitSlot,
     clock::SystemClock,
     config::{HistoryConfig, LimitsConfig},
     lifecycle::Lifecycle,
-    lock::{History, LockName, TokenHash},
+    lock::{History, IdempotencyHash, LockName, TokenHash},
     store::{
         AnyStore, Store, StoreError,
         contract::{BrokenLease, Check, FenceCheck, FenceQuery, Inspection, ListQuery, Page},
@@ -213,6 +214,24 @@ impl Engine {
     /// The returned future ends when the gateway drains: from then on it refuses new acquires.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.0.lifecycle.drained()
+    }
+
+    /// Keeps the position of a request that has ended without the lock, or whose caller has gone. If the request
+    /// stood in the queue, its position is kept for the reconnect grace and counts as a waiter for that long.
+    pub fn reserve_position(&self, key: IdempotencyHash, counted: Option<LimitSlot>) {
+        let until = Instant::now() + self.0.reconnect_grace;
+        self.0.reserved_positions.reserve(key, until, counted);
+    }
+
+    /// Removes positions whose reconnect grace is over: they no longer count as waiters or against the limits of API
+    /// keys.
+    pub fn remove_expired_positions(&self) {
+        self.0.reserved_positions.remove_expired();
+    }
+
+    /// Stops counting the position under this key, because its request was repeated and counts as a waiter itself.
+    pub fn resume_position(&self, key: &IdempotencyHash) {
+        self.0.reserved_positions.resume(key);
     }
 }
 
