@@ -19,8 +19,8 @@ use tracing::{error, info};
 pub(super) enum WriterMessage {
     /// Write this line to the audit log.
     Line(Vec<u8>),
-    /// Write these lines, possibly none. The sender is notified when they and all earlier lines are on the disk, or
-    /// have failed.
+    /// Write these lines and sync them to the disk; without lines, nothing is synced. The sender is notified when the
+    /// lines are on the disk and all earlier lines are written, or the write has failed.
     Kept(Vec<u8>, oneshot::Sender<()>),
     /// Open the audit log's file again, because another program may have moved it away.
     Reopen,

@@ -1,6 +1,6 @@
 //! The features that not every store supports.
 
-/// What an attempt may ask for and not every store supports.
+/// A feature of an acquire that not every store supports: a quorum of Redis servers has none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreFeature {
     /// A shared lease.

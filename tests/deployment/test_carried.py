@@ -34,7 +34,7 @@ from release import archive, carried, versions  # noqa: E402
 
 VERSION, MACHINE = versions.program(), platform.machine()
 RELEASE = os.environ.get("LATCHGATE_RELEASE")
-# What a stranger waits for at most. The debug program is larger and slower.
+# The longest time in seconds from the installation to the first answer. The debug program is larger and slower.
 PATIENCE = 10 if RELEASE else 60
 NPM_README, WHEEL_README, PAGE = "packaging/npm/README.md", "packaging/wheel/README.md", "docs/testing.md"
 # A package of npm with a program, for the tests that need a Node that can be replaced.

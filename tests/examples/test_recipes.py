@@ -136,6 +136,10 @@ class Chat(ThreadingHTTPServer):
 
 
 class YourTurn(Recipe):
+    def has_listener(self):
+        with urllib.request.urlopen(f"{self.gateway.url}/metrics") as metrics:
+            return b"\nlatchgate_event_streams 1\n" in metrics.read()
+
     def test_whoever_waits_is_told_when_the_lock_is_free(self):
         reserve, unreserve, watch = recipe("your-turn", "sh")
         chat = Chat()
@@ -143,6 +147,8 @@ class YourTurn(Recipe):
         self.addCleanup(chat.shutdown)
         self.environment["CHAT"] = f"http://127.0.0.1:{chat.server_port}"
         watching = self.start(watch)
+        # An event that comes before its listener is told to nobody.
+        until("the loop listens", self.has_listener)
         self.ends(self.start(reserve))
         until("ann is told", lambda: "ann: staging is yours until 23:59" in chat.texts)
         until("the change of hands is told", lambda: "staging: ann" in chat.texts)

@@ -1,4 +1,5 @@
-//! What has happened to a lock or to a lease.
+//! The kinds of facts: a grant, a renewal, an end and the like, each with the data that metrics, events and history
+//! need of it.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-/// What has happened to a lock or to a lease, as far as this gateway knows.
+/// One thing that has happened to a lock or to a lease, as this gateway learnt it.
 #[derive(Debug)]
 pub(in crate::engine) enum Fact<'a> {
     /// A request began to wait, at this position.
@@ -43,8 +44,8 @@ pub(in crate::engine) enum Fact<'a> {
         Option<Box<RecordedLease>>,
         Option<(Option<Owner>, Mode)>,
     ),
-    /// A renewal or a release has found that a lease of this gateway had ended before; how, if its holder had sent
-    /// it.
+    /// A renewal or a release has found that a lease of this gateway had ended before. The last field says which of the
+    /// two, if the holder had sent it.
     Gone(Box<RecordedLease>, Loss, Option<SeenBy>),
     /// A stream does not hold its lock any more.
     StreamLost(FencingToken, LossReason),

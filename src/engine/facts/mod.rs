@@ -1,4 +1,5 @@
-//! What happens to locks and leases: made as a [`Fact`] in one place, and told once to metrics, events and history.
+//! Tells metrics, events and history of each grant, renewal and end of a lease, as one [`Fact`] that is made in one
+//! place.
 //!
 //! The answers of requests are counted where the requests end. The audit log has its lines from the requests, too: they
 //! name refused callers, and are on disk before the answer.

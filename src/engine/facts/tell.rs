@@ -1,4 +1,4 @@
-//! Tells each fact to all that listen.
+//! Makes facts from the answers of the store, and tells each to metrics, events and history.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(in crate::engine) struct Facts {
 // === impl Facts ===
 
 impl Facts {
-    /// A release with the token has ended the lease. `ended`: which lease, if the store said so.
+    /// Tells that a release with the token has ended the lease. `ended`: which lease, if the store said so.
     pub(in crate::engine) fn released(
         &self,
         name: &LockName,
@@ -52,8 +52,8 @@ impl Facts {
         }
     }
 
-    /// A renewal or a release with the token has found that the lease has ended before. Only a lease that this gateway
-    /// knew is a fact: an unknown token may be a guess.
+    /// Tells that a renewal or a release with the token has found that the lease had ended before. Nothing is told of a
+    /// lease that this gateway did not know: its token may be a guess.
     pub(in crate::engine) fn gone(
         &self,
         name: &LockName,
@@ -68,14 +68,14 @@ impl Facts {
         }
     }
 
-    /// Another gateway has ended the lease.
+    /// Tells that another gateway has ended the lease, if this gateway knew it.
     pub(in crate::engine) fn ended_elsewhere(&self, name: &LockName, lease: impl Into<LeaseTag>) {
         if let Some(lease) = self.leases.remove(name, lease) {
             self.tell(name, None, Fact::EndedElsewhere(&lease));
         }
     }
 
-    /// This holder was broken.
+    /// Tells that a break has ended the leases of this holder.
     pub(in crate::engine) fn broken(
         &self,
         name: &LockName,
@@ -98,7 +98,7 @@ impl Facts {
         }
     }
 
-    /// These holders were asked to release the lock.
+    /// Tells that a caller has sent a release request to these holders of the lock.
     pub(in crate::engine) fn release_requested(
         &self,
         name: &LockName,
@@ -113,7 +113,7 @@ impl Facts {
         }
     }
 
-    /// Tells a fact about a lock to all that listen. `lease`: the lease that it is about, if its token is known.
+    /// Tells a fact about a lock to metrics, events and history. `lease`: the tag of the lease, if its token is known.
     pub(in crate::engine) fn tell(&self, name: &LockName, lease: Option<LeaseTag>, fact: Fact<'_>) {
         self.count(&fact);
         self.events.hear(name, lease, &fact);

@@ -1,4 +1,4 @@
-//! What the history records of each fact.
+//! Chooses what the history of a lock records: the facts about its leases that last long enough, or end unusually.
 
 use tokio::time::Instant;
 
@@ -28,7 +28,8 @@ impl Recorder {
     pub(in crate::engine) fn hear(&self, name: &LockName, fact: Fact<'_>) {
         match fact {
             Fact::Lasting(lease) => self.opened(name, *lease),
-            // The other gateway records the end of the lease, or counts the lease if it was short.
+            // The gateway that ended the lease records the end, or counts the lease if it was short. The beginning is
+            // known only here.
             Fact::EndedElsewhere(lease) if lease.opens() && self.is_long(lease.since) => {
                 self.opened(name, lease.recorded());
             }

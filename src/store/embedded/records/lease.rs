@@ -205,7 +205,7 @@ fn owner(fields: &mut Fields<'_>) -> Result<Owner, RowError> {
     Owner::new(fields.text("owner")?).map_err(|_error| RowError::Invalid("owner"))
 }
 
-/// What is wrong with a row whose metadata cannot be read.
+/// The name of the metadata field in the error for a row that cannot be read.
 const METADATA: &str = "metadata";
 
 fn entries(fields: &mut Fields<'_>) -> Result<BTreeMap<String, String>, RowError> {

@@ -72,8 +72,9 @@ pub(crate) fn token_hash(text: &str) -> Option<TokenHash> {
 
 // === Said ===
 //
-// What a caller says of itself, as every record keeps it: the owner, a line feed, and the metadata as JSON, which also
-// has the group or the reservation of the lease. No script reads the metadata, except for the time of a reservation.
+// The text for a [`Said`] in a record of a lease or a waiter: the owner, a line feed, and the metadata as JSON. One entry
+// of the metadata, whose name is empty, has the group or the reservation of the lease. Scripts read only the time of a
+// reservation.
 
 /// Appends what the caller of these terms says of itself to a text.
 pub(crate) fn append_said(text: &mut String, terms: &Terms) {

@@ -192,10 +192,13 @@ end
 local passed, why = nil, nil
 if share then
   passed, why = hand_over(us, share, sharers)
-elseif not held and not redis.call('GET', lock) and redis.call('LINDEX', wait, '0') then
-  -- After a first write, Redis no longer refuses the script when memory is short: the waiter is granted the lock.
-  redis.call('DEL', name .. 'absent')
-  passed, why = hand_over(us)
+elseif not held and not redis.call('GET', lock) then
+  local head = redis.call('LINDEX', wait, '0')
+  if head then
+    -- After a first write, Redis no longer refuses the script when memory is short: the waiter is granted the lock.
+    redis.call('DEL', name .. 'absent')
+    passed, why = hand_over(us, nil, 0, head)
+  end
 end
 if passed then
   if passed == 'stays' then

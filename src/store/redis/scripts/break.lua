@@ -97,7 +97,8 @@ end
 local id = lease_id(held)
 local delivered = ours and not is_untold(held)
 local replaces = delivered and may_replace(id, 'b')
-local passed = redis.call('LINDEX', wait, '0') and hand_over(clock())
+local head = redis.call('LINDEX', wait, '0')
+local passed = head and hand_over(clock(), nil, 0, head)
 redis.call('SET', of, 'x', 'PX', TOMBSTONE)
 if ours then
   remember_break(id, held, delivered, replaces)

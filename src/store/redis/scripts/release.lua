@@ -70,7 +70,8 @@ local function remember_release(lease, rest)
 end
 
 local wait = name .. 'wait'
-if ours and not rests and not redis.call('LINDEX', wait, '0') then
+local head = ours and not rests and redis.call('LINDEX', wait, '0')
+if ours and not rests and not head then
   remember_release(held)
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
@@ -132,7 +133,7 @@ if rests then
     return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
   end
 end
-local passed = hand_over(clock())
+local passed = hand_over(clock(), nil, 0, head)
 remember_release(held)
 if passed ~= 'passed' then
   redis.call('DEL', lock)

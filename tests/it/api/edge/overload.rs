@@ -68,7 +68,7 @@ async fn it_is_refused_before_its_body_is_asked_for() {
 #[tokio::test]
 async fn those_who_keep_or_end_a_lease_have_room_that_nobody_else_takes() {
     let service = small();
-    // The gateway may give a lease back whose stream has ended: that is no request of a caller.
+    // When the caller of the hold hangs up, the gateway withdraws the adoption at some later moment.
     let asked = |service: &Service| {
         let by_callers = |it: &StoreCall| !matches!(it, StoreCall::GiveBack(_));
         service.script.count(by_callers)

@@ -96,12 +96,12 @@ end
 -- `passed` if a waiter was granted the lock. Else no waiter was, and the answer is `nobody` (no waiter may hold the lock
 -- now), `more` (more dead tickets are queued), or `stays` (there is no fence, and why). Redis may refuse the first
 -- command for the queue and for the counter, if another program wrote them: both come before a live waiter leaves the
--- queue, and from then on no command fails.
-local function hand_over(us, share, count)
+-- queue, and from then on no command fails. `head`: the id at the head of the queue, if the script has read it.
+local function hand_over(us, share, count, head)
   local granted, answer, why, soonest, waits = 0, 'nobody', nil, nil, nil
   count = count or 0
   for turn = 1, MOST_DEAD + 1 do
-    local id = redis.call('LINDEX', wait, '0')
+    local id = turn == 1 and head or redis.call('LINDEX', wait, '0')
     waits = id
     if not id then
       break
