@@ -4,7 +4,7 @@ use crate::redis::{prelude::*, scripts::bounds::calls};
 
 /// How many commands a hand-off takes, with those of its scripts: to a waiter of the same gateway, and to a waiter of
 /// another gateway, which confirms it. In each, one script is sent twice, because the server did not know it.
-const HAND_OFF: [u64; 2] = [11, 24];
+const HAND_OFF: [u64; 2] = [10, 23];
 
 /// The commands of a hand-off with this number of waiters, at one gateway and between two.
 async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
