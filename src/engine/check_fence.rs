@@ -23,7 +23,7 @@ impl Engine {
     ) -> Result<FenceCheck, StoreError> {
         let check = self.0.store.check_fence(query).await?;
         if self.0.checks.note(query, check, Instant::now()) {
-            let FenceQuery { name, fence } = query;
+            let FenceQuery { name, fence, .. } = query;
             let fact = Fact::StaleWriteRefused(*fence, by);
             self.0.facts.tell(name, None, fact);
         }

@@ -43,7 +43,7 @@ impl CheckMemory {
     /// Remembers a check. Answers whether its refusal is to be reported: a larger fencing token was granted, and the
     /// refusal was not reported within the last minute.
     pub(super) fn note(&self, query: &FenceQuery, check: FenceCheck, now: Instant) -> bool {
-        let FenceQuery { name, fence } = query;
+        let FenceQuery { name, fence, .. } = query;
         let mut locks = self.locks.lock();
         if !locks.contains_key(name) {
             if locks.len() >= MAX_LOCKS {
@@ -93,6 +93,7 @@ mod tests {
         FenceQuery {
             name: LockName::new(lock).unwrap(),
             fence: FencingToken::new(number).unwrap(),
+            token: None,
         }
     }
 

@@ -627,7 +627,8 @@ impl HoldTask {
             self.engine.leases.rest(&managed.name, &token, None);
         }
         let store = &self.engine.store;
-        let release = store.release_as(by, &managed.name, &token);
+        let granted_here = self.engine.leases.is_granted_here(&managed.name, &token);
+        let release = store.release_as(by, &managed.name, &token, granted_here);
         let release = Box::pin(release).await;
         if !matches!(release, Ok((Release::Released, _))) {
             let outcome = lease_outcome(&release);

@@ -21,7 +21,7 @@ use crate::{
         FencingToken, HeldLease, HistoryEntry, KeeperId, LockName, Metadata, MinHold, Mode, Owner,
         TokenHash,
     },
-    store::contract::FenceQuery,
+    store::contract::{FenceCheck, FenceQuery},
 };
 
 use super::history::{Actor, RecordedLease, UnheardRelease, entry};
@@ -61,6 +61,8 @@ type LeaseKey = (LeaseTag, LockName);
 /// A lease that was granted or renewed here.
 #[derive(Debug)]
 pub(super) struct RegisteredLease {
+    /// The hash of the token of the lease.
+    token: TokenHash,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
     pub(super) mode: Mode,
@@ -68,6 +70,8 @@ pub(super) struct RegisteredLease {
     pub(super) since: Instant,
     /// When the lease expires.
     pub(super) until: Instant,
+    /// Whether this gateway has granted the lease, or was the first to answer it.
+    granted_here: bool,
     /// Whether the lease counts in the metrics of this gateway: it was granted here, or a stream of this gateway
     /// keeps it.
     is_counted: bool,
@@ -85,6 +89,13 @@ pub(super) struct RegisteredLease {
     /// Whether the store need not be asked what became of the lease: the end was reported, or no task reports it.
     is_end_known: bool,
     recording: Recording,
+    /// When the history records the beginning of the lease, unless the lease has ended: later than `recorded_after`, so
+    /// that most leases have one record.
+    opens_at: Instant,
+    /// Whether the store has answered once that the lease is gone, before its time and without a release.
+    seems_lost: bool,
+    /// Whether the lease was gone before its time.
+    is_lost: bool,
     /// A release of the lease was sent, by this caller if it is known, and the store has not answered.
     unheard: Option<UnheardRelease>,
     /// The lease's slot among the leases of its API key, if the key has a limit.
@@ -98,7 +109,8 @@ pub(super) struct RegisteredLease {
 #[derive(Debug, Clone)]
 pub(super) struct Opening {
     pub(super) by: Option<Actor>,
-    pub(super) waited: Duration,
+    /// How long its request has waited; `None` if another gateway has granted the lease.
+    pub(super) waited: Option<Duration>,
     pub(super) metadata: Metadata,
     /// Whether the lock may rest after the lease, which is then recorded however short it is.
     pub(super) may_rest: bool,
@@ -111,7 +123,7 @@ enum Recording {
     Pending(Opening),
     /// The beginning of the lease, so that its end must be recorded, too.
     Begun,
-    /// The lease ended at another gateway, which records it or counts it.
+    /// The lease is too young to be recorded, and the gateway that granted it counts it if it stays so.
     Elsewhere,
 }
 
@@ -177,6 +189,9 @@ const SHARDS: usize = 16;
 /// may both report its end, because otherwise each might leave the report to the other.
 const NEWS_DELAY: Duration = Duration::from_secs(1);
 
+/// The history records the beginning of a lease after half of its TTL, and at the latest after this time.
+const OPENS_WITHIN: Duration = Duration::from_secs(5);
+
 /// A shard of the registry with no more leases than this is not worth a sweep for expired leases.
 const SWEEP_FROM: usize = 64;
 
@@ -194,6 +209,13 @@ impl LeaseRegistry {
         self.insert_as(false, (token, name), held, None);
     }
 
+    /// Lists a lease that the gateway has found in its own store when it started. The history records how it ends.
+    pub(super) fn insert_found(&self, token: TokenHash, name: &LockName, held: &HeldLease) {
+        let opening = Opening::unknown(held);
+        self.insert_as(false, (token, name), held, Some(opening));
+        self.wait_at_most(name, &token, Duration::ZERO);
+    }
+
     /// Lists a lease. It counts here if `counts`; `opening` is what the history will show of a lease that is answered.
     pub(super) fn insert_as(
         &self,
@@ -206,11 +228,13 @@ impl LeaseRegistry {
         let until = now + held.left_at(now);
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let mut lease = RegisteredLease {
+            token,
             fence: held.fence,
             owner: held.said.owner.clone(),
             mode: held.mode,
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
+            granted_here: counts && opening.is_some(),
             is_counted: counts,
             // Nobody renews a reservation, so a stopping gateway does not stay for one.
             needed_until: held.reservation.as_ref().map_or(until, |_| now),
@@ -219,12 +243,10 @@ impl LeaseRegistry {
             adopter: None,
             ends_elsewhere: false,
             is_end_known: false,
-            recording: match (opening, self.recorded_after.get()) {
-                (Some(opening), _) => Recording::Pending(opening),
-                // The gateway that granted the lease counts it, if it is short.
-                (None, Some(after)) if held_for < *after => Recording::Elsewhere,
-                (None, _) => Recording::Begun,
-            },
+            recording: opening.map_or(Recording::Elsewhere, Recording::Pending),
+            opens_at: now + (held.left_at(now) / 2).min(OPENS_WITHIN),
+            seems_lost: false,
+            is_lost: false,
             unheard: None,
             slot: None,
             stream: None,
@@ -232,18 +254,34 @@ impl LeaseRegistry {
         let key = key(name, &token);
         let mut shard = self.shard(&key);
         if let Some(listed) = shard.leases.remove(&key) {
+            lease.granted_here |= listed.granted_here;
+            lease.opens_at = lease.opens_at.min(listed.opens_at);
             lease.is_counted |= listed.is_counted;
             (lease.answered, lease.adopter) = (listed.answered, listed.adopter);
             (lease.slot, lease.stream) = (listed.slot, listed.stream);
-            if let Recording::Pending(_) = listed.recording {
-                lease.recording = listed.recording;
-            }
+            lease.recording = match listed.recording {
+                Recording::Elsewhere => lease.recording,
+                recording => recording,
+            };
             if let Some(slot) = &lease.slot {
                 slot.extend_until(until);
             }
         }
+        // The gateway that granted a lease may be gone before it has recorded the beginning of the lease.
+        let is_long = |after: &Duration| held_for >= *after;
+        if matches!(lease.recording, Recording::Elsewhere)
+            && self.recorded_after.get().is_some_and(is_long)
+        {
+            lease.recording = Recording::Pending(Opening::unknown(held));
+        }
         shard.leases.insert(key, lease);
         self.sweep(&mut shard, now);
+    }
+
+    /// Whether this gateway has granted the lease, as far as it knows.
+    pub(super) fn is_granted_here(&self, name: &LockName, token: &TokenHash) -> bool {
+        self.with_lease(name, token, |lease| lease.granted_here)
+            .unwrap_or(false)
     }
 
     /// Counts the lease against the lease limit of an API key from now on; `None` if the key has no limit of leases,
@@ -365,16 +403,24 @@ impl LeaseRegistry {
         Some(removed)
     }
 
-    /// Marks a lease as over for this gateway, because the lease is lost or the reaper will release it. While ends are
-    /// reported the lease stays listed as run out, so that the store is asked what became of it.
-    pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<RecordedLease> {
+    /// Marks a lease as over for this gateway, because the store does not have it any more (`is_gone`), or because the
+    /// reaper will release it. While ends are reported the lease stays listed as run out, so that the store is asked what
+    /// became of it; for the history a lease that is gone.
+    pub(super) fn lose(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        is_gone: bool,
+    ) -> Option<RecordedLease> {
         let key = key(name, token);
         let mut shard = self.shard(&key);
         let lease = shard.leases.get_mut(&key)?;
         let lost = lease.recorded();
-        if self.keeps_run_out.load(Ordering::Relaxed) && !lease.is_end_known {
+        let is_kept = self.keeps_run_out.load(Ordering::Relaxed) || is_gone && self.is_recorded();
+        if is_kept && !lease.is_end_known {
             // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
+            lease.is_lost |= is_gone && lease.until > now;
             (lease.until, lease.needed_until) = (lease.until.min(now), now);
             (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
         } else {
@@ -433,19 +479,22 @@ impl LeaseRegistry {
         let mut asked = Vec::new();
         for shard in &self.shards {
             for ((tag, name), lease) in &mut shard.lock().leases {
-                let is_old = |after| lease.since + after <= now.min(lease.until);
-                let opens = lease.opens() && after.copied().is_some_and(is_old);
+                let opens = lease.opens() && lease.opens_at <= now && self.is_long(lease, now);
                 let is_unheard = after.is_some() && lease.unheard.is_some();
                 let is_over = lease.until <= before;
                 if lease.is_end_known || !(opens || is_unheard || is_over) {
                     continue;
                 }
-                let is_recorded = after.is_some() && lease.has_begun();
+                let is_recorded = after.is_some() && lease.is_watched();
                 if opens || is_unheard || is_recorded || lease.reports_end(seen_since) {
-                    let (name, fence) = (name.clone(), lease.fence);
+                    let query = FenceQuery {
+                        name: name.clone(),
+                        fence: lease.fence,
+                        token: Some(lease.token),
+                    };
                     asked.push(RunOutLease {
                         tag: *tag,
-                        query: FenceQuery { name, fence },
+                        query,
                         until: lease.until,
                         opens,
                     });
@@ -465,7 +514,7 @@ impl LeaseRegistry {
         until: Instant,
     ) -> Option<RecordedLease> {
         let opened = self.with_run_out(run_out, |lease| {
-            (lease.until, lease.unheard) = (until, None);
+            (lease.until, lease.unheard, lease.is_lost) = (until, None, false);
             let opened = run_out.opens.then(|| lease.recorded());
             if run_out.opens {
                 lease.recording = Recording::Begun;
@@ -482,28 +531,51 @@ impl LeaseRegistry {
         });
     }
 
-    /// Ends the questions about a lease that has run out. Returns what the history records of it, if it was recorded,
-    /// and its owner and mode if this gateway reports its end: it has heard of all ends at other gateways.
+    /// Ends the questions about a lease that has run out, or is gone, after this answer of the store. Returns what the history records of the end, if it does,
+    /// and the lease's owner and mode if this gateway reports the end: it has heard of all ends at other gateways.
     pub(super) fn end_run_out(
         &self,
         run_out: &RunOutLease,
+        found: FenceCheck,
         seen_since: Option<Instant>,
     ) -> (Option<RecordedLease>, Option<(Option<Owner>, Mode)>) {
         let ended = self.with_run_out(run_out, |lease| {
-            if lease.until > Instant::now() && lease.unheard.is_none() {
-                // The lease ended at another gateway, which counts or records it.
-                lease.recording = Recording::Elsewhere;
-                return (None, None);
+            let (now, is_ours) = (Instant::now(), lease.unheard.is_some());
+            let mut is_counted = is_ours;
+            if let FenceCheck::Released { ago } = found {
+                // The other gateway counts a short lease that it has released.
+                is_counted &= ago.is_none();
+                lease.is_lost = false;
+                lease.unheard.get_or_insert(UnheardRelease(None));
+                let at = now.checked_sub(ago.unwrap_or_default()).unwrap_or(now);
+                lease.until = lease.until.min(at);
+            } else if lease.until > now && !is_ours {
+                // A release that this gateway has just sent is answered before the store is asked again.
+                if !std::mem::replace(&mut lease.seems_lost, true) {
+                    return (None, None);
+                }
+                (lease.is_lost, lease.until) = (true, now);
             }
             lease.is_end_known = true;
-            let is_recorded = lease.has_begun() || run_out.opens || lease.unheard.is_some();
-            let reports = lease.reports_end(seen_since);
+            let is_recorded = lease.has_begun()
+                || is_counted
+                || lease.may_rest()
+                || lease.is_lost && lease.granted_here
+                || self.is_long(lease, now);
+            let is_silent = matches!(found, FenceCheck::Stale { .. });
+            let reports = is_silent && lease.reports_end(seen_since);
             (
                 is_recorded.then(|| lease.recorded()),
                 reports.then(|| (lease.owner.clone(), lease.mode)),
             )
         });
         ended.unwrap_or_default()
+    }
+
+    /// Whether the lease has lasted long enough for the history.
+    fn is_long(&self, lease: &RegisteredLease, now: Instant) -> bool {
+        let after = self.recorded_after.get();
+        after.is_some_and(|after| lease.since + *after <= now.min(lease.until))
     }
 
     /// Calls `then` with a lease that has run out, unless it was renewed here or removed since the store was asked, or
@@ -611,7 +683,7 @@ impl LeaseRegistry {
             let keeps = self.keeps_run_out.load(Ordering::Relaxed);
             let is_recorded = self.is_recorded();
             let stays = |lease: &RegisteredLease| {
-                let is_watched = keeps || is_recorded && lease.has_begun();
+                let is_watched = keeps || is_recorded && lease.is_watched();
                 lease.until > now || is_watched && !lease.is_end_known
             };
             shard.leases.retain(|_, lease| {
@@ -625,6 +697,20 @@ impl LeaseRegistry {
             // The next sweep comes when the number of leases has doubled, so that sweeping costs a fixed share of
             // granting.
             shard.sweep_at = 2 * shard.leases.len();
+        }
+    }
+}
+
+// === impl Opening ===
+
+impl Opening {
+    /// The beginning of a lease that this gateway has not seen.
+    fn unknown(lease: &HeldLease) -> Self {
+        Self {
+            by: None,
+            waited: None,
+            metadata: lease.said.metadata.clone(),
+            may_rest: false,
         }
     }
 }
@@ -643,11 +729,13 @@ impl RegisteredLease {
         let mut lease = RecordedLease::from(self.fence);
         (lease.since, lease.until) = (Some(self.since), self.until);
         lease.unheard.clone_from(&self.unheard);
-        lease.ended_elsewhere = matches!(self.recording, Recording::Elsewhere);
+        lease.is_lost = self.is_lost;
         if let Recording::Pending(opening) = &self.recording {
             lease.even_if_short = opening.may_rest;
             lease.entry = HistoryEntry {
-                waited_ms: u64::try_from(opening.waited.as_millis()).ok(),
+                waited_ms: opening
+                    .waited
+                    .and_then(|it| u64::try_from(it.as_millis()).ok()),
                 acquired_by: opening.by.as_ref().map(Actor::to_string),
                 ..entry(
                     self.fence,
@@ -663,6 +751,11 @@ impl RegisteredLease {
     /// Whether the history has still to record the beginning of the lease.
     pub(super) fn opens(&self) -> bool {
         matches!(self.recording, Recording::Pending(_))
+    }
+
+    /// Whether the history records how the lease ends, so that the store must be asked.
+    fn is_watched(&self) -> bool {
+        self.has_begun() || self.may_rest() || self.is_lost
     }
 
     /// Whether the history has the beginning of the lease.

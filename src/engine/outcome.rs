@@ -224,7 +224,7 @@ impl AcquireAttempt {
     fn opening(&self, held: &HeldLease) -> Opening {
         Opening {
             by: self.by.clone(),
-            waited: self.waited(),
+            waited: Some(self.waited()),
             metadata: held.said.metadata.clone(),
             may_rest: self.attempt.terms.min_hold.is_some(),
         }

@@ -146,7 +146,7 @@ impl Reaper {
     }
 
     fn lose(&self, name: &LockName, abandoned: &AbandonedLease) {
-        let lost = self.facts.leases.lose(name, &abandoned.token);
+        let lost = self.facts.leases.lose(name, &abandoned.token, false);
         // The lease of a keeper may have been adopted, and a caller with an idempotency key may ask again.
         let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
         if let (Some(lost), false) = (lost, is_keeper || abandoned.may_come_back) {
@@ -323,7 +323,8 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
                 AbandonedBy::Keeper(_, lost) => ReleasedBy::Gateway(*lost),
                 _ => ReleasedBy::Holder(None, None),
             };
-            let answer = store.release_as(*releaser, name, token).await;
+            let granted_here = facts.leases.is_granted_here(name, token);
+            let answer = store.release_as(*releaser, name, token, granted_here).await;
             answer.map(|(outcome, ended)| {
                 debug!(%name, ?outcome, "released for a caller or a stream that has gone");
                 match outcome {

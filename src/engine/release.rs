@@ -188,7 +188,9 @@ impl HolderRelease {
         let Self { name, token, .. } = self;
         let mut releaser = self.releaser;
         loop {
-            let answer = engine.store.release_as(releaser, name, token).await;
+            let granted_here = engine.leases.is_granted_here(name, token);
+            let release = engine.store.release_as(releaser, name, token, granted_here);
+            let answer = release.await;
             match answer {
                 Ok((Release::Adopted(keeper), _))
                     if releaser.keeper() != Some(keeper)

@@ -13,7 +13,7 @@ use crate::{
     lock::{History, IdempotencyHash, LockName, TokenHash},
     store::{
         AnyStore, Store, StoreError,
-        contract::{BrokenLease, Check, FenceCheck, FenceQuery, Inspection, ListQuery, Page},
+        contract::{BrokenLease, Check, FenceCheck, FenceQuery, Inspection, ListQuery, Loss, Page},
         parking::NameWaiters,
     },
     telemetry::metrics::{Figures, Metrics},
@@ -74,12 +74,17 @@ impl Engine {
             clock.clone(),
             metrics.clone(),
         );
+        for (name, token, held) in store.found() {
+            leases.insert_found(token, &name, &held);
+        }
         let (events, inbox) = Bus::new(&lifecycle, clock, limits.max_event_streams);
         let facts = Arc::new(Facts {
             leases: Arc::clone(&leases),
             metrics: metrics.clone(),
             events,
             history,
+            store: store.clone(),
+            lifecycle: lifecycle.clone(),
         });
         Publisher::start(inbox, store.clone(), Arc::clone(&facts), &lifecycle);
         let reaper = Reaper::start(
@@ -252,7 +257,12 @@ fn hear_breaks(store: AnyStore, facts: Arc<Facts>) -> impl Future<Output = ()> {
         let hear = async {
             while let Some(BrokenLease { name, token }) = listener.recv().await {
                 if let Some(fence) = facts.leases.broken(&name, &token) {
-                    drop(sender.try_send((FenceQuery { name, fence }, token)));
+                    let query = FenceQuery {
+                        name,
+                        fence,
+                        token: Some(token),
+                    };
+                    drop(sender.try_send((query, token)));
                 }
             }
         };
@@ -261,9 +271,16 @@ fn hear_breaks(store: AnyStore, facts: Arc<Facts>) -> impl Future<Output = ()> {
             let (store, facts) = (store.clone(), Arc::clone(&facts));
             async move {
                 let found = store.check_fence(&query).await;
-                if let Ok(FenceCheck::Stale { .. }) = found {
-                    facts.leases.rest(&query.name, &token, None);
-                    facts.ended_elsewhere(&query.name, &token);
+                match found {
+                    Ok(FenceCheck::Held { .. }) | Err(_) => {}
+                    // A store of several gateways remembers breaks and releases, so this lease is lost.
+                    Ok(FenceCheck::Stale { .. }) if store.relay().is_some() => {
+                        facts.gone(&query.name, &token, Loss::Free, None);
+                    }
+                    Ok(_) => {
+                        facts.leases.rest(&query.name, &token, None);
+                        facts.ended_elsewhere(&query.name, &token);
+                    }
                 }
             }
         });

@@ -10,7 +10,7 @@ use crate::{
     clock::Clock,
     config::{Config, ServersKind, StoreUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, ReleaseRequest, TokenHash},
     telemetry::{
         metrics::{Metrics, StoreFigures},
         trace::{self, Span, SpanKind},
@@ -293,7 +293,7 @@ store_methods! {
         leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
         renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
         release_as(
-            releaser: Releaser, name: &LockName, token: &TokenHash
+            releaser: Releaser, name: &LockName, token: &TokenHash, granted_here: bool
         ) -> (Release, Option<EndedLease>), "release";
         give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";
         give_back_unanswered(name: &LockName, token: &TokenHash, keeper: KeeperId) -> GiveBack, "give_back";
@@ -301,7 +301,7 @@ store_methods! {
         request_release(
             name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest
         ) -> Requesting, "request_release";
-        record_history(name: &LockName, batch: &HistoryBatch) -> (), "record_history";
+        record_history(batches: &[HistoryBatch]) -> (), "record_history";
     }
     reads {
         inspect(name: &LockName) -> Inspection, "inspect";
@@ -310,6 +310,7 @@ store_methods! {
         history(name: &LockName) -> StoredHistory, "history";
     }
     facts {
+        found() -> Vec<(LockName, TokenHash, HeldLease)>;
         supports(feature: StoreFeature) -> bool;
         breaks() -> &BreakFeed;
         parking() -> &Parking;

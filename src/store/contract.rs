@@ -157,11 +157,15 @@ pub trait Store: Send + Sync + 'static {
     /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
     /// [`Release::Released`] again. The lock may rest afterwards (clause 15). Also answers which lease has ended, for the
     /// history of the lock: `None` if the store does not know, or if this command has ended none.
+    ///
+    /// If another gateway has granted the lease (`granted_here` is false), the store remembers the release until the
+    /// lease would have ended: for a repetition of the release, and for that gateway, which asks [`Store::check_fence`].
     fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
+        granted_here: bool,
     ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send;
 
     /// Renews a lease by its token alone.
@@ -180,7 +184,12 @@ pub trait Store: Send + Sync + 'static {
         name: &LockName,
         token: &TokenHash,
     ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        async move { Ok(self.release_as(Releaser::Bearer, name, token).await?.0) }
+        async move {
+            Ok(self
+                .release_as(Releaser::Bearer, name, token, true)
+                .await?
+                .0)
+        }
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
@@ -216,12 +225,11 @@ pub trait Store: Send + Sync + 'static {
     /// Shows one page of the locks that are held, in no order (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// Adds to the history of a lock, and cuts the history to its bounds. Repeating it does no harm, except that
-    /// shorter leases and dropped records count again.
+    /// Adds to the histories of locks, and cuts each history to its bounds now or later. Repeating it does no harm,
+    /// except that shorter leases and dropped records count again.
     fn record_history(
         &self,
-        _name: &LockName,
-        _batch: &HistoryBatch,
+        _batches: &[HistoryBatch],
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         future::ready(Ok(()))
     }
@@ -232,6 +240,12 @@ pub trait Store: Send + Sync + 'static {
         _name: &LockName,
     ) -> impl Future<Output = Result<StoredHistory, StoreError>> + Send {
         future::ready(Ok(StoredHistory::default()))
+    }
+
+    /// The living leases that were found when a store in this process was opened, with the hashes of their tokens. Empty
+    /// for other stores, whose leases other gateways know.
+    fn found(&self) -> Vec<(LockName, TokenHash, HeldLease)> {
+        Vec::new()
     }
 
     /// Whether this store supports a feature. If not, no attempt that asks for the feature is sent to the store.
@@ -543,6 +557,8 @@ pub struct FenceQuery {
     pub name: LockName,
     /// The fencing token of the lease that should hold the lock.
     pub fence: FencingToken,
+    /// The hash of the token of the lease, to learn also how the lease has ended.
+    pub token: Option<TokenHash>,
 }
 
 /// The answer to a check of a fencing token.
@@ -559,6 +575,13 @@ pub enum FenceCheck {
     Stale {
         /// Whether a lease with a larger fencing token holds the lock.
         is_outrun: bool,
+    },
+    /// As `Stale`, if the token was asked about: the lease was broken.
+    Broken,
+    /// As `Stale`, if the token was asked about: the lease was released.
+    Released {
+        /// How long ago, if a gateway has released the lease that has not granted it.
+        ago: Option<Duration>,
     },
 }
 
@@ -780,6 +803,10 @@ pub trait Relay: Send + Sync {
     /// Waits until a gateway asks for news, and returns for how long that gateway wants news. A request that
     /// arrives between two calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
+
+    /// Tells all gateways that the store does not have the lease of a token, so that the gateway that has granted the
+    /// lease asks what became of it. As for a break, this is a hint, and may be lost.
+    async fn tell_lost(&self, name: &LockName, token: &TokenHash) -> Result<(), StoreError>;
 
     /// Sends a batch of news to all other gateways that listen.
     async fn send(&self, batch: &str) -> Result<(), StoreError>;

@@ -3,17 +3,19 @@
 //! A record is one fact about one lease, as a line of text that begins with the fencing token of the lease in 16
 //! digits. A store does not read the rest. The newest records of a lock are the ones with the largest fencing tokens.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use crate::lock::FencingToken;
+use crate::lock::{FencingToken, LockName};
 
 /// A lease that a release has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedLease {
     /// The fencing token of the lease.
     pub fence: FencingToken,
-    /// When the lease was granted, by the clock of the store.
-    pub since: SystemTime,
+    /// For how long the lease was held, if the store says so: for a lease that another gateway has granted.
+    pub held_for: Option<Duration>,
+    /// Whether the lease had a minimum hold, if the store says for how long the lease was held.
+    pub may_rest: bool,
 }
 
 /// How much of the history of a lock is kept.
@@ -49,6 +51,8 @@ pub struct HistoryCounts {
 /// What is added to the history of a lock at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryBatch {
+    /// The lock.
+    pub name: LockName,
     /// The bounds to which the store then cuts the history.
     pub bounds: HistoryBounds,
     /// The records, in any order.

@@ -353,7 +353,7 @@ impl Publisher {
             self.checks = None;
             return;
         };
-        let FenceQuery { name, fence } = &lease.query;
+        let FenceQuery { name, fence, .. } = &lease.query;
         let facts = &self.facts;
         match found {
             Ok(FenceCheck::Held { left, as_of }) => {
@@ -362,9 +362,11 @@ impl Publisher {
                     facts.tell(name, Some(lease.tag), fact);
                 }
             }
-            Ok(FenceCheck::Stale { .. }) => {
+            // The gateway that broke the lease records that.
+            Ok(FenceCheck::Broken) => facts.ended_elsewhere(name, lease.tag),
+            Ok(ended @ (FenceCheck::Stale { .. } | FenceCheck::Released { .. })) => {
                 let hears_since = self.state.hears_ends_since;
-                let (recorded, reported) = facts.leases.end_run_out(&lease, hears_since);
+                let (recorded, reported) = facts.leases.end_run_out(&lease, ended, hears_since);
                 let fact = Fact::Expired(*fence, recorded.map(Box::new), reported);
                 facts.tell(name, Some(lease.tag), fact);
             }

@@ -11,8 +11,10 @@ use crate::{
         history::Recorder,
         leases::{LeaseRegistry, LeaseTag},
     },
+    lifecycle::Lifecycle,
     lock::{LockName, ReleaseRequest, TokenHash},
     store::{
+        AnyStore, Store,
         contract::{Holder, Loss},
         history::EndedLease,
     },
@@ -30,6 +32,8 @@ pub(in crate::engine) struct Facts {
     pub(in crate::engine) metrics: Metrics,
     pub(in crate::engine) events: Bus,
     pub(in crate::engine) history: Arc<Recorder>,
+    pub(in crate::engine) store: AnyStore,
+    pub(in crate::engine) lifecycle: Lifecycle,
 }
 
 // === impl Facts ===
@@ -62,9 +66,17 @@ impl Facts {
         seen_by: Option<SeenBy>,
     ) {
         self.leases.rest(name, token, None);
-        if let Some(lease) = self.leases.lose(name, token) {
+        if let Some(lease) = self.leases.lose(name, token, true) {
             let fact = Fact::Gone(Box::new(lease), loss, seen_by);
             self.tell(name, Some(token.into()), fact);
+        } else if seen_by.is_some() && matches!(loss, Loss::HeldByAnother | Loss::Free) {
+            // The gateway that has granted the lease may not know that it is lost.
+            let (store, name, token) = (self.store.clone(), name.clone(), *token);
+            self.lifecycle.spawn_background(async move {
+                if let Some(relay) = store.relay() {
+                    drop(relay.tell_lost(&name, &token).await);
+                }
+            });
         }
     }
 
@@ -150,8 +162,6 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use crate::{
         engine::{
             events::ListenerItem,
@@ -167,8 +177,12 @@ mod tests {
         let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
         let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
         settle().await;
-        let (fence, since) = (held().fence, SystemTime::UNIX_EPOCH);
-        let ended = Some(EndedLease { fence, since });
+        let fence = held().fence;
+        let ended = Some(EndedLease {
+            fence,
+            held_for: None,
+            may_rest: false,
+        });
         let unread = Some(LossReason::Unread);
         let holder = ReleasedBy::Holder(None, None);
         // Whether the lease is listed, what the store says, who released it, and the event: whether it has a fencing

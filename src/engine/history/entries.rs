@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     clock::rfc3339,
-    lock::{HeldLease, History, HistoryEntry, HistoryNote, LockName, Mode, ShorterLeases},
+    lock::{HeldLease, History, HistoryEntry, LockName, Mode, ShorterLeases},
     store::{
         contract::Holder,
         history::{HistoryBounds, StoredHistory},
@@ -47,12 +47,6 @@ pub(super) fn merge(
     let (mut any, mut exclusive) = (None, None);
     let mut entries: Vec<_> = leases.into_values().rev().collect();
     entries.retain_mut(|entry| {
-        let order = |note: &HistoryNote| ENDS.iter().position(|end| note.kind == *end);
-        let ends = entry.notes.extract_if(.., |note| order(note).is_some());
-        if let Some(end) = ends.max_by_key(|it| (order(it), Reverse(it.at.clone()))) {
-            (entry.ended, entry.ended_at) = (Some(end.kind), Some(end.at));
-            (entry.ended_by, entry.reason) = (end.by, end.reason);
-        }
         entry.notes.sort_by(|a, b| a.at.cmp(&b.at));
         let acquired_at = entry.acquired_at.clone();
         let is_shared = entry.mode.as_deref() == Some(Mode::Shared { slot: None }.as_str());
@@ -98,6 +92,28 @@ fn may_hold(holder: &Holder, entry: &HistoryEntry) -> bool {
 
 /// Adds a fact about the lease of this entry.
 fn add(entry: &mut HistoryEntry, mut fact: HistoryEntry) {
+    let rank = |kind: &str| ENDS.iter().position(|end| kind == *end);
+    let end = fact
+        .notes
+        .extract_if(.., |note| rank(&note.kind).is_some())
+        .next();
+    // Of equal ends, the one of the gateway that knows its caller counts, and of these the earliest.
+    let known = entry.ended.as_deref().map(|kind| {
+        (
+            rank(kind),
+            entry.ended_by.is_some(),
+            Reverse(entry.ended_at.as_ref()),
+        )
+    });
+    if let Some(end) = end.filter(|end| {
+        known
+            .is_none_or(|known| known < (rank(&end.kind), end.by.is_some(), Reverse(Some(&end.at))))
+    }) {
+        (entry.ended, entry.ended_at) = (Some(end.kind), Some(end.at));
+        (entry.ended_by, entry.reason) = (end.by, end.reason);
+        // The clock of another gateway may differ, so both times of the lease are from one record.
+        entry.acquired_at = fact.acquired_at.take().or(entry.acquired_at.take());
+    }
     entry.fencing_token = fact.fencing_token;
     entry.mode = entry.mode.take().or(fact.mode);
     entry.slot = entry.slot.or(fact.slot);
@@ -118,7 +134,7 @@ mod tests {
             history::fact::{BROKEN, EXPIRED, RELEASED, STALE_WRITE_REFUSED, record},
             tests::scripted_store::held,
         },
-        lock::FencingToken,
+        lock::{FencingToken, HistoryNote},
     };
 
     use super::*;

@@ -29,12 +29,12 @@ pub(in crate::engine) struct RecordedLease {
     pub(in crate::engine) since: Option<Instant>,
     /// When the lease would have expired, as far as this gateway knew.
     pub(in crate::engine) until: Instant,
-    /// A release that the store has not answered.
+    /// A release whose answer has not come to this gateway.
     pub(in crate::engine) unheard: Option<UnheardRelease>,
     /// Whether the lease is recorded even if it was short.
     pub(in crate::engine) even_if_short: bool,
-    /// Whether another gateway has ended the lease, and records that or counts it.
-    pub(in crate::engine) ended_elsewhere: bool,
+    /// Whether the lease was gone before its time.
+    pub(in crate::engine) is_lost: bool,
 }
 
 /// A release that the store has not answered, and its caller if that is known.
@@ -93,7 +93,7 @@ impl From<FencingToken> for RecordedLease {
             until,
             unheard: None,
             even_if_short: false,
-            ended_elsewhere: false,
+            is_lost: false,
         }
     }
 }
@@ -111,7 +111,7 @@ impl From<&HeldLease> for RecordedLease {
             until: lease.as_of + lease.expires_in,
             unheard: None,
             even_if_short: false,
-            ended_elsewhere: false,
+            is_lost: false,
         }
     }
 }

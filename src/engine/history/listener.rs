@@ -1,14 +1,11 @@
 //! Chooses what the history of a lock records: the facts about its leases that last long enough, or end unusually.
 
-use tokio::time::Instant;
-
 use crate::{
     engine::{
         facts::{Fact, ReleasedBy},
         loss::ABANDONED,
     },
     lock::LockName,
-    store::contract::Loss,
 };
 
 use super::{
@@ -54,11 +51,9 @@ impl Recorder {
             Fact::Broken(Some(lease), by, reason) => {
                 self.note(name, lease, BROKEN, by, Some(reason));
             }
-            Fact::Expired(_, Some(lease), _) => self.note(name, *lease, EXPIRED, None, None),
-            // If the lease was broken, the gateway that broke it records that.
-            Fact::Gone(lease, Loss::HeldByAnother | Loss::Free, _) if !lease.ended_elsewhere => {
-                let is_over = lease.until <= Instant::now();
-                let how = if is_over { EXPIRED } else { LOST };
+            // A lease that a renewal or a release has not found is recorded when the store has said how it has ended.
+            Fact::Expired(_, Some(lease), _) => {
+                let how = if lease.is_lost { LOST } else { EXPIRED };
                 self.note(name, *lease, how, None, None);
             }
             // A short lease does not count, because no caller had it.

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::BuildHasher,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -24,6 +27,22 @@ pub(super) struct Pending {
     facts: AtomicUsize,
     /// The shard whose counts are written next.
     next: AtomicUsize,
+    /// What was taken, and is being written.
+    writing: Mutex<Taken>,
+}
+
+/// What was taken to be written: locks, each with what waited for it.
+pub(super) type Taken = Arc<Vec<(LockName, PendingLock)>>;
+
+/// What is taken to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The facts, with the counts of their locks.
+    Facts,
+    /// As `Facts`, with the counts of one shard.
+    Counts,
+    /// Everything.
+    All,
 }
 
 /// What waits to be written for one lock.
@@ -81,28 +100,46 @@ impl Pending {
         &self.shards[usize::from(hash) % SHARDS]
     }
 
-    /// Takes what must be written now: facts with the counts of their locks, and counts of one shard; with `all`,
-    /// everything.
-    pub(super) fn take(&self, all: bool) -> Vec<(LockName, PendingLock)> {
+    /// Takes what must be written now. Until `written` is called, `peek` still finds it.
+    pub(super) fn take(&self, due: Due) -> Taken {
         let (mut taken, mut left) = (Vec::new(), COUNTS_AT_ONCE);
-        let next = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let step = usize::from(due == Due::Counts);
+        let next = self.next.fetch_add(step, Ordering::Relaxed) % SHARDS;
+        let mut writing = self.writing.lock();
         for (number, shard) in self.shards.iter().enumerate() {
             let is_due = |_: &LockName, lock: &mut PendingLock| {
-                let is_counted = lock.facts.is_empty() && number == next && left > 0;
+                let is_next = due == Due::Counts && number == next;
+                let is_counted = lock.facts.is_empty() && is_next && left > 0;
                 left -= usize::from(is_counted);
-                all || is_counted || !lock.facts.is_empty()
+                due == Due::All || is_counted || !lock.facts.is_empty()
             };
             taken.extend(shard.lock().extract_if(is_due));
         }
         let facts = taken.iter().map(|(_, lock)| lock.facts.len()).sum();
         self.facts.fetch_sub(facts, Ordering::Relaxed);
-        taken
+        *writing = Arc::new(taken);
+        Arc::clone(&writing)
     }
 
-    /// A copy of what waits for a lock.
+    /// Forgets what was taken: it is written, or waits again.
+    pub(super) fn written(&self) {
+        *self.writing.lock() = Taken::default();
+    }
+
+    /// A copy of what waits for a lock, or is being written.
     pub(super) fn peek(&self, name: &LockName) -> PendingLock {
-        let shard = self.shard(name).lock();
-        shard.get(name).cloned().unwrap_or_default()
+        let writing = self.writing.lock();
+        let mut waiting = self
+            .shard(name)
+            .lock()
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
+        if let Some((_, taken)) = writing.iter().find(|(taken, _)| taken == name) {
+            waiting.facts.extend_from_slice(&taken.facts);
+            waiting.counts.add(taken.counts);
+        }
+        waiting
     }
 }
 
@@ -138,10 +175,13 @@ mod tests {
         assert!(!pending.put(&busy, fact(10_001)));
         assert!(!pending.put(&other, fact(1)));
         assert_eq!(pending.peek(&other).counts.dropped, 1);
-        let taken: HashMap<_, _> = pending.take(true).into_iter().collect();
+        let taken: HashMap<_, _> = pending.take(Due::All).iter().cloned().collect();
+        assert_eq!(pending.peek(&busy).facts.len(), 10_000, "is being written");
+        pending.written();
+        assert_eq!(pending.peek(&busy).facts.len(), 0);
         let shown = |name| (taken[name].facts.len(), taken[name].counts.dropped);
         assert_eq!((shown(&busy), shown(&other)), ((10_000, 1), (0, 1)));
-        assert!(pending.take(true).is_empty(), "nothing is left");
+        assert!(pending.take(Due::All).is_empty(), "nothing is left");
     }
 
     #[test]
@@ -152,16 +192,17 @@ mod tests {
             assert!(pending.count(&name, shorter(1)) && pending.count(&name, shorter(2)));
         }
         pending.put(&name("lock:7"), fact(1));
-        let mut taken = pending.take(false);
+        let mut taken = pending.take(Due::Counts).to_vec();
         let with_fact = taken.iter().find(|(_, lock)| !lock.facts.is_empty());
         assert_eq!(with_fact.unwrap().1.counts.shorter, 2);
         for _ in 1..SHARDS {
-            let next = pending.take(false);
+            assert!(pending.take(Due::Facts).is_empty());
+            let next = pending.take(Due::Counts);
             assert!(next.len() <= COUNTS_AT_ONCE, "{}", next.len());
-            taken.extend(next);
+            taken.extend(next.iter().cloned());
         }
         assert!(taken.len() > SHARDS * COUNTS_AT_ONCE / 2);
-        taken.extend(pending.take(true));
+        taken.extend(pending.take(Due::All).iter().cloned());
         let mut counts = taken.iter().map(|(_, lock)| lock.counts);
         assert!(counts.all(|it| (it.shorter, it.since) == (2, 1)));
         assert_eq!(taken.len(), 5_000);

@@ -1,13 +1,16 @@
 //! Takes the facts about leases from operations, and writes them to the store behind the operations.
 
 use std::{
+    collections::HashMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use futures_util::{StreamExt, stream};
-use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use futures_util::future::join_all;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout},
+};
 use tracing::warn;
 
 use crate::{
@@ -26,7 +29,7 @@ use crate::{
 use super::{
     entries::merge,
     fact::{Actor, EXPIRED, LOST, RELEASED, RecordedLease, UnheardRelease, record},
-    pending::{Pending, PendingLock},
+    pending::{Due, Pending, PendingLock, Taken},
 };
 
 /// Takes the facts about leases from operations, and writes them to the store behind the operations.
@@ -41,12 +44,14 @@ pub(in crate::engine) struct Recorder {
     /// How long a lease must last to be recorded.
     after: Duration,
     pending: Pending,
+    /// Notified when a fact waits to be written.
+    waits: Notify,
 }
 
-/// How often the gateway writes, and so how often at most for one lock.
+/// How long the gateway pauses between two writes.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often counts alone are written, and how often the gateway tries again after a failure.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How many commands are sent to the store at once.
-const TOGETHER: usize = 8;
 /// How long the last writes may take when the gateway stops.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -72,6 +77,7 @@ impl Recorder {
             },
             after: config.after_ms.duration(),
             pending: Pending::default(),
+            waits: Notify::new(),
         });
         if config.entries > 0 {
             leases.record(recorder.after);
@@ -98,12 +104,12 @@ impl Recorder {
         reason: Option<&str>,
     ) {
         let (mut lease, now) = (lease.into(), Instant::now());
-        let is_over = kind == EXPIRED;
-        // The release that the store has not answered has ended the lease.
+        let is_over = [EXPIRED, LOST].contains(&kind);
+        // The release whose answer has not come has ended the lease.
         let unheard = lease
             .unheard
             .take()
-            .filter(|_| [EXPIRED, LOST].contains(&kind) || kind == RELEASED && by.is_none());
+            .filter(|_| is_over || kind == RELEASED && by.is_none());
         let (kind, by) = match &unheard {
             Some(UnheardRelease(by)) => (RELEASED, by.as_ref()),
             None => (kind, by),
@@ -133,15 +139,18 @@ impl Recorder {
         (by, reason): (Option<&Actor>, Option<&str>),
     ) {
         match (lease, ended) {
-            // Most leases are short, and nothing is made for them.
-            (Some(lease), _) if !self.is_long(lease.since) && !lease.may_rest() => {
-                self.count(name);
+            // Most leases are short, and nothing is made for them. If an earlier release has ended the lease, it came to
+            // another gateway, which counts the lease.
+            (Some(lease), ended) if !self.is_long(lease.since) && !lease.may_rest() => {
+                if ended.is_some() {
+                    self.count(name);
+                }
             }
             (Some(lease), _) => self.note(name, lease.recorded(), RELEASED, by, reason),
             (None, Some(ended)) => {
                 let mut lease = RecordedLease::from(ended.fence);
-                let held_for = self.clock.wall().duration_since(ended.since);
-                lease.since = lease.until.checked_sub(held_for.unwrap_or_default());
+                lease.even_if_short = ended.may_rest;
+                lease.since = ended.held_for.and_then(|it| lease.until.checked_sub(it));
                 self.note(name, lease, RELEASED, by, reason);
             }
             (None, None) => {}
@@ -155,10 +164,12 @@ impl Recorder {
 
     /// Reads the history of a lock, with what this gateway has still to write.
     pub(in crate::engine) async fn read(&self, name: &LockName) -> Result<History, StoreError> {
+        // In this order, a lease that ends meanwhile, or whose end is written meanwhile, is known twice and not missing.
+        let holder = self.store.inspect(name).await?.holder;
+        // A lease that ended just before is written by the gateway that ended it.
+        sleep(PAUSE).await;
         let PendingLock { facts, counts } = self.pending.peek(name);
         let mut stored = self.store.history(name).await?;
-        // The holder is read after the history: a lease that ends in between is shown as one whose end was not seen.
-        let holder = self.store.inspect(name).await?.holder;
         stored.counts.add(counts);
         let (stored, now) = ((stored, facts), self.clock.wall());
         Ok(merge(name, stored, holder.as_ref(), self.bounds, now))
@@ -170,7 +181,10 @@ impl Recorder {
     }
 
     fn put(&self, name: &LockName, fact: HistoryEntry) {
-        if self.bounds.entries > 0 && !self.pending.put(name, fact) {
+        if self.bounds.entries == 0 {
+        } else if self.pending.put(name, fact) {
+            self.waits.notify_one();
+        } else {
             self.metrics.history_dropped(1);
         }
     }
@@ -190,48 +204,61 @@ impl Recorder {
 
     async fn run(self: Arc<Self>, stopped: impl Future<Output = ()>) {
         let mut stopped = std::pin::pin!(stopped);
-        let mut was_written = true;
+        let (mut was_written, mut counted_at) = (true, Instant::now());
         loop {
             tokio::select! {
-                () = sleep(PERIOD) => {}
+                () = self.waits.notified(), if was_written => {}
+                () = sleep_until(counted_at + PERIOD) => {}
                 () = &mut stopped => break,
             }
-            let failure = self.write(false).await;
+            let counts = counted_at.elapsed() >= PERIOD;
+            if counts {
+                counted_at = Instant::now();
+            }
+            let due = if counts { Due::Counts } else { Due::Facts };
+            let failure = self.write(&self.pending.take(due)).await;
             if let (true, Some(error)) = (was_written, &failure) {
                 warn!(%error, "the history of locks is not written; this gateway keeps the last records");
             }
             was_written = failure.is_none();
+            // What comes meanwhile is written together, so that many facts cost the store little.
+            tokio::select! {
+                () = sleep(PAUSE) => {}
+                () = &mut stopped => break,
+            }
         }
         // What cannot be written in time is lost.
-        drop(timeout(LAST, self.write(true)).await);
+        drop(timeout(LAST, self.write(&self.pending.take(Due::All))).await);
     }
 
-    /// Writes what waits; counts alone only if they are due, or with `all`. Answers why it cannot be written, and keeps
-    /// it then.
-    async fn write(&self, all: bool) -> Option<StoreError> {
-        let failures = &Mutex::new(Vec::new());
-        let write = |(name, waiting): (LockName, PendingLock)| async move {
-            // After some failures, the other batches of this second would most likely fail too, each after a while.
-            if failures.lock().len() < TOGETHER {
-                let batch = HistoryBatch {
-                    bounds: self.bounds,
-                    records: waiting.facts.iter().cloned().map(record).collect(),
-                    counts: waiting.counts,
-                };
-                match self.store.record_history(&name, &batch).await {
-                    Ok(()) => return,
-                    Err(error) => failures.lock().push(error),
+    /// Writes what was taken. Answers why it cannot be written, and keeps it then.
+    async fn write(&self, taken: &Taken) -> Option<StoreError> {
+        let batch = |(name, waiting): &(LockName, PendingLock)| HistoryBatch {
+            name: name.clone(),
+            bounds: self.bounds,
+            records: waiting.facts.iter().cloned().map(record).collect(),
+            counts: waiting.counts,
+        };
+        let mut by_partition = HashMap::<_, Vec<_>>::new();
+        for lock in taken.iter() {
+            let partition = self.store.partition(&lock.0);
+            by_partition.entry(partition).or_default().push(lock);
+        }
+        let write = async |locks: Vec<&(LockName, PendingLock)>| {
+            let batches: Vec<_> = locks.iter().copied().map(batch).collect();
+            let error = self.store.record_history(&batches).await.err()?;
+            for (name, waiting) in locks {
+                for fact in &waiting.facts {
+                    self.put(name, fact.clone());
+                }
+                if !self.pending.count(name, waiting.counts) {
+                    self.metrics.history_dropped(1);
                 }
             }
-            for fact in waiting.facts {
-                self.put(&name, fact);
-            }
-            if !self.pending.count(&name, waiting.counts) {
-                self.metrics.history_dropped(1);
-            }
+            Some(error)
         };
-        let waiting = stream::iter(self.pending.take(all));
-        waiting.for_each_concurrent(TOGETHER, write).await;
-        failures.lock().pop()
+        let failures = join_all(by_partition.into_values().map(write)).await;
+        self.pending.written();
+        failures.into_iter().flatten().next()
     }
 }

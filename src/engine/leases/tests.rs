@@ -139,7 +139,10 @@ fn run_out(
 
 /// Whether this gateway reports the end of a lease about which it asked the store.
 fn ends(leases: &LeaseRegistry, asked: &RunOutLease) -> bool {
-    leases.end_run_out(asked, Some(since_start())).1.is_some()
+    leases
+        .end_run_out(asked, STALE, Some(since_start()))
+        .1
+        .is_some()
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,18 +165,18 @@ async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
     leases.broken(&name(), &broken);
     leases.insert(again, &name(), &lasting(1));
     leases.insert_counted(lost, &name(), &lasting(100));
-    assert!(leases.lose(&name(), &lost).is_some());
+    assert!(leases.lose(&name(), &lost, false).is_some());
     let lost_at = Instant::now();
     assert!(!leases.is_listed(&name(), &lost));
     advance(Duration::from_secs(10)).await;
-    leases.lose(&name(), &lost);
+    leases.lose(&name(), &lost, false);
     let is_asked = |asked: &[RunOutLease], token| {
         let tag = LeaseTag::from(token);
         asked.iter().any(|it| it.tag == tag)
     };
     let first = run_out(&leases, lost_at, heard_since);
     assert!(first.len() == 1 && is_asked(&first, &lost));
-    leases.end_run_out(&first[0], heard_since);
+    leases.end_run_out(&first[0], STALE, heard_since);
     leases.insert(Token::random().hash(), &name(), &lasting(1));
     let asked = run_out(&leases, Instant::now(), heard_since);
     assert_eq!(
@@ -185,7 +188,7 @@ async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
         [false; 3]
     );
     for asked in &asked {
-        leases.end_run_out(asked, heard_since);
+        leases.end_run_out(asked, STALE, heard_since);
     }
     assert_eq!(run_out(&leases, Instant::now(), heard_since).len(), 0);
     assert_eq!(leases.counted().all, 0, "nobody keeps the lost one");
@@ -228,8 +231,8 @@ async fn a_holder_that_comes_back_late_is_recognized_although_the_end_was_report
     let end = || ends(&leases, &asked[0]);
     assert!(end() && !end(), "once");
     advance(Duration::from_mins(1)).await;
-    assert!(leases.lose(&name(), &token).is_some());
-    assert!(leases.lose(&name(), &token).is_none());
+    assert!(leases.lose(&name(), &token, false).is_some());
+    assert!(leases.lose(&name(), &token, false).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +265,7 @@ fn recorded_lease() -> (LeaseRegistry, TokenHash) {
     leases.record(RECORDED_AFTER);
     let opening = Opening {
         by: Some(Actor::Key("ci".into())),
-        waited: Duration::from_secs(2),
+        waited: Some(Duration::from_secs(2)),
         metadata: Metadata::default(),
         may_rest: false,
     };
@@ -271,23 +274,25 @@ fn recorded_lease() -> (LeaseRegistry, TokenHash) {
 }
 
 const RECORDED_AFTER: Duration = Duration::from_secs(1);
+const STALE: FenceCheck = FenceCheck::Stale { is_outrun: false };
 
 #[tokio::test(start_paused = true)]
 async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it_is_known() {
     let (leases, token) = recorded_lease();
     let look = || leases.look(Instant::now(), None);
-    assert!(look().is_empty(), "the lease is too young");
     advance(RECORDED_AFTER).await;
+    assert!(look().is_empty(), "the lease may end soon");
+    advance(OPENS_WITHIN - RECORDED_AFTER).await;
     // The store did not answer.
     assert_eq!(look().len(), 1);
     let asked = look().pop().unwrap();
-    let end = Instant::now() + Duration::from_secs(9);
+    let end = Instant::now() + Duration::from_secs(5);
     let opened = leases.extend_run_out(&asked, end).unwrap().entry;
     assert_eq!(opened.acquired_by.as_deref(), Some("ci"));
     assert_eq!(opened.waited_ms, Some(2_000));
     assert!(look().is_empty(), "once");
 
-    advance(Duration::from_secs(10)).await;
+    advance(Duration::from_secs(5)).await;
     let run_out = look().pop().expect("the lease has run out");
     // The store did not answer: the lease stays run out, and is asked about again.
     assert!(!leases.is_listed(&name(), &token));
@@ -299,22 +304,45 @@ async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it
     assert!(look().is_empty());
     advance(Duration::from_secs(5)).await;
     let run_out = look().pop().expect("the lease has run out again");
-    let (recorded, reported) = leases.end_run_out(&run_out, None);
+    let (recorded, reported) = leases.end_run_out(&run_out, STALE, None);
     assert!(recorded.is_some() && reported.is_none());
     assert!(look().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_another_gateway_has_ended_is_left_to_the_history_of_that_gateway() {
-    let (leases, _) = recorded_lease();
-    advance(RECORDED_AFTER).await;
-    let asked = leases.look(Instant::now(), None).pop().unwrap();
-    let (recorded, reported) = leases.end_run_out(&asked, None);
-    assert!(recorded.is_none() && reported.is_none());
-    for _ in 0..3 {
-        assert!(leases.look(Instant::now(), None).is_empty());
-        advance(Duration::from_secs(10)).await;
+async fn a_lease_that_is_gone_before_its_time_was_released_elsewhere_or_is_lost() {
+    let ago = Some(Duration::from_millis(500));
+    for found in [STALE, FenceCheck::Released { ago }] {
+        let (leases, _) = recorded_lease();
+        advance(OPENS_WITHIN).await;
+        let released_at = Instant::now() - Duration::from_millis(500);
+        let look = || leases.look(Instant::now(), None);
+        let asked = look().pop().unwrap();
+        let (mut recorded, reported) = leases.end_run_out(&asked, found, None);
+        if found == STALE {
+            // A release through this gateway may be about to be answered.
+            assert!(recorded.is_none());
+            let asked = look().pop().unwrap();
+            (recorded, _) = leases.end_run_out(&asked, found, None);
+        }
+        let recorded = recorded.unwrap();
+        assert_eq!(recorded.is_lost, found == STALE);
+        assert_eq!(recorded.unheard.is_some(), found != STALE);
+        assert_eq!(recorded.until == released_at, found != STALE);
+        assert!(reported.is_none() && look().is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_that_another_gateway_has_released_is_left_to_that_gateway() {
+    let (leases, _) = recorded_lease();
+    // The gateway has paused, and asks late.
+    advance(Duration::from_secs(11)).await;
+    let asked = leases.look(Instant::now(), None).pop().unwrap();
+    let ago = Some(Duration::from_millis(10_500));
+    let found = FenceCheck::Released { ago };
+    assert!(leases.end_run_out(&asked, found, None).0.is_none());
+    assert!(leases.look(Instant::now(), None).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +353,7 @@ async fn a_release_that_was_not_answered_is_asked_about_at_once() {
         leases.released_unheard(&name(), &token, by.clone());
         let asked = leases.look(Instant::now(), None).pop().unwrap();
         if carried_out {
-            let (recorded, _) = leases.end_run_out(&asked, None);
+            let (recorded, _) = leases.end_run_out(&asked, STALE, None);
             let unheard = recorded.unwrap().unheard.unwrap();
             assert_eq!(unheard.0, by);
         } else {

@@ -277,6 +277,7 @@ impl Store for ScriptedStore {
         releaser: Releaser,
         _name: &LockName,
         token: &TokenHash,
+        _granted_here: bool,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         self.pass_gate().await;
         if let Some(error) = next(&self.release_errors) {

@@ -260,11 +260,20 @@ pub(in crate::http) async fn check(
     ApiQuery(CheckQuery(at_least)): ApiQuery<CheckQuery>,
 ) -> Result<StatusCode, Problem> {
     caller.count_check(gateway.config.limits.checks_per_second)?;
-    let (engine, query) = (&gateway.engine, FenceQuery { name, fence });
+    let (engine, query) = (
+        &gateway.engine,
+        FenceQuery {
+            name,
+            fence,
+            token: None,
+        },
+    );
     // If the caller hangs up from here on, nothing is left behind.
     let left = match engine.check_fence(&query, caller.name()).await? {
         FenceCheck::Held { left, as_of } => left.saturating_sub(as_of.elapsed()),
-        FenceCheck::Stale { .. } => Duration::ZERO,
+        FenceCheck::Stale { .. } | FenceCheck::Broken | FenceCheck::Released { .. } => {
+            Duration::ZERO
+        }
     };
     if left.is_zero() {
         let ago = engine.lease_ended_ago(&query).map(millis);

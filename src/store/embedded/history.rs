@@ -55,18 +55,22 @@ impl HistoryFile {
         Self { files, writing }
     }
 
-    /// Appends a batch, after the file was made shorter if it is full.
-    pub(super) fn append(&self, name: &LockName, batch: &HistoryBatch) -> io::Result<()> {
+    /// Appends batches with one write, after the file was made shorter if it is full.
+    pub(super) fn append(&self, batches: &[HistoryBatch]) -> io::Result<()> {
         // The end of an earlier write may be torn: without a line break the next line would be lost with it.
         let mut lines = String::from("\n");
-        let records = batch.records.iter().map(|record| record.text.clone());
-        for text in records.chain(batch.counts.text()) {
-            lines.extend([name.as_str(), " ", &text, "\n"]);
+        for batch in batches {
+            let records = batch.records.iter().map(|record| record.text.clone());
+            for text in records.chain(batch.counts.text()) {
+                lines.extend([batch.name.as_str(), " ", &text, "\n"]);
+            }
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
         let _writing = self.writing.lock();
         let mut file = self.files.open(NAME, flags)?;
-        if file.metadata()?.len() + lines.len() as u64 > MAX_BYTES {
+        if let Some(batch) = batches.first()
+            && file.metadata()?.len() + lines.len() as u64 > MAX_BYTES
+        {
             self.shorten(batch.bounds)?;
             file = self.files.open(NAME, flags)?;
         }
@@ -195,8 +199,9 @@ mod tests {
     use super::{super::log::Directory, *};
     use crate::store::history::{HistoryCounts, HistoryRecord};
 
-    fn batch(fence: u64, fact: &str) -> HistoryBatch {
+    fn batch(lock: &str, fence: u64, fact: &str) -> HistoryBatch {
         HistoryBatch {
+            name: LockName::new(lock).unwrap(),
             bounds: HistoryBounds {
                 entries: 1,
                 keep: Duration::from_hours(1),
@@ -216,17 +221,15 @@ mod tests {
         let name = LockName::new("deploy").unwrap();
         let open = || HistoryFile::new(Directory::take(directory.path()).unwrap().files().unwrap());
         assert_eq!(open().read(&name).unwrap(), StoredHistory::default());
-        open().append(&name, &batch(1, "a")).unwrap();
+        open().append(&[batch("deploy", 1, "a")]).unwrap();
         let path = directory.path().join(NAME);
         let mut torn = std::fs::OpenOptions::new()
             .append(true)
             .open(&path)
             .unwrap();
         torn.write_all(b"deploy 00000\xff").unwrap();
-        open().append(&name, &batch(2, "b")).unwrap();
-        open()
-            .append(&LockName::new("deploy:eu").unwrap(), &batch(3, "c"))
-            .unwrap();
+        open().append(&[batch("deploy", 2, "b")]).unwrap();
+        open().append(&[batch("deploy:eu", 3, "c")]).unwrap();
         let read = open().read(&name).unwrap();
         let [a, b] = ["0000000000000001 a", "0000000000000002 b"];
         assert_eq!(read.records, [a, "00000\u{fffd}", b]);
@@ -240,10 +243,10 @@ mod tests {
         let files = Directory::take(directory.path()).unwrap().files().unwrap();
         let file = HistoryFile::new(files);
         let [busy, quiet] = ["busy", "quiet"].map(|it| LockName::new(it).unwrap());
-        file.append(&quiet, &batch(1, "first")).unwrap();
+        file.append(&[batch("quiet", 1, "first")]).unwrap();
         let long = "x".repeat(1 << 20);
         for fence in 2..80 {
-            file.append(&busy, &batch(fence, &long)).unwrap();
+            file.append(&[batch("busy", fence, &long)]).unwrap();
             let len = std::fs::metadata(directory.path().join(NAME))
                 .unwrap()
                 .len();
@@ -266,13 +269,13 @@ mod tests {
         let file = HistoryFile::new(files);
         let name = LockName::new("lock").unwrap();
         let unproven = |fence| {
-            let mut batch = batch(fence, "refused");
+            let mut batch = batch("lock", fence, "refused");
             let record = batch.records.pop().unwrap();
             batch.records.push(record.unproven());
             batch
         };
-        for batch in [batch(5, "a"), unproven(5), unproven(7), unproven(3)] {
-            file.append(&name, &batch).unwrap();
+        for batch in [batch("lock", 5, "a"), unproven(5), unproven(7), unproven(3)] {
+            file.append(&[batch]).unwrap();
         }
         let [of_5, of_7, of_3] = [5, 7, 3].map(|fence| format!("{fence:016} refused"));
         let read = file.read(&name).unwrap();
@@ -281,7 +284,7 @@ mod tests {
                 .iter()
                 .all(|it| read.records.contains(it))
         );
-        file.shorten(batch(1, "").bounds).unwrap();
+        file.shorten(batch("lock", 1, "").bounds).unwrap();
         let read = file.read(&name).unwrap();
         assert_eq!(read.records, ["0000000000000005 a".to_owned(), of_5]);
         assert_eq!(read.counts.shorter, 8);
@@ -293,7 +296,7 @@ mod tests {
         let files = Directory::take(directory.path()).unwrap().files().unwrap();
         let file = HistoryFile::new(files);
         let name = LockName::new("lock").unwrap();
-        file.append(&name, &batch(1, "a")).unwrap();
+        file.append(&[batch("lock", 1, "a")]).unwrap();
         let _writing = file.writing.lock();
         assert_eq!(file.read(&name).unwrap().records.len(), 1);
     }

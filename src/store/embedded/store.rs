@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
@@ -225,24 +225,22 @@ impl Store for EmbeddedStore {
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
+        _granted_here: bool,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let (name, token) = (name.clone(), *token);
         let change = self.change(move |state, now| Ok(state.release(releaser, &name, &token, now)));
         let (release, ended) = change.await?;
         let ended = ended.map(|(fence, held_for)| EndedLease {
             fence,
-            since: self.clock.wall() - held_for,
+            held_for: Some(held_for),
+            may_rest: false,
         });
         Ok((release, ended))
     }
 
-    async fn record_history(
-        &self,
-        name: &LockName,
-        batch: &HistoryBatch,
-    ) -> Result<(), StoreError> {
-        let (name, batch) = (name.clone(), batch.clone());
-        self.in_history(move |history| history.append(&name, &batch))
+    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
+        let batches = batches.to_vec();
+        self.in_history(move |history| history.append(&batches))
             .await
     }
 
@@ -253,6 +251,10 @@ impl Store for EmbeddedStore {
         let read = self.in_history(move |history| history.read(&name)).await;
         drop(room);
         read
+    }
+
+    fn found(&self) -> Vec<(LockName, TokenHash, HeldLease)> {
+        self.read(State::found).unwrap_or_default()
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {

@@ -178,20 +178,17 @@ impl Store for RedisStore {
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
+        granted_here: bool,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
-        lock.release(releaser, token).await
+        lock.release(releaser, token, granted_here).await
     }
 
-    async fn record_history(
-        &self,
-        name: &LockName,
-        batch: &HistoryBatch,
-    ) -> Result<(), StoreError> {
-        let (_working, lock) = self.enter_lock(name)?;
+    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
+        let _working = self.enter()?;
         let history = &self.context.scripts.history;
-        let dispatch = &self.context.dispatch;
-        history.record(dispatch, &lock.keys, batch).await
+        let keys = |name: &LockName| self.context.keys(name);
+        history.record(&self.context.dispatch, keys, batches).await
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {
@@ -266,7 +263,7 @@ impl Store for RedisStore {
         let (_working, lock) = self.enter_lock(&query.name)?;
         let shard = self.shard(lock.keys.slot()).await?;
         let _room = shard.asking.within(Duration::ZERO).await?;
-        lock.check_fence(query.fence).await
+        lock.check_fence(query).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
@@ -365,6 +362,13 @@ impl Relay for RedisContext {
 
     async fn asked(&self) -> Duration {
         self.gateway.news_wanted.next().await
+    }
+
+    async fn tell_lost(&self, name: &LockName, token: &TokenHash) -> Result<(), StoreError> {
+        let all = &self.gateway.channels.all;
+        self.dispatch
+            .publish(all, &format!("broken {token} {name}"))
+            .await
     }
 
     async fn send(&self, batch: &str) -> Result<(), StoreError> {

@@ -352,7 +352,7 @@ impl<'rig> Program<'rig> {
         let Attempt { name, token, .. } = self.players[one].attempt.clone();
         let mut answers = Vec::new();
         for twin in &self.rig.twins {
-            let release = twin.store.release_as(releaser, &name, &token);
+            let release = twin.store.release_as(releaser, &name, &token, true);
             answers.push(release.await.unwrap().0);
         }
         self.same(|program, twin| match &answers[twin] {
@@ -472,6 +472,7 @@ impl<'rig> Program<'rig> {
                 answers.push(match check {
                     FenceCheck::Held { left, .. } => format!("#{at} {left:?}"),
                     FenceCheck::Stale { is_outrun } => format!("#{at} stale, {is_outrun}"),
+                    other => panic!("no token was asked about: {other:?}"),
                 });
             }
             self.same(|_, twin| answers[twin].clone());

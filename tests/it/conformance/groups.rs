@@ -186,7 +186,7 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
     let earlier = Releaser::Keeper(KeeperId::of_attempt(&first.hash));
     for lock in ["x", "y"] {
         let released = stores[0]
-            .release_as(earlier, &name(lock), &first.hash)
+            .release_as(earlier, &name(lock), &first.hash, true)
             .await;
         assert!(
             matches!(released, Ok((Release::Adopted(_), None))),

@@ -1,10 +1,12 @@
 //! The history of a lock: what stores keep, and what gateways on one store record and show.
 
 use latchgate::{
-    clock::Clock as _,
     engine::Actor,
     lock::{History, HistoryEntry},
-    store::history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord, StoredHistory},
+    store::{
+        contract::{FenceCheck, FenceQuery},
+        history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord, StoredHistory},
+    },
 };
 
 use crate::conformance::prelude::*;
@@ -14,9 +16,10 @@ const BOUNDS: HistoryBounds = HistoryBounds {
     keep: Duration::from_hours(24),
 };
 
-fn batch(fences: impl IntoIterator<Item = u64>) -> HistoryBatch {
+fn batch(lock: &str, fences: impl IntoIterator<Item = u64>) -> HistoryBatch {
     let record = |fence| HistoryRecord::new(fence, "fact", false);
     HistoryBatch {
+        name: name(lock),
         bounds: BOUNDS,
         records: fences.into_iter().map(record).collect(),
         counts: HistoryCounts::default(),
@@ -35,13 +38,10 @@ fn fences(history: &StoredHistory) -> BTreeSet<u64> {
 
 pub(super) async fn records_are_kept_and_belong_to_one_name(fixture: &dyn Fixture) {
     let store = fixture.store();
-    for (lock, fence) in [("a", 1), ("a:b", 2), ("ab", 3), ("A", 4), ("a", 5)] {
-        for _repeated in 0..2 {
-            store
-                .record_history(&name(lock), &batch([fence]))
-                .await
-                .unwrap();
-        }
+    let locks = [("a", 1), ("a:b", 2), ("ab", 3), ("A", 4), ("a", 5)];
+    let batches = locks.map(|(lock, fence)| batch(lock, [fence]));
+    for _repeated in 0..2 {
+        store.record_history(&batches).await.unwrap();
     }
     let store = fixture.restart_if(true).await;
     assert_eq!(fences(&stored(&store, "a").await), [1, 5].into());
@@ -52,10 +52,8 @@ pub(super) async fn records_are_kept_and_belong_to_one_name(fixture: &dyn Fixtur
 pub(super) async fn of_many_records_the_newest_are_kept(fixture: &dyn Fixture) {
     let store = fixture.store();
     for from in [1, 2_000, 1_000] {
-        store
-            .record_history(&name("lock"), &batch(from..from + 900))
-            .await
-            .unwrap();
+        let batch = batch("lock", from..from + 900);
+        store.record_history(&[batch]).await.unwrap();
     }
     let fences = fences(&stored(&store, "lock").await);
     let newest = 2_900 - BOUNDS.records() as u64 + 1..2_900;
@@ -75,9 +73,9 @@ pub(super) async fn counts_of_shorter_leases_and_of_gaps_add_up(fixture: &dyn Fi
         };
         let batch = HistoryBatch {
             counts,
-            ..batch([])
+            ..batch("lock", [])
         };
-        store.record_history(&name("lock"), &batch).await.unwrap();
+        store.record_history(&[batch]).await.unwrap();
     }
     let store = fixture.restart_if(true).await;
     let counts = stored(&store, "lock").await.counts;
@@ -88,27 +86,57 @@ pub(super) async fn counts_of_shorter_leases_and_of_gaps_add_up(fixture: &dyn Fi
 }
 
 pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    for asked in [
-        attempt("lock", LONG),
-        keyed("lock", LONG, super::attempts::key()),
+    let stores = fixture.gateways();
+    let [here, there] = [&stores[0], stores.last().unwrap()];
+    for (store, granted_here, is_keyed) in [
+        (here, true, false),
+        (here, true, true),
+        (there, false, false),
+        (there, false, true),
     ] {
-        let held = granted(&store, &asked).await;
-        let wall = SystemClock.wall();
-        let (released, ended) = store
-            .release_as(Releaser::Bearer, &asked.name, &asked.token)
-            .await
-            .unwrap();
+        let key = super::attempts::key();
+        let asked = attempt("lock", LONG);
+        let asked = if is_keyed {
+            keyed("lock", LONG, key)
+        } else {
+            asked
+        };
+        let held = granted(here, &asked).await;
+        let query = FenceQuery {
+            token: Some(asked.token),
+            ..fence_query("lock", held.fence)
+        };
+        let check = here.check_fence(&query).await.unwrap();
+        assert!(matches!(check, FenceCheck::Held { .. }), "{check:?}");
+        sleep(Duration::from_millis(20)).await;
+        let release =
+            || store.release_as(Releaser::Bearer, &asked.name, &asked.token, granted_here);
+        let (released, ended) = release().await.unwrap();
         assert_eq!(released, Release::Released);
         let ended = ended.expect("the store knows the lease");
         assert_eq!(ended.fence, held.fence);
-        let apart = ended.since.max(wall).duration_since(ended.since.min(wall));
-        assert!(apart.unwrap() < Duration::from_secs(9), "{ended:?}");
-        let again = store
-            .release_as(Releaser::Bearer, &asked.name, &asked.token)
-            .await
-            .unwrap();
-        assert_eq!(again.1, None, "the lease has ended before");
+        if !granted_here {
+            let held_for = ended.held_for.expect("it is not known here");
+            let near = Duration::from_millis(19)..Duration::from_secs(9);
+            assert!(near.contains(&held_for), "{ended:?}");
+        }
+        let (again, ended) = release().await.unwrap();
+        assert_eq!(ended, None, "the lease has ended before");
+        if is_keyed || !granted_here && stores.len() > 1 {
+            assert_eq!(again, Release::Released);
+        }
+        match here.check_fence(&query).await.unwrap() {
+            FenceCheck::Stale { .. } => {}
+            FenceCheck::Released { ago } => {
+                assert!(is_keyed || !granted_here);
+                assert_eq!(ago.is_some(), !granted_here);
+                assert!(
+                    ago.is_none_or(|ago| ago < Duration::from_secs(9)),
+                    "{ago:?}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -118,18 +146,18 @@ fn gateways(fixture: &dyn Fixture) -> [Engine; 2] {
 }
 
 fn gateways_with(fixture: &dyn Fixture, history: &HistoryConfig) -> [Engine; 2] {
-    let stores = fixture.gateways();
-    [stores.first(), stores.last()].map(|store| {
-        let limits = LimitsConfig::default();
-        let store = store.expect("there is one").clone();
+    let start = |store: &AnyStore| {
         Engine::start(
-            store,
+            store.clone(),
             Lifecycle::new(),
-            &limits,
+            &LimitsConfig::default(),
             history,
             Metrics::default(),
         )
-    })
+    };
+    // Only one gateway has an embedded store.
+    let engines: Vec<_> = fixture.gateways().iter().map(start).collect();
+    [engines[0].clone(), engines[engines.len() - 1].clone()]
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a caller may be unknown")]

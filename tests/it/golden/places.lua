@@ -162,17 +162,18 @@ local held = redis.call('GETRANGE', lock, '0', '270')
 local ours = string.sub(held, 1, 65) == id
 local keeper = string.sub(held, 144, 207)
 keeper = string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper
-local rests = ours and not ARGV[4] and string.sub(held, 136, 143) ~= '00000000'
+local rests = ours and used and string.sub(held, 136, 143) ~= '00000000'
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
+local lasts, us, ended = (rest or 0) + 60000, '', '32:' .. string.sub(lease, 71, 102)
+local min_hold = string.sub(lease, 136, 143) == '00000000' and '0' or '1'
+ended = '49:' .. string.sub(lease, 71, 102) .. us .. min_hold
 if (string.byte(lease, 68) == 49) then
 redis.call('SET', name .. 'key:' .. string.sub(lease, 208, 271), 'l' .. id, 'PX', lasts)
-return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
+lasts = string.format('%.0f', math.max(0, (string.sub(lease, 103, 118) - us) / 1000) + ASKED_WITHIN)
 local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17, 32), ''
-return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(lease, 71, 102)
-return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(held, 71, 102)
-return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
-return 'released ' .. id .. ' ' .. field(news) .. '32:' .. string.sub(held, 71, 102)
+return 'released ' .. id .. ' ' .. field(news) .. (ended or '32:' .. string.sub(lease, 71, 102))
+local ended = '32:' .. string.sub(held, 71, 102)
 -- renew
 local mine, since, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, 0
 since = string.sub(held, 87, 102)

@@ -283,7 +283,11 @@ impl<S: Store> Ask for S {}
 /// The query of a check of a fencing token.
 pub(crate) fn fence_query(lock: &str, fence: FencingToken) -> FenceQuery {
     let name = LockName::new(lock).unwrap();
-    FenceQuery { name, fence }
+    FenceQuery {
+        name,
+        fence,
+        token: None,
+    }
 }
 
 /// Waits until a check of a store passes.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     clock::Clock,
-    lock::{FencingToken, LockName, TokenHash},
+    lock::{FencingToken, HeldLease, LockName, TokenHash},
     store::{
         StoreError,
         contract::{Attempt, FenceCheck, FenceQuery, Holder, Inspection, SHOWN_HOLDERS, TOMBSTONE},
@@ -193,7 +193,7 @@ impl State {
 
     /// Says whether a durable lease with this fencing token holds the lock.
     pub(crate) fn check_fence(&self, query: &FenceQuery, now: Moment) -> FenceCheck {
-        let FenceQuery { name, fence } = query;
+        let FenceQuery { name, fence, .. } = query;
         let protects = |lease: &&Lease| !lease.is_undelivered() && !lease.is_resting();
         let lease = self.durable(
             (name, now),
@@ -211,8 +211,19 @@ impl State {
         }
     }
 
+    /// The living leases that a caller has been told of, with their locks and tokens.
+    pub(crate) fn found(&self, now: Moment) -> Vec<(LockName, TokenHash, HeldLease)> {
+        let leases = self.held.iter().flat_map(|(name, held)| {
+            let told = held
+                .living(now)
+                .filter(|lease| !lease.is_undelivered() && !lease.is_resting());
+            told.map(move |lease| (name.clone(), lease.token, lease.held(now)))
+        });
+        leases.collect()
+    }
+
     /// Whether a living durable lease of the lock has a larger fencing token.
-    fn has_larger(&self, FenceQuery { name, fence }: &FenceQuery, now: Moment) -> bool {
+    fn has_larger(&self, FenceQuery { name, fence, .. }: &FenceQuery, now: Moment) -> bool {
         let newer = |lease: &&Lease| lease.fence > *fence && lease.lives(now);
         let held = self.held.get(name).into_iter();
         let mut unchanged = held

@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use crate::store::{
-    StoreError,
-    history::{HistoryBatch, HistoryBounds, StoredHistory},
+use futures_util::{StreamExt, stream};
+
+use crate::{
+    lock::LockName,
+    store::{
+        StoreError,
+        history::{HistoryBatch, HistoryBounds, StoredHistory},
+    },
 };
 
 use super::super::{
@@ -12,7 +17,7 @@ use super::super::{
     keys::Keys,
 };
 
-/// The scripts on the history of a lock.
+/// The scripts on the histories of locks.
 #[derive(Debug)]
 pub(in crate::store::redis) struct HistoryScripts {
     record: Script,
@@ -23,6 +28,10 @@ pub(in crate::store::redis) struct HistoryScripts {
 
 /// For how long records are added to one key, before the next key begins.
 const WEEK: Duration = Duration::from_hours(7 * 24);
+/// To how many locks one command adds: few enough that it takes less than a millisecond.
+const LOCKS: usize = 50;
+/// How many commands are sent at the same time.
+const COMMANDS: usize = 8;
 
 // === impl HistoryScripts ===
 
@@ -38,24 +47,51 @@ impl HistoryScripts {
         }
     }
 
-    /// Adds to the history of a lock; only what is vital, if the memory of the server is nearly full.
+    /// Adds to the histories of locks; only what is vital, if the memory of a server is nearly full. `keys_of`: the keys of
+    /// a lock. Locks of different slots of a cluster take a command each.
     pub(in crate::store::redis) async fn record(
         &self,
         dispatch: &Dispatch,
-        keys: &Keys,
-        batch: &HistoryBatch,
+        keys_of: impl Fn(&LockName) -> Keys,
+        batches: &[HistoryBatch],
     ) -> Result<(), StoreError> {
+        let is_cluster = dispatch.topology.is_cluster();
+        let locks = batches.iter().map(|batch| (keys_of(&batch.name), batch));
+        let mut locks: Vec<_> = locks.collect();
+        if is_cluster {
+            locks.sort_unstable_by_key(|(keys, _)| keys.slot().index());
+        }
+        let mut commands = Vec::new();
+        for locks in locks.chunk_by(|(a, _), (b, _)| !is_cluster || a.slot() == b.slot()) {
+            for locks in locks.chunks(LOCKS) {
+                commands.push(self.record_together(dispatch, locks));
+            }
+        }
+        let answers = stream::iter(commands).buffer_unordered(COMMANDS);
+        let answers: Vec<_> = answers.collect().await;
+        answers.into_iter().collect()
+    }
+
+    async fn record_together(
+        &self,
+        dispatch: &Dispatch,
+        locks: &[(Keys, &HistoryBatch)],
+    ) -> Result<(), StoreError> {
+        let (keys, HistoryBatch { bounds, .. }) = &locks[0];
         let shard = dispatch.topology.shard(keys.slot())?;
         let is_full = shard.admission.is_nearly_full();
-        let (records, counts) = batch.records(is_full);
+        let fields = locks.iter().map(|(keys, batch)| {
+            let (records, counts) = batch.records(is_full);
+            let prefix = keys.history(dispatch.topology.is_cluster());
+            let counts = counts.text().unwrap_or_default();
+            [keys.name().as_str(), &prefix, &counts, &records.join("\n")].join("\u{1f}")
+        });
         let args = [
-            batch.bounds.keep.as_millis().to_string(),
-            batch.bounds.records().to_string(),
-            counts.shorter.to_string(),
-            counts.since.to_string(),
-            counts.dropped.to_string(),
+            keys.name().as_str().to_owned(),
+            bounds.keep.as_millis().to_string(),
+            bounds.records().to_string(),
             self.expiry.to_owned(),
-            records.join("\n"),
+            fields.collect::<Vec<_>>().join("\u{1e}"),
         ];
         let reply = run(&self.record, dispatch, keys, &args, "recorded").await;
         reply.map(drop)
@@ -68,7 +104,11 @@ impl HistoryScripts {
         keys: &Keys,
     ) -> Result<StoredHistory, StoreError> {
         let weeks = HistoryBounds::MAX_KEEP.as_secs().div_ceil(WEEK.as_secs());
-        let args = [weeks.to_string()];
+        let args = [
+            keys.name().as_str().to_owned(),
+            keys.history(dispatch.topology.is_cluster()),
+            weeks.to_string(),
+        ];
         let mut reply = run(&self.show, dispatch, keys, &args, "history").await?;
         let mut history = StoredHistory::default();
         while let Some(text) = reply.text() {
@@ -78,7 +118,7 @@ impl HistoryScripts {
     }
 }
 
-/// Runs a script on the history of a lock, and expects this kind of reply.
+/// Runs a script on the histories of locks, and expects this kind of reply, which repeats the first argument.
 async fn run(
     script: &Script,
     dispatch: &Dispatch,
@@ -86,14 +126,10 @@ async fn run(
     args: &[String],
     kind: &str,
 ) -> Result<Reply, StoreError> {
-    let (name, prefix) = (
-        keys.name().as_str(),
-        keys.history(dispatch.topology.is_cluster()),
-    );
     let fill = |command: &mut Command, _| {
-        command.arg(name).arg(&prefix).arg(args);
+        command.arg(args);
     };
-    let run = dispatch.run(script, keys, name, dispatch.limit(), fill);
+    let run = dispatch.run(script, keys, &args[0], dispatch.limit(), fill);
     let reply = run.await?.reply;
     if reply.kind() == kind {
         Ok(reply)

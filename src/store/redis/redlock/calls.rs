@@ -1,10 +1,7 @@
 //! Calls of the scripts of a node: for each script a wrapper, which knows the positions of its arguments and decodes
 //! its reply.
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, SystemTime},
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::time::Instant;
 
@@ -15,7 +12,9 @@ use crate::{
     },
     store::{
         StoreError, Unavailability,
-        contract::{Attempt, Confirmation, GiveBack, Loss, Renewal, RenewalTtl, Renewer},
+        contract::{
+            Attempt, Confirmation, FenceCheck, GiveBack, Loss, Renewal, RenewalTtl, Renewer,
+        },
         history::EndedLease,
     },
 };
@@ -160,10 +159,11 @@ pub(super) enum NodeBreak {
 /// Reads which lease a release has ended.
 fn ended(reply: &mut Reply) -> Option<EndedLease> {
     let fence = FencingToken::new(reply.text()?.parse().ok()?).ok()?;
-    let since = Duration::from_millis(reply.text()?.parse().ok()?);
+    let held_for = reply.text().and_then(|text| text.parse().ok());
     Some(EndedLease {
         fence,
-        since: SystemTime::UNIX_EPOCH + since,
+        held_for: held_for.map(Duration::from_millis),
+        may_rest: false,
     })
 }
 
@@ -323,6 +323,31 @@ impl Node {
         }
     }
 
+    /// What the node remembers of the end of a lease.
+    pub(super) async fn ended(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+    ) -> Result<Option<FenceCheck>, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut Command, _| {
+            command.arg(keys.of_name("ended")).arg(&token);
+            command.arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.ended, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        let ago = reply.integer().and_then(|ago| u64::try_from(ago).ok());
+        let ago = ago.ok_or_else(|| reply.unexpected())?;
+        match reply.kind() {
+            "released" => Ok(Some(FenceCheck::Released {
+                ago: Some(Duration::from_millis(ago)),
+            })),
+            "broken" => Ok(Some(FenceCheck::Broken)),
+            "unknown" => Ok(None),
+            _ => Err(reply.unexpected()),
+        }
+    }
+
     pub(super) async fn replay(
         &self,
         keys: &Keys,
@@ -413,6 +438,7 @@ impl Node {
         keys: &Keys,
         keeper: Option<KeeperId>,
         lease: &TokenHash,
+        granted_here: bool,
     ) -> Result<NodeRelease, StoreError> {
         let token = lease.to_string();
         let keeper = match keeper {
@@ -424,6 +450,7 @@ impl Node {
         let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
             command.arg(&token).arg(TOMBSTONE_MS).arg(keeper);
+            command.arg((!granted_here).then_some(1));
         };
         let run = self.run(&self.scripts.release, keys, &token, fill);
         let DispatchReply { mut reply, earlier } = run.await?;

@@ -13,14 +13,12 @@ use super::{node::Node, quorum::NodeReplies, shared::Shared};
 // === impl Shared ===
 
 impl Shared {
-    /// Adds to the history of a lock at all nodes. Fails unless a majority of the nodes has added it.
-    pub(super) async fn record_history(
-        &self,
-        name: &LockName,
-        batch: &HistoryBatch,
-    ) -> Result<(), StoreError> {
-        let keys = &self.keys(name);
-        let done = self.ask_majority(|it| it.scripts.history.record(&it.dispatch, keys, batch));
+    /// Adds to the histories of locks at all nodes. Fails unless a majority of the nodes has added all.
+    pub(super) async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
+        let done = self.ask_majority(|it| {
+            let keys = |name: &LockName| self.keys(name);
+            it.scripts.history.record(&it.dispatch, keys, batches)
+        });
         done.await.map(drop)
     }
 
@@ -40,7 +38,7 @@ impl Shared {
     }
 
     /// Asks all nodes. Fails if fewer nodes than a majority have answered.
-    async fn ask_majority<'a, T, F>(
+    pub(super) async fn ask_majority<'a, T, F>(
         &'a self,
         question: impl Fn(&'a Node) -> F,
     ) -> Result<NodeReplies<Result<T, StoreError>>, StoreError>

@@ -16,7 +16,10 @@ use futures_util::{
     stream::{self, BoxStream, SelectAll},
 };
 
-use crate::store::{StoreError, Unavailability, contract::Relay};
+use crate::{
+    lock::{LockName, TokenHash},
+    store::{StoreError, Unavailability, contract::Relay},
+};
 
 use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
 
@@ -65,6 +68,11 @@ impl Relay for QuorumRelay {
 
     async fn asked(&self) -> Duration {
         self.shared.news_wanted.next().await
+    }
+
+    async fn tell_lost(&self, name: &LockName, token: &TokenHash) -> Result<(), StoreError> {
+        let all = &self.shared.channels.all;
+        self.publish(all, &format!("broken {token} {name}")).await
     }
 
     async fn send(&self, batch: &str) -> Result<(), StoreError> {

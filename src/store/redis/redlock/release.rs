@@ -37,12 +37,13 @@ impl Shared {
         keeper: Option<KeeperId>,
         name: &LockName,
         token: &TokenHash,
+        granted_here: bool,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         let began = Instant::now();
         let answers = self.quorum.ask(
-            |node| node.release(&keys, keeper, token),
+            |node| node.release(&keys, keeper, token, granted_here),
             |answers| ReleaseTally::from_replies(answers).is_decided(majority),
         );
         let answers = answers.await;
@@ -314,7 +315,7 @@ impl Shared {
             SweepTarget::Try(nonce) => Some(nonce),
             SweepTarget::Attempt => None,
             SweepTarget::Lease(keeper) => {
-                let released = node.release(&keys, *keeper, &sweep.token).await?;
+                let released = node.release(&keys, *keeper, &sweep.token, true).await?;
                 if matches!(released, NodeRelease::Released(_)) {
                     return Ok(());
                 }

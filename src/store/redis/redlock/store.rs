@@ -233,19 +233,18 @@ impl Store for RedlockStore {
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
+        granted_here: bool,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let _working = self.enter()?;
-        self.shared.release(releaser.keeper(), name, token).await
+        self.shared
+            .release(releaser.keeper(), name, token, granted_here)
+            .await
     }
 
-    async fn record_history(
-        &self,
-        name: &LockName,
-        batch: &HistoryBatch,
-    ) -> Result<(), StoreError> {
+    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
         // The recorder sends few batches at once, so that they take no places of acquires.
         let _working = self.enter()?;
-        self.shared.record_history(name, batch).await
+        self.shared.record_history(batches).await
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {

@@ -203,16 +203,31 @@ impl Shared {
 
     /// Says whether a majority of the nodes has a lease with this fencing token as the holder of the lock.
     pub(super) async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError> {
-        let FenceQuery { name, fence } = query;
-        let view = self.consistent_view(&self.keys(name), true).await?;
+        let FenceQuery { name, fence, token } = query;
+        let keys = &self.keys(name);
+        let view = self.consistent_view(keys, true).await?;
         Ok(match view.holding()? {
             Some(NodeHolder::Lease(_, lease)) if lease.fence == *fence => FenceCheck::Held {
                 left: lease.expires_in,
                 as_of: lease.as_of,
             },
-            other => FenceCheck::Stale {
-                is_outrun: matches!(other, Some(NodeHolder::Lease(_, lease)) if lease.fence > *fence),
-            },
+            other => {
+                let is_outrun =
+                    matches!(other, Some(NodeHolder::Lease(_, lease)) if lease.fence > *fence);
+                let ended = self.ended(keys, token.as_ref()).await?;
+                ended.unwrap_or(FenceCheck::Stale { is_outrun })
+            }
         })
+    }
+
+    /// What any node of a majority remembers of the end of a lease.
+    async fn ended(
+        &self,
+        keys: &Keys,
+        token: Option<&TokenHash>,
+    ) -> Result<Option<FenceCheck>, StoreError> {
+        let Some(token) = token else { return Ok(None) };
+        let answers = self.ask_majority(|node| node.ended(keys, token)).await?;
+        Ok(answers.iter().flatten().find_map(|ended| *ended))
     }
 }

@@ -5,9 +5,13 @@
 --   1  lock  string: the lease, or a foreign value
 -- ARGV
 --   1  the fencing token, in 16 digits
+--   2  the id of its lease: '2' and the hash of the token, to learn how the lease has ended; otherwise absent
 -- Reply
 --   held KEYS 1: for how long the lease with this fencing token lasts, in us
 --   stale KEYS 1: 1 if a lease with a larger fencing token holds the lock, else 0
+--   broken KEYS 1: 0     the lease of ARGV 2 was broken
+--   released KEYS 1: for how long that lease has been released, in us, if another gateway than its own has released it;
+--                        otherwise 0
 --   TRYAGAIN             an error: the lock is shared, and this server does not have its leases
 -- Replay
 --   Reads the lock again.
@@ -48,5 +52,12 @@ for _, lease in ipairs(leases) do
       larger = '1'
     end
   end
+end
+local letter = ARGV[2] and redis.call('GET', name .. 'of:' .. ARGV[2]) or ''
+if string.byte(letter) == 114 then
+  local at = tonumber(string.sub(letter, 2))
+  return 'released ' .. lock .. ' ' .. field(string.format('%.0f', at and math.max(1, us - at) or 0))
+elseif letter == 'b' then
+  return 'broken ' .. lock .. ' 1:0'
 end
 return 'stale ' .. lock .. ' 1:' .. larger

@@ -2,7 +2,7 @@
 //! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; `check_fence.lua`, which says
 //! whether a lease holds it; and `advance.lua`, which passes on a free lock.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::{
     lock::{
@@ -11,8 +11,9 @@ use crate::{
     store::{
         StoreError,
         contract::{
-            Breaking, Contention, FenceCheck, Holder, INSPECTED_WAITERS, Inspection, Loss, Release,
-            Releaser, Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS, SharedHolders,
+            Breaking, Contention, FenceCheck, FenceQuery, Holder, INSPECTED_WAITERS, Inspection,
+            Loss, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS,
+            SharedHolders,
         },
         history::EndedLease,
     },
@@ -71,6 +72,7 @@ impl LockScripts<'_> {
         &self,
         releaser: Releaser,
         token: &TokenHash,
+        granted_here: bool,
     ) -> Result<(Release, Option<EndedLease>), StoreError> {
         let id = id(token);
         // Most leases have the keeper that their id names.
@@ -80,11 +82,14 @@ impl LockScripts<'_> {
         let keeper = keeper.map(|_| other.as_deref().unwrap_or(&id[1..]));
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor());
-            if releaser.may_rest() {
-                command.arg(keeper);
-            } else {
-                command.arg(keeper.unwrap_or_default()).arg(1);
-            }
+            match (granted_here, releaser.may_rest()) {
+                (true, true) => command.arg(keeper),
+                (true, false) => command.arg(keeper.unwrap_or_default()).arg(1),
+                (false, rests) => {
+                    let unused = if rests { "" } else { "1" };
+                    command.arg(keeper.unwrap_or_default()).arg(unused).arg(1)
+                }
+            };
         };
         let run = self.run_with_news(&self.context.scripts.release, &id, fill);
         let DispatchReply { mut reply, earlier } = run.await?;
@@ -113,10 +118,14 @@ impl LockScripts<'_> {
 
 /// Reads which lease a release has ended.
 fn ended(text: &str) -> Option<EndedLease> {
-    let (fence, since) = text.split_at_checked(16)?;
+    let fence = FencingToken::new(text.get(..16)?.parse().ok()?).ok()?;
+    let time = |at: std::ops::Range<usize>| text.get(at)?.parse::<u64>().ok();
+    let held_for = time(32..48).zip(time(16..32));
+    let held_for = held_for.map(|(now, since)| Duration::from_micros(now.saturating_sub(since)));
     Some(EndedLease {
-        fence: FencingToken::new(fence.parse().ok()?).ok()?,
-        since: SystemTime::UNIX_EPOCH + Duration::from_micros(since.parse().ok()?),
+        fence,
+        held_for,
+        may_rest: text.ends_with('1') && held_for.is_some(),
     })
 }
 
@@ -397,10 +406,11 @@ impl LockScripts<'_> {
 
     pub(in crate::store::redis) async fn check_fence(
         &self,
-        fence: FencingToken,
+        FenceQuery { fence, token, .. }: &FenceQuery,
     ) -> Result<FenceCheck, StoreError> {
         let fill = |command: &mut Command, _| {
             command.arg(format!("{:016}", fence.get()));
+            command.arg(token.as_ref().map(id));
         };
         let run = self.run(&self.context.scripts.check_fence, self.keys.lock(), fill);
         let mut reply = run.await?.reply;
@@ -412,6 +422,10 @@ impl LockScripts<'_> {
             }),
             "stale" => Ok(FenceCheck::Stale {
                 is_outrun: number > 0,
+            }),
+            "broken" => Ok(FenceCheck::Broken),
+            "released" => Ok(FenceCheck::Released {
+                ago: (number > 0).then(|| Duration::from_micros(number)),
             }),
             _ => Err(reply.unexpected()),
         }

@@ -11,10 +11,12 @@
 --   1  the id of the lease: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   3  the keeper that releases the lease, if a keeper does; otherwise absent or empty
---   4  1 if the lease was delivered to no caller, or was not used: the lock does not rest
+--   4  1 if the lease was delivered to no caller, or was not used: the lock does not rest; otherwise absent or empty
+--   5  1 if another gateway has granted the lease: its end is remembered for that gateway; otherwise absent
 -- Reply
---   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each;
---                                nothing if an earlier copy has ended the lease
+--   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each,
+--                                with ARGV 5 also the time, and 1 if the lease had a minimum hold, else 0; nothing if an
+--                                earlier copy has ended the lease
 --   adopted ARGV 1: news, keeper  this other keeper has the lease
 --   another | free ARGV 1: news, 0 | 1
 --                                the token does not hold the lock; 1: another holder has the lock
@@ -24,17 +26,19 @@
 --   moving ARGV 1: news          nothing was done: the token does not hold the lock, and how its lease ended
 --                                cannot be read while the slot is being moved
 -- Replay
---   A lease with an idempotency key is answered `released` again as long as its end is remembered; any other lease
---   is answered as no longer held.
+--   A lease whose end is remembered is answered `released` again; any other lease is answered as no longer held.
 -- Clock
---   TIME of this Redis, unless the token holds the lock alone and there is neither a waiter nor a minimum hold.
+--   TIME of this Redis, unless the token holds the lock alone and there is neither a waiter nor a minimum hold, and
+--   ARGV 5 is absent.
 -- Cluster
 --   As for acquire. But while the slot is being moved, the script uses only the lock, which exists as long as the lease
 --   does. The lock is then passed to no waiter (gateways notice that it is free), and the end is not remembered.
 -- Cost
 --   As for acquire.
 
-local lock, id, releaser = KEYS[1], ARGV[1], ARGV[3] ~= '' and ARGV[3]
+-- import clock
+
+local lock, id, releaser, used, elsewhere = KEYS[1], ARGV[1], ARGV[3] ~= '' and ARGV[3], ARGV[4] ~= '1', ARGV[5]
 local name = string.sub(lock, 1, -5)
 -- The fixed fields of the lease, and the idempotency key if the lease has one.
 local held = redis.call('GETRANGE', lock, lease_range('id', 'key'))
@@ -47,7 +51,7 @@ if ours and releaser then
   end
 end
 -- Whether the lock may rest. Most leases have no minimum hold, and need none of the parts below.
-local rests = ours and not ARGV[4] and lease_min_hold(held) ~= '00000000'
+local rests = ours and used and lease_min_hold(held) ~= '00000000'
 if not KEYS[2] and not rests then
   if not ours then
     return (held == '2*' and 'shared ' or 'moving ') .. id .. ' 0:'
@@ -56,30 +60,42 @@ if not KEYS[2] and not rests then
   return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
 end
 
--- Remembers a release; `rest`: how long the lock rests, in ms.
+-- How much longer than the lease would have lasted its release is remembered for the gateway that granted it, in ms.
+local ASKED_WITHIN = 30000
+
+-- Remembers a release; `rest`: how long the lock rests, in ms. Answers which lease has ended, for the reply.
 local function remember_release(lease, rest)
   if lease_mode_below(lease, 'a') then
     -- The holder was asked to release the lease, and has released it in time.
     redis.call('DEL', name .. 'asked:' .. id)
   end
-  if lease_keyed_is(lease, '1') then
-    local lasts = (rest or 0) + TOMBSTONE
-    redis.call('SET', name .. 'of:' .. id, 'r', 'PX', lasts)
-    redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', lasts)
+  local lasts, us, ended = (rest or 0) + TOMBSTONE, '', '32:' .. lease_span(lease, 'fence', 'since')
+  if elsewhere then
+    us = clock()
+    local min_hold = lease_min_hold(lease) == '00000000' and '0' or '1'
+    ended = '49:' .. lease_span(lease, 'fence', 'since') .. us .. min_hold
   end
+  if lease_keyed_is(lease, '1') then
+    redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', lasts)
+  elseif elsewhere then
+    lasts = string.format('%.0f', math.max(0, (lease_ends(lease) - us) / 1000) + ASKED_WITHIN)
+  else
+    return ended
+  end
+  redis.call('SET', name .. 'of:' .. id, 'r' .. us, 'PX', lasts)
+  return ended
 end
 
 local wait = name .. 'wait'
 local head = ours and not rests and redis.call('LINDEX', wait, '0')
 if ours and not rests and not head then
-  remember_release(held)
+  local ended = remember_release(held)
   redis.call('DEL', lock)
-  return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
+  return 'released ' .. id .. ' 0:' .. ended
 end
 
 local counter, floor, me, news = KEYS[2], ARGV[2], floor_gateway(ARGV[2]), ''
 
--- import clock
 -- import fence
 -- import field
 -- import lease
@@ -95,47 +111,48 @@ if not ours then
   local lease = share and share.find(id, us)
   if not lease and alone then
     return 'moving ' .. id .. ' 0:'
-  elseif not lease and redis.call('GET', name .. 'of:' .. id) == 'r' then
+  elseif not lease and string.byte(redis.call('GET', name .. 'of:' .. id) or '') == 114 then
     return 'released ' .. id .. ' 0:'
   elseif not lease then
     return (ended_by_force(id, us) or held == '' and 'free ' or 'another ') .. id .. ' 0:1:' .. (held == '' and '0' or '1')
   elseif releaser and kept_by(lease) ~= releaser then
     return 'adopted ' .. id .. ' 0:64:' .. kept_by(lease)
   end
-  local rest, lasts
-  if not ARGV[4] then
+  local rest, lasts, ended
+  if used then
     rest, lasts = rest_of(lease, us)
   end
   local left = rest and share.rest(id, rest, us) or share.remove(id, lease, us)
   if not alone then
-    remember_release(lease, lasts)
+    ended = remember_release(lease, lasts)
     pass_freed(us, share, left)
   elseif left > 0 and not rest then
     share.end_with_last(us)
   end
-  return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(lease, 'fence', 'since')
+  return 'released ' .. id .. ' ' .. field(news) .. (ended or '32:' .. lease_span(lease, 'fence', 'since'))
 end
 
 if rests then
   local rest, lasts = rest_of(held, clock())
+  local ended = '32:' .. lease_span(held, 'fence', 'since')
   if KEYS[2] and rest then
-    remember_release(held, lasts)
+    ended = remember_release(held, lasts)
     -- The rest may end before the time at which the gateways of the waiters look at the lock.
     news = field('6:passed' .. field(string.format('%.0f', lasts)))
     foretell(lasts)
   end
   if rest then
     redis.call('SET', lock, rest, 'PX', lasts)
-    return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(held, 'fence', 'since')
+    return 'released ' .. id .. ' ' .. field(news) .. ended
   end
   if not KEYS[2] then
     redis.call('DEL', lock)
-    return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
+    return 'released ' .. id .. ' 0:' .. ended
   end
 end
 local passed = hand_over(clock(), nil, 0, head)
-remember_release(held)
+local ended = remember_release(held)
 if passed ~= 'passed' then
   redis.call('DEL', lock)
 end
-return 'released ' .. id .. ' ' .. field(news) .. '32:' .. lease_span(held, 'fence', 'since')
+return 'released ' .. id .. ' ' .. field(news) .. ended

@@ -207,6 +207,6 @@ async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms
 
 async fn ends_as(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId, expected: Release) {
     let store = fixture.store();
-    let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token);
+    let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
     assert_eq!(release.await.unwrap().0, expected);
 }

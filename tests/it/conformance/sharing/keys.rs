@@ -212,7 +212,7 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
     for (lease, keeper, keeps) in cases {
         let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
         assert_eq!(renewal, Renewal::Adopted);
-        let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token);
+        let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
         assert_eq!(release.await.unwrap().0, Release::Adopted(keeps));
     }
     store.must_give_back(&first, GiveBack::Kept).await;
@@ -222,7 +222,7 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
         (&second, KeeperId::of_attempt(&second.token)),
     ] {
         store.must_renew_as(Renewer::Keeper(keeper), lease).await;
-        let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token);
+        let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
         assert_eq!(release.await.unwrap().0, Release::Released);
     }
     assert!(is_free(&store, "lock").await);

@@ -80,7 +80,7 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
             }
             _ => {
                 let unused = [Releaser::Undelivered(keeper), Releaser::Unused][way - 2];
-                let release = store.release_as(unused, lock, token).await;
+                let release = store.release_as(unused, lock, token, true).await;
                 assert_eq!(release.unwrap().0, Release::Released);
             }
         }
@@ -88,7 +88,9 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
     }
     let lease = store.must_hold(cooling(LONG, attempt("lock", LONG))).await;
     let keeper = Releaser::Keeper(KeeperId::of_attempt(&lease.token));
-    let release = store.release_as(keeper, &lease.name, &lease.token).await;
+    let release = store
+        .release_as(keeper, &lease.name, &lease.token, true)
+        .await;
     assert_eq!(release.unwrap().0, Release::Released);
     rests(&store, "lock").await;
 }

@@ -133,33 +133,31 @@ async fn late_copies_of_a_renewal_do_not_make_a_lease_end_earlier_than_its_holde
 async fn a_late_copy_of_records_of_the_history_brings_no_record_back_and_adds_none_twice() {
     let (rig, proxy) = Rig::with_proxy().await;
     let lock = name("late");
-    let batch = |fences: std::ops::RangeInclusive<u64>| HistoryBatch {
+    // The oldest records are removed beside a record whose fencing token ends with 0.
+    let batch = |numbers: std::ops::RangeInclusive<u64>| HistoryBatch {
+        name: lock.clone(),
         bounds: HistoryBounds {
             entries: 1,
             keep: Duration::from_hours(1),
         },
-        records: fences
-            .map(|fence| HistoryRecord::new(fence, "fact", false))
+        records: numbers
+            .map(|number| HistoryRecord::new(10 * number, "fact", false))
             .collect(),
         counts: HistoryCounts::default(),
     };
-    proxy.strike("0000000000000001 fact", Fault::HoldRequest);
-    rig.store
-        .record_history(&lock, &batch(1..=3))
-        .await
-        .unwrap();
+    proxy.strike("0000000000000010 fact", Fault::HoldRequest);
+    rig.store.record_history(&[batch(1..=3)]).await.unwrap();
     assert_eq!(proxy.strikes(), 1, "the second copy was recorded");
-    rig.store
-        .record_history(&lock, &batch(3..=6))
-        .await
-        .unwrap();
+    rig.store.record_history(&[batch(3..=6)]).await.unwrap();
     let before = rig.store.history(&lock).await.unwrap();
-    let newest = (3..=6).rev().map(|fence| format!("{fence:016} fact"));
+    let newest = (3..=6)
+        .rev()
+        .map(|fence| format!("{:016} fact", 10 * fence));
     assert_eq!(before.records, newest.collect::<Vec<_>>());
     write_down_everything(&rig.server).await;
     proxy.let_go();
     until("the late copy arrives", async || {
-        let is_copy = |words: &Vec<Value>| format!("{words:?}").contains("0000000000000001 fact");
+        let is_copy = |words: &Vec<Value>| format!("{words:?}").contains("0000000000000010 fact");
         written_down(&rig.server).await.iter().any(is_copy)
     })
     .await;

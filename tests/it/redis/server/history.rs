@@ -13,8 +13,9 @@ const BOUNDS: HistoryBounds = HistoryBounds {
     keep: Duration::from_hours(24),
 };
 
-fn batch(is_vital: bool) -> HistoryBatch {
+fn batch(name: LockName, is_vital: bool) -> HistoryBatch {
     HistoryBatch {
+        name,
         bounds: BOUNDS,
         records: vec![HistoryRecord::new(7, "fact", is_vital)],
         counts: HistoryCounts::default(),
@@ -90,10 +91,8 @@ async fn while_memory_is_nearly_full_only_breaks_and_losses_are_written() {
     sleep(Duration::from_millis(1_100)).await;
     rig.store.check().await;
     for is_vital in [false, true] {
-        rig.store
-            .record_history(&name("lock"), &batch(is_vital))
-            .await
-            .unwrap();
+        let batch = batch(name("lock"), is_vital);
+        rig.store.record_history(&[batch]).await.unwrap();
         let history = rig.store.history(&name("lock")).await.unwrap();
         let kept = (history.records.len(), history.counts.dropped);
         assert_eq!(kept, (usize::from(is_vital), 1));
@@ -104,16 +103,9 @@ async fn while_memory_is_nearly_full_only_breaks_and_losses_are_written() {
 async fn the_histories_of_many_locks_are_few_keys_and_a_list_is_as_quick_as_before() {
     let rig = Rig::start().await;
     rig.grant(&attempt("held")).await;
-    let record = async |number: u32| {
-        let name = name(&format!("past:{number}"));
-        rig.store
-            .record_history(&name, &batch(false))
-            .await
-            .unwrap();
-    };
-    for first in (0..20_000).step_by(100) {
-        join_all((first..first + 100).map(record)).await;
-    }
+    let past = (0..20_000).map(|number| batch(name(&format!("past:{number}")), false));
+    let past: Vec<_> = past.collect();
+    rig.store.record_history(&past).await.unwrap();
     let keys = rig.server.keys().await;
     let histories = keys.iter().filter(|key| key.contains(":history:")).count();
     assert!((900..=1_024).contains(&histories), "{histories} keys");

@@ -145,7 +145,7 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
     proxies[1].strike(&asked.token.to_string(), Fault::HoldReply);
     let release = rig
         .store
-        .release_as(Releaser::Keeper(first), &asked.name, &asked.token)
+        .release_as(Releaser::Keeper(first), &asked.name, &asked.token, true)
         .await;
     let is_released = release.as_ref().is_ok_and(|it| it.0 == Release::Released);
     assert!(!is_released, "{release:?}");
@@ -177,13 +177,17 @@ async fn replayed_at_two_nodes(rig: &Rig) -> (Attempt, Attempt) {
 async fn release_refused(rig: &Rig, first: &Attempt, second: &Attempt) {
     let [former, keeps] = [first, second].map(|it| KeeperId::of_attempt(&it.token));
     let releaser = Releaser::Keeper(former);
-    let release = rig.store.release_as(releaser, &first.name, &first.token);
+    let release = rig
+        .store
+        .release_as(releaser, &first.name, &first.token, true);
     assert_eq!(release.await.unwrap().0, Release::Adopted(keeps));
 }
 
 async fn release_kept(rig: &Rig, first: &Attempt, second: &Attempt) {
     let releaser = Releaser::Keeper(KeeperId::of_attempt(&second.token));
-    let release = rig.store.release_as(releaser, &first.name, &first.token);
+    let release = rig
+        .store
+        .release_as(releaser, &first.name, &first.token, true);
     assert_eq!(release.await.unwrap().0, Release::Released);
 }
 

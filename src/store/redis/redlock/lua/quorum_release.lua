@@ -10,9 +10,10 @@
 --   1  the hash of the token
 --   2  how long to remember an end, in ms
 --   3  the keeper that releases the lease, or empty
+--   4  1 if another gateway has granted the lease: its end is remembered for that gateway; otherwise absent
 -- Reply
---   {released, ARGV 1, fence, since}  the lease had this fence, and was held since this time in ms; without both if
---                              an earlier copy has ended the lease
+--   {released, ARGV 1, fence, held}  the lease had this fence, and with ARGV 4 was held for this long, in ms; without
+--                              both if an earlier copy has ended the lease
 --   {adopted, ARGV 1, keeper, ms left, record}  this other keeper has adopted the lease and keeps it; with its record,
 --                              from which `restore` makes a copy
 --   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: another holder has it
@@ -22,8 +23,7 @@
 --                              holder has the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   A lease that was acquired with an idempotency key is answered `released` again as long as its
---   end is remembered. Any other lease is not held any more.
+--   A lease whose end is remembered is answered `released` again. Any other lease is not held any more.
 -- Clock
 --   TIME of this node, only where an end is remembered, or a record is copied.
 -- Cluster
@@ -70,11 +70,16 @@ if ours and ours[5] then
   -- The holder was asked to release the lease, and releases it in time, so the request is forgotten.
   redis.call('ZREM', ended, 'q:' .. token)
 end
-if ours and ours[3] then
+local held_for
+if ours and (ours[3] or ARGV[4]) then
   local now = instants(redis.call('TIME'))
   local forget = now + ARGV[2]
-  remember(ended, now, forget, 'k:' .. ours[3], forget, 'r:' .. token)
+  remember(ended, now, forget, 'r:' .. token)
+  if ours[3] then
+    remember(ended, now, forget, 'k:' .. ours[3])
+  end
+  held_for = ARGV[4] and ours[7] and string.format('%.0f', math.max(0, now - ours[7]))
 end
 redis.call('DEL', lock, info)
 wake()
-return { 'released', token, ours and ours[6], ours and ours[7] }
+return { 'released', token, ours and ours[6], held_for }
