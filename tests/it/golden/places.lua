@@ -2,43 +2,35 @@
 marks = string.sub(place, 1, 4)
 if (string.byte(marks, 4) == 49) then
 local alone = place == '' or (string.byte(place, 1) == 120)
-local me, news = string.sub(ARGV[4], 17, 32), ''
-local late, waits = (string.byte(place, 4) == 49), ARGV[7] and tonumber(ARGV[7])
-local marks = string.sub(place, 1, 3) .. copies .. string.sub(place, 5)
-if held and waits and not (became or used or newest) and string.sub(held, 1, 65) ~= id and not is_shared(held) then
+local me, late, waits = string.sub(floor, 17, 32), (string.byte(place, 4) == 49), ARGV[7] and tonumber(ARGV[7])
+local marks = string.sub(place, 1, 3) .. mark .. string.sub(place, 5)
+if seen[1] and not (seen[2] or used or newest) and string.sub(seen[1], 1, 65) ~= id and not is_shared(seen[1]) then
+local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
+local before, token, replaces, ticket = kept_by(kept), string.sub(id, 2, 65), false, nil
+local first = is_untold(kept) or ((string.byte(kept, 69) == 50) and before == token)
+lease = string.sub(lease, 1, 68) .. answered .. string.sub(lease, 70, 143) .. token .. string.sub(lease, 208)
+local waited = is_ticket(ticket) and string.format('%.0f', math.max(0, us - string.sub(ticket, 26, 41))) or '0'
+news = news .. field(field(what) .. field(string.sub(waiter, 2, 65)))
+send(gateway, what, string.sub(waiter, 2, 65))
+if string.sub(ticket, 2, 17) ~= NO_GATEWAY or (string.byte(ticket, 21) == 49) then
+notify(string.sub(ticket, 2, 17), 'superseded', other)
+if (string.byte(ticket, 19) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(ticket, 147, 210), 'n' .. older, 'PX', 60000)
+notify(string.sub(ticket, 2, 17), 'outdated', older)
+local letter, kind = became and string.sub(became, 1, 1), whose and string.sub(whose, 1, 1)
 if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
-if lease and string.sub(lease, 1, 65) == id then
-if used and kept_by(lease) ~= string.sub(id, 2, 65) then
-local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
-if letter == 'n' or (whose and (string.byte(whose, 1) == 110)) then
-lease = whose and share.find(string.sub(whose, 2, 66), us)
-if lease and used and (string.byte(lease, 68) == 49) and string.sub(lease, 208, 271) == key then
-if string.sub(lease, 272, 335) ~= string.sub(ARGV[3], 154, 217) then
-if before ~= string.sub(id, 2, 65) then
-waited = string.format('%.0f', math.max(0, us - string.sub(ticket, 26, 41)))
-local first = is_untold(lease) or ((string.byte(lease, 69) == 50) and before == string.sub(id, 2, 65))
-local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
-local answered, keeper = first and '2' or '1', string.sub(id, 2, 65)
-lease = string.sub(lease, 1, 68) .. answered .. string.sub(lease, 70, 143) .. keeper .. string.sub(lease, 208)
-if letter == 'r' or (whose and (string.byte(whose, 1) == 108)) then
+if own and string.sub(own, 1, 65) == id then
+if used and kept_by(own) ~= string.sub(id, 2, 65) then
+local kept = exclusive or share and whose and share.find(string.sub(whose, 2, 66), us)
+if kept and used and (string.byte(kept, 68) == 49) and string.sub(kept, 208, 271) == key then
+if string.sub(kept, 272, 335) ~= string.sub(ARGV[3], 154, 217) then
+local other = whose and string.sub(whose, 2, 66) ~= id and string.sub(whose, 2, 66)
 local fits = not held or (share and not alone and share.count() < tonumber(string.sub(place, 5, 8)))
-return 'granted ' .. id .. ' ' .. field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
-local before = name .. 'of:' .. string.sub(whose, 2, 66)
-local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2, 66)
-if string.sub(old, 211, 274) ~= string.sub(ARGV[3], 154, 217) then
-queued = string.sub(old, 26, 41)
-local gateway = string.sub(old, 2, 17)
-if gateway ~= NO_GATEWAY or (string.byte(old, 21) == 49) then
-news = news .. field('10:superseded64:' .. string.sub(other, 2, 65))
-send(gateway, 'superseded', string.sub(other, 2, 65))
-queued = string.sub(became, 26, 41)
-late = late or (string.byte(became, 21) == 49)
-if (string.byte(body, 19) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'n' .. older, 'PX', 60000)
-if string.sub(body, 2, 17) == me then
-news = news .. field('8:outdated64:' .. string.sub(older, 2, 65))
-elseif string.sub(body, 2, 17) ~= NO_GATEWAY then
-send(string.sub(body, 2, 17), 'outdated', string.sub(older, 2, 65))
+return field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
+if at and other and string.sub(ticket, 211, 274) ~= string.sub(ARGV[3], 154, 217) then
+local copies = late or (not other and (string.byte(ticket, 21) == 49))
+write_ticket(us, string.sub(ticket, 26, 41), copies)
+return queued(us, string.sub(ticket, 26, 41), at, redis.call('LLEN', wait), held)
 -- advance
 local name, me = string.sub(lock, 1, -5), string.sub(ARGV[1], 17, 32)
 local held, left = redis.call('GETRANGE', lock, '0', '134'), redis.call('PTTL', lock)

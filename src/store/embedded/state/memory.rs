@@ -567,7 +567,8 @@ impl State {
             .is_some_and(|until| *until > now)
     }
 
-    fn clear_what_is_over(&mut self, name: &LockName, now: Moment) {
+    /// Clears away leases of the lock that have ended, and grants the lock to its waiters.
+    pub(crate) fn clear_what_is_over(&mut self, name: &LockName, now: Moment) {
         let mut passes_on = false;
         while let Some(fence) = self.held.get(name).and_then(|held| held.over(now)) {
             if let Some(lease) = self.remove(name, fence) {

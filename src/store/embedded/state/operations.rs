@@ -13,7 +13,7 @@ use crate::{
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Holder,
             Idempotency, Leaving, Loss, QueuePosition, Release, Releaser, Renewal, RenewalTtl,
-            Renewer, Requesting, SharedHolders, Waiting,
+            Renewer, Requesting, SharedHolders,
         },
         embedded::records::RowKey,
         parking::News,
@@ -34,8 +34,9 @@ const MARGIN: Duration = Duration::from_secs(5);
 // === impl State ===
 
 impl State {
-    /// Grants the lock if it is free, answers the lease that the attempt or its idempotency key already has, or
-    /// queues the attempt.
+    /// Brings the lock up to date, and answers the first case that applies. The cases are those of `acquire.lua`, in the
+    /// same order and under the names of its replies. (The script refuses an attempt whose position was taken over:
+    /// here no copy of its command comes late.)
     pub(crate) fn acquire(
         &mut self,
         attempt: &Attempt,
@@ -43,53 +44,100 @@ impl State {
     ) -> Result<Acquisition, StoreError> {
         let Attempt { name, token, .. } = attempt;
         self.check_room(u64::MAX)?;
+        self.clear_what_is_over(name, now);
+        let key = attempt.idempotency.as_ref();
+        let held = self.held.get(name);
+        // A free lock never has a queue.
+        let position = held.and_then(|_| self.position_of(attempt));
+
+        // superseded: the attempt has left, and its position is kept. A grant for it belongs to the caller that comes
+        // back.
+        let own = held.and_then(|held| held.of_token(token));
+        let is_kept = |queued: &Queued| !queued.attended && queued.attempt.token == *token;
+        if own.is_some_and(Lease::is_undelivered)
+            || position.as_ref().is_some_and(|(_, it)| is_kept(it))
+        {
+            return Ok(Acquisition::Superseded);
+        }
+        // again; superseded: a newer request with the same idempotency key was answered the lease meanwhile.
+        if let Some(own) = own {
+            return Ok(if own.is_adopted() {
+                Acquisition::Superseded
+            } else {
+                Acquisition::Granted(own.held(now))
+            });
+        }
+        // newer, withdrawn: how the attempt ended.
+        let is_outdated = |key: &Idempotency| self.remembers(&RowKey::outdated_key(&key.hash), now);
+        if self.remembers(&RowKey::outdated(name, token), now) || key.is_some_and(is_outdated) {
+            return Ok(Acquisition::NewerWaiter);
+        }
         if self.remembers(&RowKey::given_back(name, token), now) {
             return Err(Unavailability::Withdrawn.into());
         }
-        let key = attempt.idempotency.as_ref();
-        let mut may_share = None;
-        if let Some(held) = self.living(name, now) {
-            if let Some(lease) = held.of_token(token) {
-                // A newer request under the same idempotency key was answered this lease and is its keeper; or the
-                // attempt has left, and the lease was granted to its kept position.
-                if lease.is_adopted() || lease.is_undelivered() {
-                    return Ok(Acquisition::Superseded);
-                }
-                return Ok(Acquisition::Granted(lease.held(now)));
-            }
-            if let Some(key) = key
-                && let Some(lease) = held.under_key(&key.hash).cloned()
-            {
-                return Ok(self.replay(attempt, &lease, key, now));
-            }
-            may_share = Some(held.admits(attempt.terms.sharing));
-        }
-        if self.remembers(&RowKey::outdated(name, token), now)
-            || key.is_some_and(|key| self.remembers(&RowKey::outdated_key(&key.hash), now))
-        {
-            return Ok(Acquisition::NewerWaiter);
-        }
+        // mismatch, collected, replayed: the living lease of the key.
         if let Some(key) = key
-            && self.remembers(&RowKey::used_key(&key.hash), now)
+            && let Some(kept) = held.and_then(|held| held.under_key(&key.hash))
         {
+            return Ok(self.replay(attempt, &kept.clone(), key, now));
+        }
+        // expired
+        if key.is_some_and(|key| self.remembers(&RowKey::used_key(&key.hash), now)) {
             return Ok(Acquisition::IdempotencyExpired);
         }
-        // A free lock never has a queue.
-        let is_granted =
-            may_share.is_none_or(|may_share| may_share && self.queues.get(name).is_none());
-        if !is_granted {
-            return Ok(match attempt.wait {
-                Some(waiting) => self.join(attempt, waiting, now),
-                None => self.refuse_held(attempt, now),
-            });
+        // granted, over
+        let admits = |held: &Held| held.admits(attempt.terms.sharing);
+        if held.is_none_or(|held| admits(held) && self.queues.get(name).is_none()) {
+            if (self.reservation_end(attempt)).is_some_and(|end| end <= now) {
+                return Ok(Acquisition::ReservationOver);
+            }
+            let lease = self.grant(attempt, now)?;
+            let held = lease.held(now);
+            self.put(name, lease);
+            return Ok(Acquisition::Granted(held));
         }
-        if (self.reservation_end(attempt)).is_some_and(|end| end <= now) {
-            return Ok(Acquisition::ReservationOver);
+        // held, mismatch: an attempt that does not wait gives up the position of its key.
+        if (position.as_ref()).is_some_and(|(_, before)| differs(attempt, &before.attempt)) {
+            return Ok(Acquisition::IdempotencyMismatch);
         }
-        let lease = self.grant(attempt, now)?;
-        let held = lease.held(now);
-        self.put(name, lease);
-        Ok(Acquisition::Granted(held))
+        let Some(waiting) = attempt.wait else {
+            if let Some((order, before)) = position.filter(|_| key.is_some()) {
+                self.supersede(name, &before);
+                self.queues.put(name, order, None);
+                // Without the removed position, the waiters behind that position may be able to share the lock.
+                self.hand_off(name, now);
+            }
+            return Ok(Acquisition::Held(self.contention(name, now)));
+        };
+        // queued, at the position of the key or of the attempt
+        let mut queued = Queued {
+            attempt: Arc::new(attempt.clone()),
+            since: now,
+            until: now.after(waiting.max_wait).after(MARGIN),
+            attended: true,
+            superseded: None,
+        };
+        if let Some((order, before)) = position {
+            queued.since = before.since;
+            if before.attempt.token != *token {
+                queued.superseded = self.supersede(name, &before);
+            }
+            self.queues.put(name, order, Some(queued));
+            return Ok(Acquisition::Queued(self.queue_position(name, order, now)));
+        }
+        // full; queued, at the end
+        if self.queues.len(name) >= waiting.longest_queue {
+            return Ok(Acquisition::QueueFull);
+        }
+        let supersedes = waiting.supersedes.as_ref();
+        let removed = supersedes.is_some_and(|hash| self.remove_outdated(name, hash, now));
+        let order = self.queues.next_position();
+        self.queues.put(name, order, Some(queued));
+        if removed {
+            // Without the older waiter, the waiters behind it may be able to share the lock.
+            self.hand_off(name, now);
+        }
+        Ok(Acquisition::Queued(self.queue_position(name, order, now)))
     }
 
     /// Creates the lease that an attempt is granted now, beside the existing leases.
@@ -128,45 +176,12 @@ impl State {
         }
     }
 
-    /// Queues an attempt for a held lock: at the end of the queue, or at the position that its idempotency key
-    /// already has.
-    pub(crate) fn join(&mut self, attempt: &Attempt, waiting: Waiting, now: Moment) -> Acquisition {
-        let name = &attempt.name;
-        let mut queued = Queued {
-            attempt: Arc::new(attempt.clone()),
-            since: now,
-            until: now.after(waiting.max_wait).after(MARGIN),
-            attended: true,
-            superseded: None,
-        };
-        let Some((order, before)) = self.position_of(attempt) else {
-            if self.queues.len(name) >= waiting.longest_queue {
-                return Acquisition::QueueFull;
-            }
-            let supersedes = waiting.supersedes.as_ref();
-            let removed = supersedes.is_some_and(|hash| self.remove_outdated(name, hash, now));
-            let order = self.queues.next_position();
-            self.queues.put(name, order, Some(queued));
-            if removed {
-                // Without the older waiter, the waiters behind it may be able to share the lock.
-                self.hand_off(name, now);
-            }
-            return Acquisition::Queued(self.queue_position(name, order, now));
-        };
-        if differs(attempt, &before.attempt) {
-            return Acquisition::IdempotencyMismatch;
-        }
-        if !before.attended && before.attempt.token == attempt.token {
-            // The attempt has left, and its position is kept for a later request with the same idempotency key.
-            return Acquisition::Superseded;
-        }
-        queued.since = before.since;
-        if before.attended && before.attempt.token != attempt.token {
-            queued.superseded = Some(before.attempt.token);
-            self.announce(name, before.attempt.token, News::Superseded);
-        }
-        self.queues.put(name, order, Some(queued));
-        Acquisition::Queued(self.queue_position(name, order, now))
+    /// Tells the attempt that had a position that a newer request has taken it over, and answers the token of the attempt;
+    /// `None` if nobody waits at the position.
+    fn supersede(&mut self, name: &LockName, before: &Queued) -> Option<TokenHash> {
+        let token = before.attended.then_some(before.attempt.token)?;
+        self.announce(name, token, News::Superseded);
+        Some(token)
     }
 
     /// Takes the waiter with this hash of `supersedes` out of the queue, because a newer waiter is about to be queued.
@@ -189,26 +204,6 @@ impl State {
             }
         }
         older.is_some()
-    }
-
-    /// Refuses an attempt that does not wait for a held lock. A position under the same idempotency key is
-    /// removed, because the caller no longer wants to wait.
-    pub(crate) fn refuse_held(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
-        let name = &attempt.name;
-        if attempt.idempotency.is_some()
-            && let Some((order, before)) = self.position_of(attempt)
-        {
-            if differs(attempt, &before.attempt) {
-                return Acquisition::IdempotencyMismatch;
-            }
-            if before.attended {
-                self.announce(name, before.attempt.token, News::Superseded);
-            }
-            self.queues.put(name, order, None);
-            // Without the removed position, the waiters behind that position may be able to share the lock.
-            self.hand_off(name, now);
-        }
-        Acquisition::Held(self.contention(name, now))
     }
 
     /// The holder and the queue that stand between an attempt and this lock.

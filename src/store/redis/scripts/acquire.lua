@@ -22,22 +22,24 @@
 --   9  the liveness key of this gateway, if the script must extend it
 --  10  the hash of the key of `supersedes`, or nothing
 -- Reply
+--   The first case that applies, in this order:
+--   clock ARGV 1: news, seconds       no fence can be made from the time
+--   exhausted | counter ARGV 1: news  all fences are used up; the fence counter is no number
+--   superseded ARGV 1: news           the attempt has left, and its position is kept
+--   again ARGV 1: news, lease, time   the attempt already holds the lock; `superseded`: a newer request keeps its lease
+--   newer ARGV 1: news                a newer waiter took this attempt, or one with its key, out of the queue
+--   withdrawn ARGV 1: news            the attempt was given back, or its lease has ended
+--   superseded ARGV 1: news           a newer request with the same key took over the position or the lease
+--   mismatch ARGV 1: news             the lease or the position of the key has other terms
+--   collected | replayed ARGV 1: news, lease, time, waited
+--                                     the lease that lives under the key. Collected: no caller was answered it before.
+--                                     How long its position was queued, in us
+--   expired ARGV 1: news              the lease of the key has ended
 --   granted ARGV 1: news, fence, slot if it has one; of a reservation how long it lasts, in ms
---   again ARGV 1: news, lease, time           this attempt already holds the lock
---   replayed ARGV 1: news, lease, time, waited
---                                             the lease that lives under the idempotency key
---   collected ARGV 1: news, lease, time, waited
---                                             as replayed, but no caller was answered this lease before; how long its
---                                             position was queued, in us
---   held ARGV 1: news, contention ..          another attempt holds the lock, or will in a moment
+--   over ARGV 1: news                 as granted, but the end of the reservation has come
+--   held ARGV 1: news, contention ..  another attempt holds the lock, or will in a moment
 --   queued ARGV 1: news, waiters before the attempt, how long its position has been queued in us, contention ..
---   superseded ARGV 1: news                   a newer request with the same key has the position or keeps the lease;
---                                             or the attempt has left, and its position is kept
---   newer ARGV 1: news                        a newer waiter took this attempt, or one with its key, out of the queue
---   over ARGV 1: news                         the end of the reservation has come
---   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
---   clock ARGV 1: news, seconds               no fence can be made from the time
---   counter ARGV 1: news                      the fence counter is no number
+--   full ARGV 1: news                 as queued, but too many wait
 -- Replay
 --   The attempt that holds the lock is answered its lease again, a queued attempt its position. An attempt is
 --   refused if it was given back, if its position was taken over or is kept, if a newer waiter took it out of the
@@ -55,7 +57,7 @@
 local lock, id, key, place = KEYS[1], ARGV[1], ARGV[5] or '', ARGV[6] or ''
 local name = string.sub(lock, 1, -5)
 local wait, of, used = name .. 'wait', name .. 'of:' .. id, key ~= '' and name .. 'key:' .. key
-local counter, floor = KEYS[2], ARGV[4]
+local counter, floor, news = KEYS[2], ARGV[4], ''
 
 -- import clock
 -- import fence
@@ -63,25 +65,29 @@ local counter, floor = KEYS[2], ARGV[4]
 -- The longest TTL, in ms. A number that is larger is the end of a reservation.
 local LONGEST_TTL = 86400000
 
-local take_shared
+-- Answers an attempt that is neither granted the lock nor queued. The DEL is a write, so that a server that takes no
+-- writes refuses the script: a replica does not know who holds the lock. (Without the flags of the other scripts, Redis
+-- refuses to grant and to queue when memory is short, but no write after a first one, so a living lease is answered.)
+local function refuse(kind, more)
+  redis.call('DEL', name .. 'absent')
+  return kind .. ' ' .. id .. ' ' .. #news .. ':' .. news .. (more or '')
+end
 
 -- Grants the lock to the attempt. Before the call, the script has checked that no waiter is before the attempt, and
--- that the lock is free or may be shared with its holders.
-local function take(us)
+-- that the lock is free or may be shared with its holders. `share`: writes a shared lease, and answers what to reply.
+local function take(us, share)
   local lasts, told = ARGV[2], ''
   if tonumber(lasts) > LONGEST_TTL then
     lasts = lasts - math.floor(us / 1000)
     if lasts <= 0 then
-      redis.call('DEL', name .. 'absent')
-      return 'over ' .. id .. ' 0:'
+      return refuse('over')
     end
     told = string.format('%.0f', lasts)
     told = #told .. ':' .. told
   end
   local fence, why = draw(us)
   if why then
-    redis.call('DEL', name .. 'absent')
-    return why .. ' ' .. id .. ' 0:' .. (why == 'clock' and #us - 6 .. ':' .. string.sub(us, 1, -7) or '')
+    return refuse(why, why == 'clock' and #us - 6 .. ':' .. string.sub(us, 1, -7))
   end
   local marks = used and 'x100' or 'x000'
   if place ~= '' then
@@ -89,34 +95,36 @@ local function take(us)
   end
   local ends = string.format('%016.0f', us + lasts * 1000)
   local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
-  local taken = take_shared and take_shared(lease, us)
+  told = share and share(lease) or '0:16:' .. fence .. told
+  if not share then
+    redis.call('SET', lock, lease, 'PX', lasts)
+  end
   if used then
     redis.call('SET', used, 'l' .. id, 'PX', lasts + TOMBSTONE)
   end
   if place_late_is(marks, '1') then
     redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
   end
-  if taken then
-    return taken
-  end
-  redis.call('SET', lock, lease, 'PX', lasts)
-  return 'granted ' .. id .. ' 0:16:' .. fence .. told
+  return 'granted ' .. id .. ' ' .. told
 end
+
+-- === Fast paths
 
 -- Most attempts find no key, and a key that does not exist cannot have another type.
 if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then
   return take(clock())
 end
-local seen = redis.call('MGET', lock, of, used or of)
-local held, became, whose = seen[1], seen[2], used and seen[3]
+local function read()
+  return redis.call('MGET', lock, of, used or of)
+end
+local seen = read()
 -- `x` in the argument: the attempt is exclusive.
 local alone = place == '' or place_mode_is(place, 'x')
-if alone and not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
+if alone and not (seen[1] or seen[2] or seen[3]) and redis.call('EXISTS', lock, wait) == 0 then
   return take(clock())
 end
 
-local me, news = floor_gateway(ARGV[4]), ''
-local late, waits = place_late_is(place, '1'), ARGV[7] and tonumber(ARGV[7])
+local me, late, waits = floor_gateway(floor), place_late_is(place, '1'), ARGV[7] and tonumber(ARGV[7])
 local newest = ARGV[10] and name .. 'newest:' .. ARGV[10]
 
 -- import field
@@ -124,16 +132,15 @@ local newest = ARGV[10] and name .. 'newest:' .. ARGV[10]
 -- import shared
 -- import contention
 
--- Writes the ticket of an attempt whose id is in the queue, and answers `queued`. `pass_on`: passes the lock on after the
--- ticket is written.
-local function stand(us, queued, count, ahead, pass_on)
+-- Writes the ticket of an attempt whose id is in the queue. `copies`: an earlier copy of its acquire may arrive.
+local function write_ticket(us, since, copies)
   -- With an idempotency key, the ticket counts a little longer than the wait, because the gateway still sends a `leave`
   -- that keeps the position, perhaps twice. Without a key the ticket ends with the wait, even on a replica that has not
   -- received its deletion.
   local ends = string.format('%016.0f', us + (used and waits + 5000 or waits) * 1000)
-  local copies = late and '1' or '0'
-  local marks = place_with(place, { late = copies })
-  redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
+  local mark = copies and '1' or '0'
+  local marks = place_with(place, { late = mark })
+  redis.call('SET', of, 'q' .. me .. marks .. since .. ends .. ARGV[3], 'PX', waits + 65000)
   if used then
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
   end
@@ -146,24 +153,36 @@ local function stand(us, queued, count, ahead, pass_on)
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end
-  if pass_on then
-    pass_on()
-  end
-  local waited = string.format('%.0f', math.max(0, us - queued))
+end
+
+local function queued(us, since, ahead, count, held)
+  local waited = string.format('%.0f', math.max(0, us - since))
   return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. field(waited) .. contention(count, held, us, '0')
 end
 
--- Most waiters find a lock that another attempt holds exclusively, and no record of their own.
-if held and waits and not (became or used or newest) and lease_id(held) ~= id and not is_shared(held) then
+-- Puts the id at the end of the queue, unless the queue is full, and answers how many ids are in the queue then.
+-- Waiters are queued in the order of their requests, at whichever gateway.
+local function join()
   local count = redis.call('RPUSH', wait, id)
-  if count <= tonumber(ARGV[8]) then
-    if count == 1 then
-      redis.call('PEXPIRE', wait, QUEUE_LASTS)
-    end
-    local us = clock()
-    return stand(us, us, count, count - 1)
+  if count > tonumber(ARGV[8]) then
+    redis.call('RPOP', wait)
+    return nil, count
+  elseif count == 1 then
+    redis.call('PEXPIRE', wait, QUEUE_LASTS)
   end
-  redis.call('RPOP', wait)
+  return count
+end
+
+-- Most other attempts find a lock that another attempt holds exclusively, and no record of their own.
+if seen[1] and not (seen[2] or used or newest) and lease_id(seen[1]) ~= id and not is_shared(seen[1]) then
+  local count = waits and join()
+  if count then
+    local us = clock()
+    write_ticket(us, us, late)
+    return queued(us, us, count - 1, count, seen[1])
+  elseif not waits then
+    return refuse('held', contention(redis.call('LLEN', wait), seen[1], clock(), SHOWN_HOLDERS))
+  end
 end
 
 -- import attempt_marks
@@ -173,269 +192,245 @@ end
 -- import sweep
 -- import grant_ttl
 
--- Answers an attempt that is neither granted the lock nor queued. The DEL is a write, so that a server that takes no
--- writes refuses the script: a replica does not know who holds the lock now. (The flags of the other scripts would also
--- refuse this script when memory is short: a living lease could then not be answered again. After a first write, Redis
--- no longer refuses for want of memory.)
-local function refuse(kind, more)
-  redis.call('DEL', name .. 'absent')
-  return kind .. ' ' .. id .. ' ' .. field(news) .. (more or '')
-end
+-- === Bring up to date: expired leases are removed, and waiters that may have the lock are granted it.
 
-local us = clock()
-local share = is_shared(held) and sharing()
-local sharers = share and share.prune(us)
-if sharers == 0 then
-  held, share = nil, nil
-end
--- Earlier waiters come first. MGET reads a key of another type as nothing, so GET ends the script here for such a key.
-local passed, why = nil, nil
-if share then
+local us, share, passed, why = clock(), is_shared(seen[1]) and sharing(), nil, nil
+local sharers = share and share.prune(us) or 0
+if sharers > 0 then
   passed, why = hand_over(us, share, sharers)
-elseif not held and not redis.call('GET', lock) then
+elseif share or not seen[1] then
+  if not share then
+    -- MGET reads a key of another type as nothing, so GET ends the script here for such a key.
+    redis.call('GET', lock)
+  end
   local head = redis.call('LINDEX', wait, '0')
   if head then
-    -- After a first write, Redis no longer refuses the script when memory is short: the waiter is granted the lock.
+    -- After a first write, Redis does not refuse the script when memory is short: the waiter is granted the lock.
     redis.call('DEL', name .. 'absent')
     passed, why = hand_over(us, nil, 0, head)
   end
 end
-if passed then
-  if passed == 'stays' then
-    return refuse(why, why == 'clock' and field(string.sub(us, 1, -7)))
-  end
-  seen = redis.call('MGET', lock, of, used or of)
-  held, became, whose = seen[1], seen[2], used and seen[3]
-  share = is_shared(held) and sharing()
+if passed == 'stays' then
+  return refuse(why, why == 'clock' and field(string.sub(us, 1, -7)))
 end
 
--- A kept position means that the attempt has left. A grant for this position belongs to the caller that comes back.
-if is_ticket(became) and ticket_gateway(became) == NO_GATEWAY then
-  return refuse('superseded')
+-- === Write: what the cases below carry out.
+
+-- Writes the letter of an attempt, which is remembered until a tombstone time after the end of a lease.
+local function outlast(lease, attempt, letter)
+  local left = math.max(0, math.floor((lease_ends(lease) - us) / 1000))
+  redis.call('SET', name .. 'of:' .. attempt, letter, 'PX', left + TOMBSTONE)
 end
-local lease = is_lease(held) and held
-if share then
-  lease = share.find(id, us)
-end
-if lease and lease_id(lease) == id then
-  -- A newer request with the same idempotency key may have been answered the lease meanwhile, and keeps it.
-  if used and kept_by(lease) ~= id_token(id) then
-    return refuse('superseded')
-  end
+
+-- `again` and `replay` answer nothing if the lease has ended at this very moment.
+local function again(own, share)
   redis.call('DEL', name .. 'absent')
-  lease = settle_lease(lease, us, share)
+  local lease = settle_lease(own, us, share)
   if lease and late then
-    local left = math.max(0, math.floor((lease_ends(lease) - us) / 1000))
-    redis.call('SET', of, 'g', 'PX', left + TOMBSTONE)
+    outlast(lease, id, 'g')
   end
-  if lease then
-    return 'again ' .. id .. ' ' .. field(news) .. field(lease) .. field(us)
-  end
-  held = redis.call('GET', lock)
-  share = is_shared(held) and share
+  return lease and 'again ' .. id .. ' ' .. field(news) .. field(lease) .. field(us)
 end
-local letter = became and string.sub(became, 1, 1)
-if letter == 'n' or (whose and owner_kind_is(whose, 'n')) then
-  return refuse('newer')
-elseif letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
-  return refuse('withdrawn')
-elseif letter == 'a' or letter == 's' then
-  return refuse('superseded')
-end
--- The idempotency key is first compared with the key of the lease. If the lock is shared, this is the lease to which
--- the idempotency key leads.
-if share then
-  lease = whose and share.find(owner_id(whose), us)
-end
-if lease and used and lease_keyed_is(lease, '1') and lease_key(lease) == key then
-  if lease_fingerprint(lease) ~= packed_fingerprint(ARGV[3]) then
-    return refuse('mismatch')
-  end
+
+local function replay(kept, share)
   redis.call('DEL', name .. 'absent')
-  -- No caller has been told about this lease yet, except possibly this attempt, whose answer may have been lost.
-  local before, replaces, ticket, waited = kept_by(lease), false, nil, '0'
-  if before ~= id_token(id) then
+  local before, token, replaces, ticket = kept_by(kept), id_token(id), false, nil
+  if before ~= token then
     replaces, ticket = may_replace('2' .. before, 'a')
   end
+  local lease = settle_lease(kept, us, share)
+  if not lease then
+    return nil
+  elseif replaces then
+    outlast(lease, '2' .. before, 'a')
+  end
+  -- No caller has been told about this lease yet, except possibly this attempt, whose answer may have been lost.
+  local first = is_untold(kept) or (lease_answered_is(kept, '2') and before == token)
+  -- The lease may be delivered by this answer. So it is no longer given back, and this attempt is its keeper.
+  local answered = first and '2' or '1'
+  lease = lease_with(lease, { answered = answered, keeper = token })
+  if share then
+    share.rewrite(lease)
+  else
+    redis.call('SET', lock, lease, 'KEEPTTL')
+  end
+  local waited = is_ticket(ticket) and string.format('%.0f', math.max(0, us - ticket_since(ticket))) or '0'
+  return (first and 'collected ' or 'replayed ') .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(waited)
+end
+
+-- Tells the gateway of a waiter what has become of it. A position that is kept has no gateway.
+local function notify(gateway, what, waiter)
+  if gateway == me then
+    news = news .. field(field(what) .. field(id_token(waiter)))
+  elseif gateway ~= NO_GATEWAY then
+    send(gateway, what, id_token(waiter))
+  end
+end
+
+-- The newest request owns its key: the letter `s` in `:of:ID` keeps an earlier attempt from taking it back.
+local function supersede(other, ticket)
   if is_ticket(ticket) then
-    waited = string.format('%.0f', math.max(0, us - ticket_since(ticket)))
-  end
-  local first = is_untold(lease) or (lease_answered_is(lease, '2') and before == id_token(id))
-  local kind = first and 'collected ' or 'replayed '
-  lease = settle_lease(lease, us, share)
-  if lease then
-    local left = math.max(0, math.floor((lease_ends(lease) - us) / 1000))
-    if replaces then
-      redis.call('SET', name .. 'of:2' .. before, 'a', 'PX', left + TOMBSTONE)
-    end
-    -- The lease may be delivered by this answer. So it is no longer given back, and this attempt is its keeper.
-    local answered, keeper = first and '2' or '1', id_token(id)
-    lease = lease_with(lease, { answered = answered, keeper = keeper })
-    if share then
-      share.rewrite(lease)
-    else
-      redis.call('SET', lock, lease, 'KEEPTTL')
-    end
-    return kind .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(waited)
-  end
-  held = redis.call('GET', lock)
-  share = is_shared(held) and share
-end
-if letter == 'r' or (whose and owner_kind_is(whose, 'l')) then
-  return refuse('expired')
-end
-
--- Whether the attempt may hold the lock, if no waiter is before the attempt.
-local fits = not held or (share and not alone and share.count() < tonumber(place_limit(place)))
-if not alone then
-  take_shared = function(taken, now)
-    share = share or sharing()
-    local granted = (held and share.grant or share.open)(taken, now)
-    local slot = string.match(granted, '\n(%d+)$')
-    return 'granted ' .. id .. ' ' .. field(news) .. field(lease_fence(granted)) .. (slot and field(slot) or '')
-  end
-end
-local count
-if fits or not waits then
-  count = redis.call('LLEN', wait)
-  if fits and count == 0 then
-    if whose and whose ~= 'q' .. id then
-      -- The newest request owns the key: an older one that did not confirm its grant in time does not
-      -- take it back.
-      local before = name .. 'of:' .. owner_id(whose)
-      if is_ticket(redis.pcall('GET', before)) then
-        redis.call('SET', before, 's', 'PX', TOMBSTONE)
-      end
-    end
-    return take(us)
-  elseif not waits and not (whose and count > 0) then
-    return refuse('held', contention(count, held, us, SHOWN_HOLDERS))
+    redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
   end
 end
 
--- A queued ticket with the same idempotency key is taken over, or deleted if this attempt does not wait.
-local at, queued, old, other = nil, us, nil, whose and owner_id(whose)
-if other and other ~= id then
-  -- A key of another type holds no ticket. It must not raise an error: the lock may have passed on by now.
-  old = redis.pcall('GET', name .. 'of:' .. other)
-  at = is_queued(old) and redis.call('LPOS', wait, other)
-  if at then
-    if ticket_fingerprint(old) ~= packed_fingerprint(ARGV[3]) then
+-- Takes over the position `at` of an earlier attempt with the same key, or gives it up if this attempt does not wait.
+local function take_over(at, other, ticket)
+  redis.call('DEL', name .. 'absent')
+  if ticket_gateway(ticket) ~= NO_GATEWAY or ticket_late_is(ticket, '1') then
+    supersede(other, ticket)
+  else
+    redis.call('DEL', name .. 'of:' .. other)
+  end
+  if waits then
+    redis.call('LSET', wait, at, id)
+  else
+    redis.call('LREM', wait, '1', other)
+    redis.call('DEL', used)
+  end
+  notify(ticket_gateway(ticket), 'superseded', other)
+end
+
+-- Joins a queue that may be full: dead tickets must not keep living attempts out until their turn comes. Each attempt
+-- searches another part of a long queue.
+local function join_or_sweep()
+  local count, full = join()
+  if count then
+    return count
+  end
+  sweep(us % math.max(1, full - 64), 64, us, lives)
+  local left = left_before()
+  if left > 0 and is_possible(us) then
+    remember_left(select(2, sweep_left(left, full, us % full, us)))
+  end
+  return redis.call('LLEN', wait) < tonumber(ARGV[8]) and join()
+end
+
+-- The waiter with the same key of `supersedes` and its ticket, unless this attempt or `other` is this waiter.
+local function rival(other)
+  local found = newest and redis.pcall('GET', newest)
+  local ticket = type(found) == 'string' and found ~= id and found ~= other and redis.pcall('GET', name .. 'of:' .. found)
+  return is_queued(ticket) and found, ticket
+end
+
+-- Takes an older waiter out of the queue, in which `count` wait, and answers how many are left. The letter `n` stays
+-- for the older waiter and for its idempotency key.
+local function remove_older(older, ticket, count)
+  redis.call('SET', name .. 'of:' .. older, 'n', 'PX', TOMBSTONE)
+  if ticket_keyed_is(ticket, '1') then
+    redis.call('SET', name .. 'key:' .. ticket_key(ticket), 'n' .. older, 'PX', TOMBSTONE)
+  end
+  notify(ticket_gateway(ticket), 'outdated', older)
+  if count <= LONG then
+    return count - redis.call('LREM', wait, '1', older)
+  end
+  remember_left(left_before() + 1)
+  return count
+end
+
+-- === Decide: the first case that applies, on values that do not change.
+
+local function decide(seen)
+  local held, became, whose = seen[1], seen[2], used and seen[3]
+  local letter, kind = became and string.sub(became, 1, 1), whose and owner_kind(whose)
+  local share, exclusive = is_shared(held) and (share or sharing()), is_lease(held) and held
+
+  -- superseded: the attempt has left, and its position is kept. A grant for it belongs to the caller that comes back.
+  if is_ticket(became) and ticket_gateway(became) == NO_GATEWAY then
+    return refuse('superseded')
+  end
+  -- again; superseded: a newer request with the same idempotency key was answered the lease meanwhile.
+  local own = exclusive or share and share.find(id, us)
+  if own and lease_id(own) == id then
+    if used and kept_by(own) ~= id_token(id) then
+      return refuse('superseded')
+    end
+    return again(own, share) or decide(read())
+  end
+  -- newer, withdrawn, superseded: how the attempt ended.
+  if letter == 'n' or kind == 'n' then
+    return refuse('newer')
+  elseif letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
+    return refuse('withdrawn')
+  elseif letter == 'a' or letter == 's' then
+    return refuse('superseded')
+  end
+  -- mismatch, collected, replayed: the living lease of the key. In a shared lock, it is the lease to which the key leads.
+  local kept = exclusive or share and whose and share.find(owner_id(whose), us)
+  if kept and used and lease_keyed_is(kept, '1') and lease_key(kept) == key then
+    if lease_fingerprint(kept) ~= packed_fingerprint(ARGV[3]) then
       return refuse('mismatch')
     end
-    queued = ticket_since(old)
-    redis.call('DEL', name .. 'absent')
-    -- The newest request owns the position. The letter `s` in `:of:ID` keeps the earlier attempt from asking for the
-    -- position again.
-    local gateway = ticket_gateway(old)
-    if gateway ~= NO_GATEWAY or ticket_late_is(old, '1') then
-      redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
-    else
-      redis.call('DEL', name .. 'of:' .. other)
-    end
-    if waits then
-      redis.call('LSET', wait, at, id)
-    else
-      redis.call('LREM', wait, '1', other)
-      redis.call('DEL', used)
-    end
-    if gateway == me then
-      news = news .. field('10:superseded64:' .. id_token(other))
-    elseif gateway ~= NO_GATEWAY then
-      send(gateway, 'superseded', id_token(other))
-    end
+    return replay(kept, share) or decide(read())
   end
-elseif is_queued(became) then
-  at = redis.call('LPOS', wait, id)
+  -- expired
+  if letter == 'r' or kind == 'l' then
+    return refuse('expired')
+  end
+  -- granted, over
+  local other = whose and owner_id(whose) ~= id and owner_id(whose)
+  local fits = not held or (share and not alone and share.count() < tonumber(place_limit(place)))
+  local count = (fits or not waits) and redis.call('LLEN', wait)
+  if fits and count == 0 then
+    -- An earlier attempt with the same key has not confirmed its grant in time.
+    supersede(other, other and redis.pcall('GET', name .. 'of:' .. other))
+    return take(us, not alone and function(lease)
+      local granted = (share and share.grant or sharing().open)(lease, us)
+      local slot = string.match(granted, '\n(%d+)$')
+      return field(news) .. field(lease_fence(granted)) .. (slot and field(slot) or '')
+    end)
+  end
+  -- held, mismatch: an attempt that does not wait gives up the position of its key.
+  if not waits and not (other and count > 0) then
+    return refuse('held', contention(count, held, us, SHOWN_HOLDERS))
+  end
+  -- A key of another type holds no ticket. It must not raise an error: the lock may have passed on by now.
+  local ticket = other and redis.pcall('GET', name .. 'of:' .. other) or became
+  local at = is_queued(ticket) and redis.call('LPOS', wait, other or id)
+  if at and other and ticket_fingerprint(ticket) ~= packed_fingerprint(ARGV[3]) then
+    return refuse('mismatch')
+  elseif at and other then
+    take_over(at, other, ticket)
+  end
+  if not waits then
+    if at and share then
+      -- The position may have been the head, so the waiters behind it may now share the lock.
+      hand_over(us, share, share.count())
+    end
+    return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
+  end
+  -- queued, at the position of the key or of the attempt
   if at then
-    queued = ticket_since(became)
-    late = late or ticket_late_is(became, '1')
+    local copies = late or (not other and ticket_late_is(ticket, '1'))
+    write_ticket(us, ticket_since(ticket), copies)
+    return queued(us, ticket_since(ticket), at, redis.call('LLEN', wait), held)
   end
-end
-if not waits then
-  if share then
-    -- The deleted ticket may have been the head, so the waiters behind it may now share the lock.
-    hand_over(us, share, share.count())
-    held = redis.call('GET', lock)
-  end
-  return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
-end
-if newest and not at and (is_ticket(became) or is_ticket(old)) then
-  -- This attempt was queued before, and has not confirmed its grant in time. A waiter that came since then is newer.
-  local newer = redis.pcall('GET', newest)
-  local others = type(newer) == 'string' and newer ~= id and newer ~= other
-  if others and is_queued(redis.pcall('GET', name .. 'of:' .. newer)) then
-    redis.call('SET', name .. 'of:' .. id, 'n', 'PX', TOMBSTONE)
+  -- newer: this attempt was queued before, and has not confirmed its grant in time. A waiter has come since then.
+  if (is_ticket(became) or is_ticket(ticket)) and rival(other) then
+    redis.call('SET', of, 'n', 'PX', TOMBSTONE)
     if used then
       redis.call('SET', used, 'n' .. id, 'PX', TOMBSTONE)
     end
     return refuse('newer')
   end
+  -- full; queued, at the end
+  local joined = join_or_sweep()
+  if not joined then
+    if whose then
+      -- The idempotency key leads to a position that was lost.
+      redis.call('DEL', used)
+    end
+    return refuse('full')
+  end
+  local older, its_ticket = rival()
+  local waiters = older and remove_older(older, its_ticket, joined) or joined
+  supersede(other, other and ticket)
+  write_ticket(us, us, late)
+  if older and share then
+    -- The older waiter may have been the head, and have kept the waiters behind it from sharing the lock.
+    hand_over(us, share, share.count())
+  end
+  return queued(us, us, waiters - 1, waiters, held)
 end
 
--- Takes the waiter that `newest` names out of the queue of `count` waiters, because a newer waiter has just been queued.
--- Answers how many ids are left in the queue, and whether there was such a waiter. The letter `n` stays for the older
--- waiter and for its idempotency key.
-local function remove_older(count)
-  local older = redis.pcall('GET', newest)
-  local body = type(older) == 'string' and older ~= id and redis.pcall('GET', name .. 'of:' .. older)
-  if not is_queued(body) then
-    return count, false
-  end
-  redis.call('SET', name .. 'of:' .. older, 'n', 'PX', TOMBSTONE)
-  if ticket_keyed_is(body, '1') then
-    redis.call('SET', name .. 'key:' .. ticket_key(body), 'n' .. older, 'PX', TOMBSTONE)
-  end
-  if ticket_gateway(body) == me then
-    news = news .. field('8:outdated64:' .. id_token(older))
-  elseif ticket_gateway(body) ~= NO_GATEWAY then
-    send(ticket_gateway(body), 'outdated', id_token(older))
-  end
-  if count <= LONG then
-    return count - redis.call('LREM', wait, '1', older), true
-  end
-  remember_left(left_before() + 1)
-  return count, true
-end
-
-local ahead, removed = at, false
-if at then
-  count = redis.call('LLEN', wait)
-else
-  -- Waiters are queued in the order of their requests, at whichever gateway.
-  count = redis.call('RPUSH', wait, id)
-  local longest = tonumber(ARGV[8])
-  if count > longest then
-    redis.call('RPOP', wait)
-    -- Dead tickets in a full queue must not keep living attempts out until their turn comes. Each attempt searches
-    -- another part of a long queue.
-    sweep(us % math.max(1, count - 64), 64, us, lives)
-    local left = left_before()
-    if left > 0 and is_possible(us) then
-      remember_left(select(2, sweep_left(left, count, us % count, us)))
-    end
-    if redis.call('LLEN', wait) >= longest then
-      if whose then
-        -- The idempotency key leads to a position that was lost.
-        redis.call('DEL', used)
-      end
-      return refuse('full')
-    end
-    count = redis.call('RPUSH', wait, id)
-  end
-  if count == 1 then
-    redis.call('PEXPIRE', wait, QUEUE_LASTS)
-  end
-  if newest then
-    count, removed = remove_older(count)
-  end
-  ahead = count - 1
-end
-if not at and is_ticket(old) then
-  -- The earlier attempt did not confirm its grant in time, or its position was lost.
-  redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
-end
--- The older waiter may have been the head, and have kept the waiters behind it from sharing the lock.
-return stand(us, queued, count, ahead, removed and share and function()
-  hand_over(us, share, share.count())
-end)
+return decide((passed or share) and read() or seen)
