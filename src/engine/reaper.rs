@@ -16,7 +16,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{KeeperId, LockName, TokenHash},
     store::{
-        AnyStore, Store, StoreError,
+        AnyStore, StoreError,
         contract::{GiveBack, Release, Releaser},
         partition::PartitionedCommands,
     },
@@ -324,10 +324,10 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
                 _ => ReleasedBy::Holder(None, None),
             };
             let answer = store.release_as(*releaser, name, token).await;
-            answer.map(|(outcome, ended)| {
+            answer.map(|outcome| {
                 debug!(%name, ?outcome, "released for a caller or a stream that has gone");
                 match outcome {
-                    Release::Released => facts.released(name, token, ended, by),
+                    Release::Released(ended) => facts.released(name, token, ended, by),
                     Release::Lost(loss) if matches!(by, ReleasedBy::Holder(..)) => {
                         facts.gone(name, token, loss, None);
                     }

@@ -43,7 +43,7 @@ use crate::{
     },
     lock::{GroupNames, Lease, Ttl},
     store::{
-        Store, StoreError, Uncertainty,
+        StoreError, Uncertainty,
         contract::{GiveBack, Renewal, RenewalTtl, Renewer},
     },
 };

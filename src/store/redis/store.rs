@@ -28,10 +28,10 @@ use crate::{
             GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting,
         },
-        history::{EndedLease, HistoryBatch, StoredHistory},
+        history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
-    telemetry::metrics::StoreFigures,
+    telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
 
 use super::{
@@ -140,6 +140,7 @@ impl RedisStore {
     }
 }
 
+#[async_trait]
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let (_working, mut lock) = self.enter_lock(&attempt.name)?;
@@ -178,7 +179,7 @@ impl Store for RedisStore {
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         lock.release(releaser, token).await
     }
@@ -336,6 +337,10 @@ impl Store for RedisStore {
         drop(timeout_at(dispatch.limit(), self.working.wait()).await);
         self.context.closing.cancel();
         dispatch.topology.close().await;
+    }
+
+    fn system(&self) -> (&'static str, SpanKind) {
+        ("redis", SpanKind::Client)
     }
 
     fn describe(&self) -> String {

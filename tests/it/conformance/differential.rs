@@ -353,11 +353,12 @@ impl<'rig> Program<'rig> {
         let mut answers = Vec::new();
         for twin in &self.rig.twins {
             let release = twin.store.release_as(releaser, &name, &token);
-            answers.push(release.await.unwrap().0);
+            answers.push(release.await.unwrap());
         }
         self.same(|program, twin| match &answers[twin] {
+            Release::Released(_) => "released".to_owned(),
             Release::Lost(loss) => program.lost(*loss),
-            other => format!("{other:?}"),
+            adopted @ Release::Adopted(_) => format!("{adopted:?}"),
         });
     }
 

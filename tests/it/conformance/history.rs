@@ -95,20 +95,16 @@ pub(super) async fn a_release_tells_which_lease_has_ended(fixture: &dyn Fixture)
     ] {
         let held = granted(&store, &asked).await;
         let wall = SystemClock.wall();
-        let (released, ended) = store
-            .release_as(Releaser::Bearer, &asked.name, &asked.token)
-            .await
-            .unwrap();
-        assert_eq!(released, Release::Released);
-        let ended = ended.expect("the store knows the lease");
+        let released = store.release(&asked.name, &asked.token).await;
+        let Ok(Release::Released(Some(ended))) = released else {
+            panic!("the store knows the lease: {released:?}");
+        };
         assert_eq!(ended.fence, held.fence);
         let apart = ended.since.max(wall).duration_since(ended.since.min(wall));
         assert!(apart.unwrap() < Duration::from_secs(9), "{ended:?}");
-        let again = store
-            .release_as(Releaser::Bearer, &asked.name, &asked.token)
-            .await
-            .unwrap();
-        assert_eq!(again.1, None, "the lease has ended before");
+        let again = store.release(&asked.name, &asked.token).await.unwrap();
+        let ended_again = matches!(again, Release::Released(Some(_)));
+        assert!(!ended_again, "the lease has ended before: {again:?}");
     }
 }
 

@@ -521,6 +521,12 @@ impl WallClock {
     pub(crate) fn moment(self, time: SystemTime) -> Moment {
         Moment(since_1970(time).saturating_sub(self.0))
     }
+
+    /// The wall time of a moment.
+    pub(crate) fn time(self, moment: Moment) -> SystemTime {
+        let since = u64::try_from(moment.0.saturating_add(self.0)).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_micros(since)
+    }
 }
 
 fn since_1970(time: SystemTime) -> i64 {

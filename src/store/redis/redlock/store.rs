@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
@@ -31,10 +32,10 @@ use crate::{
             GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting, StoreFeature,
         },
-        history::{EndedLease, HistoryBatch, StoredHistory},
+        history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
-    telemetry::metrics::StoreFigures,
+    telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
 
 use super::{
@@ -191,6 +192,7 @@ impl Shared {
     }
 }
 
+#[async_trait]
 impl Store for RedlockStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
@@ -233,7 +235,7 @@ impl Store for RedlockStore {
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let _working = self.enter()?;
         self.shared.release(releaser.keeper(), name, token).await
     }
@@ -352,6 +354,10 @@ impl Store for RedlockStore {
         for node in self.shared.quorum.nodes() {
             node.shard.pool.route.close().await;
         }
+    }
+
+    fn system(&self) -> (&'static str, SpanKind) {
+        ("redis", SpanKind::Client)
     }
 
     fn describe(&self) -> String {

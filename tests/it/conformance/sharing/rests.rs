@@ -53,7 +53,7 @@ pub(crate) async fn keep_the_lock_until_the_minimum_hold_is_over(fixture: &dyn F
     store.must_have_lost(&first, Loss::HeldByAnother).await;
     let refused = store.must_refuse(&attempt("lock", LONG)).await;
     assert!(refused.holder.is_some_and(|holder| holder.is_resting()));
-    let next = until_granted(&store, &attempt("lock", LONG)).await;
+    let next = store.until_granted(&attempt("lock", LONG)).await;
     assert!(began.elapsed() >= Duration::from_millis(REST));
     assert!(next.fence > lease.fence);
 }
@@ -81,7 +81,7 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
             _ => {
                 let unused = [Releaser::Undelivered(keeper), Releaser::Unused][way - 2];
                 let release = store.release_as(unused, lock, token).await;
-                assert_eq!(release.unwrap().0, Release::Released);
+                assert!(matches!(release, Ok(Release::Released(_))));
             }
         }
         assert!(is_free(&store, "lock").await, "{way}");
@@ -89,7 +89,7 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
     let lease = store.must_hold(cooling(LONG, attempt("lock", LONG))).await;
     let keeper = Releaser::Keeper(KeeperId::of_attempt(&lease.token));
     let release = store.release_as(keeper, &lease.name, &lease.token).await;
-    assert_eq!(release.unwrap().0, Release::Released);
+    assert!(matches!(release, Ok(Release::Released(_))));
     rests(&store, "lock").await;
 }
 
@@ -166,7 +166,7 @@ pub(crate) async fn of_a_slot_count_for_limits_and_writers(fixture: &dyn Fixture
     let reader = store.must_hold(reader("lock", LONG)).await;
     store.must_release_each([&second, &reader]).await;
     assert_eq!(rests(&store, "lock").await.len(), 1);
-    let next = until_granted(&store, &attempt("lock", LONG)).await;
+    let next = store.until_granted(&attempt("lock", LONG)).await;
     assert!(began.elapsed() >= Duration::from_millis(REST), "{next:?}");
 }
 
@@ -241,7 +241,7 @@ pub(crate) async fn of_slots_are_n_per_period(fixture: &dyn Fixture) {
     let slot = granted(&store, &one_of(3, "lock", LONG)).await.mode.slot();
     assert_eq!(slot, rests[1].mode.slot());
     refused(&store, &one_of(3, "lock", LONG)).await;
-    until_granted(&store, &one_of(3, "lock", LONG)).await;
+    store.until_granted(&one_of(3, "lock", LONG)).await;
     assert!(began.elapsed() >= Duration::from_millis(REST));
 }
 

@@ -97,7 +97,7 @@ async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_
     for _ in 0..2_000 {
         proxies[0].strike(WITHDRAWAL, Fault::CutRequest);
     }
-    until_granted(&rig.store, &asked).await;
+    rig.store.until_granted(&asked).await;
     let (earlier, granted) = (rig.server(0), rig.server(1));
     assert_ne!(field(earlier, "nonce").await, field(granted, "nonce").await);
     proxies[2].strike(&token, Fault::HoldReply);

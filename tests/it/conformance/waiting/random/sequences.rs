@@ -146,7 +146,7 @@ impl Game {
         let store = &self.stores[self.random.below(self.stores.len())];
         let answer = store.release(name, token).await.unwrap();
         self.tell(format!("{holder} releases: {answer:?}"));
-        self.check(answer == Release::Released, "it holds the lock");
+        self.check(matches!(answer, Release::Released(_)), "it holds the lock");
         let used = self.model.release();
         self.renew_key(used);
     }
