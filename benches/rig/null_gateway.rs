@@ -109,19 +109,11 @@ impl Store for NullStore {
         Ok(Release::Released(None))
     }
 
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        _keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError> {
-        self.give_back(name, token).await
-    }
-
     async fn give_back(
         &self,
         _name: &LockName,
         _token: &TokenHash,
+        _unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         Ok(GiveBack::NothingHeld)
     }

@@ -305,11 +305,11 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
     } = &entry.lease;
     let goes_on = match by {
         AbandonedBy::Attempt | AbandonedBy::UnansweredAttempt(_) => {
-            let given_back = if let AbandonedBy::UnansweredAttempt(keeper) = by {
-                store.give_back_unanswered(name, token, *keeper).await
-            } else {
-                store.give_back(name, token).await
+            let unanswered = match by {
+                AbandonedBy::UnansweredAttempt(keeper) => Some(*keeper),
+                _ => None,
             };
+            let given_back = store.give_back(name, token, unanswered).await;
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "released an undelivered lease");
                 if outcome == GiveBack::GivenBack {

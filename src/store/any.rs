@@ -131,8 +131,7 @@ measured! {
     leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
     renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
     release_as(releaser: Releaser, name: &LockName, token: &TokenHash) -> Release, "release";
-    give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";
-    give_back_unanswered(name: &LockName, token: &TokenHash, keeper: KeeperId) -> GiveBack, "give_back";
+    give_back(name: &LockName, token: &TokenHash, unanswered: Option<KeeperId>) -> GiveBack, "give_back";
     break_lock(name: &LockName, target: Option<BreakTarget>) -> Breaking, "break";
     request_release(
         name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest

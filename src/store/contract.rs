@@ -176,16 +176,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
     /// (clause 8). With the id of an adopter ([`KeeperId::attempt`]) it refuses the adoption.
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
-
-    /// As [`Store::give_back`], for a grant that was answered to no caller: the idempotency key stays usable
-    /// for an attempt with another token. Only the keeper of the lease can know this, so the lease ends only if
-    /// `keeper` keeps it.
-    async fn give_back_unanswered(
+    ///
+    /// With `unanswered`, the grant was answered to no caller: the idempotency key stays usable for an attempt with
+    /// another token. Only the keeper of the lease can know this, so the lease ends only if this keeper keeps it.
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError>;
 
     /// Shows the holder and the queue of a lock.

@@ -297,7 +297,15 @@ impl Store for ScriptedStore {
         Partition::one_of(if is_away(name) { 1 } else { 2 })
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+    async fn give_back(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        unanswered: Option<KeeperId>,
+    ) -> Result<GiveBack, StoreError> {
+        if let Some(keeper) = unanswered {
+            self.unanswered.lock().push((name.clone(), *token, keeper));
+        }
         if is_away(name) {
             std::future::pending::<()>().await;
         }
@@ -309,17 +317,6 @@ impl Store for ScriptedStore {
         self.given_back_names.lock().push(name.clone());
         self.changed.notify_waiters();
         Ok(next(&self.give_backs).unwrap_or(GiveBack::GivenBack))
-    }
-
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError> {
-        let asked = (name.clone(), *token, keeper);
-        self.unanswered.lock().push(asked);
-        self.give_back(name, token).await
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {

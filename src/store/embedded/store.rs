@@ -244,20 +244,14 @@ impl Store for EmbeddedStore {
         read
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let (name, token) = (name.clone(), *token);
-        self.change(move |state, now| Ok(state.give_back(&name, &token, None, now)))
-            .await
-    }
-
-    async fn give_back_unanswered(
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let (name, token) = (name.clone(), *token);
-        self.change(move |state, now| Ok(state.give_back(&name, &token, Some(keeper), now)))
+        self.change(move |state, now| Ok(state.give_back(&name, &token, unanswered, now)))
             .await
     }
 

@@ -203,20 +203,15 @@ impl Store for RedisStore {
         history.read(&self.context.dispatch, &lock.keys).await
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let (_working, lock) = self.enter_lock(name)?;
-        lock.give_back(token, GrantKnowledge::MayBeDelivered).await
-    }
-
-    async fn give_back_unanswered(
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
-        lock.give_back(token, GrantKnowledge::Unanswered(keeper))
-            .await
+        let known = unanswered.map_or(GrantKnowledge::MayBeDelivered, GrantKnowledge::Unanswered);
+        lock.give_back(token, known).await
     }
 
     async fn confirm(

@@ -400,7 +400,7 @@ impl<'rig> Program<'rig> {
         self.tell(&format!("{one} is given back"));
         let mut answers = Vec::new();
         for twin in &self.rig.twins {
-            answers.push(twin.store.give_back(&name, &token).await.unwrap());
+            answers.push(twin.store.give_back(&name, &token, None).await.unwrap());
         }
         self.same(|_, twin| format!("{:?}", answers[twin]));
     }

@@ -69,7 +69,7 @@ impl Rig {
         rig.turn("warm").await;
         let asked = attempt("warm");
         rig.store
-            .give_back(&asked.name, &asked.token)
+            .give_back(&asked.name, &asked.token, None)
             .await
             .unwrap();
         (rig, proxies)

@@ -180,7 +180,7 @@ pub(crate) trait Ask: Store {
 
     /// Releases the undelivered lease of an attempt. The outcome must be `expected`.
     async fn must_give_back(&self, asked: &Attempt, expected: GiveBack) {
-        let outcome = self.give_back(&asked.name, &asked.token).await;
+        let outcome = self.give_back(&asked.name, &asked.token, None).await;
         assert_eq!(outcome, Ok(expected), "{}", asked.name);
     }
 

@@ -20,7 +20,7 @@ async fn ended(rig: &Rig, lock: &str, key: IdempotencyHash) -> [Attempt; 2] {
     let [used, late] = [keyed(lock, LONG, key), attempt("lock", LONG)];
     rig.granted(&used).await;
     rig.released(&used).await;
-    let outcome = rig.store().give_back(&late.name, &late.token).await;
+    let outcome = rig.store().give_back(&late.name, &late.token, None).await;
     assert_eq!(outcome, Ok(GiveBack::NothingHeld));
     [used, late]
 }

@@ -256,19 +256,14 @@ impl Store for RedlockStore {
         self.shared.history(name).await
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let _working = self.enter()?;
-        self.shared.give_back(name, token, None).await
-    }
-
-    async fn give_back_unanswered(
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
-        self.shared.give_back(name, token, Some(keeper)).await
+        self.shared.give_back(name, token, unanswered).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

@@ -135,7 +135,9 @@ pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
 pub(crate) async fn an_adoption_that_was_given_back_is_refused(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let (store, given_up) = (fixture.store(), KeeperId::random());
-    let given_back = store.give_back(&lease.name, &given_up.attempt()).await;
+    let given_back = store
+        .give_back(&lease.name, &given_up.attempt(), None)
+        .await;
     assert_eq!(given_back, Ok(GiveBack::NothingHeld));
     let late = renewed_as(fixture, &lease, Renewer::Adopter(given_up), LONG).await;
     assert_eq!(late, Renewal::Adopted);

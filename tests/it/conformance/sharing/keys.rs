@@ -172,7 +172,7 @@ pub(crate) async fn a_give_back_racing_the_acquire_leaves_nothing_held(fixture: 
         let (late, there) = (racing.clone(), stores[stores.len() - 1].clone());
         let mut acquire = JoinSet::new();
         acquire.spawn(async move { there.acquire(&late).await });
-        let outcome = stores[0].give_back(&racing.name, &racing.token).await;
+        let outcome = stores[0].give_back(&racing.name, &racing.token, None).await;
         let acquired = acquire.join_all().await.remove(0);
         match outcome.unwrap() {
             GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),

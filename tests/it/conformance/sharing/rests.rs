@@ -75,7 +75,7 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
         match way {
             0 => store.must_give_back(&lease, GiveBack::GivenBack).await,
             1 => {
-                let given_back = store.give_back_unanswered(lock, token, keeper).await;
+                let given_back = store.give_back(lock, token, Some(keeper)).await;
                 assert_eq!(given_back, Ok(GiveBack::GivenBack));
             }
             _ => {

@@ -48,7 +48,7 @@ async fn a_late_copy_of_an_adoption_whose_caller_hung_up_takes_the_lease_from_no
         }
         () = proxy.struck(1) => {}
     }
-    let given_back = rig.give_back(&lease.name, &older.attempt()).await;
+    let given_back = rig.give_back(&lease.name, &older.attempt(), None).await;
     assert_eq!(given_back, Ok(GiveBack::NothingHeld));
     rig.must_renew_as(Renewer::Adopter(newer), &lease).await;
     let scripts = async || rig.server.calls("evalsha").await;

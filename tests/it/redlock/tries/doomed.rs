@@ -77,7 +77,7 @@ async fn what_is_about_to_be_withdrawn_is_confirmed_to_nobody() {
     assert!(!is_confirmed, "{confirmed:?}");
     proxies.iter().for_each(Proxy::take_back);
     // As a gateway does that does not know whether the grant was confirmed.
-    let given_back = rig.store.give_back(&asked.name, &asked.token).await;
+    let given_back = rig.store.give_back(&asked.name, &asked.token, None).await;
     assert!(given_back.is_ok(), "{given_back:?}");
     rig.nothing_left(&asked.name).await;
     rig.turn("lock").await;

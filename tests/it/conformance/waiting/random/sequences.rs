@@ -190,7 +190,7 @@ impl Game {
         }
         let player = &mut self.players[one];
         let Attempt { name, token, .. } = &player.attempt;
-        let answer = player.store.give_back(name, token).await.unwrap();
+        let answer = player.store.give_back(name, token, None).await.unwrap();
         player.place = None;
         self.tell(format!("{one} is given back: {answer:?}"));
         let (held, used) = self.model.give_back(one);
