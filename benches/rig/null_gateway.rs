@@ -12,18 +12,18 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use latchgate::{
     cli,
     config::Config,
     lock::{BreakTarget, FencingToken, KeeperId, LockName, Mode, ReleaseRequest, TokenHash},
     store::{
-        AnyStore, Store, StoreError,
+        Store, StoreError,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
             FenceQuery, GiveBack, Inspection, Leaving, ListQuery, Loss, Page, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting,
         },
-        history::EndedLease,
         parking::Parking,
     },
 };
@@ -50,11 +50,12 @@ pub(super) fn serve() -> ExitCode {
             .expect("the address is well-formed"),
         ..Config::default()
     };
-    cli::serve_over(config, AnyStore::other(Arc::new(NullStore::default())))
+    cli::serve_over(config, Arc::new(NullStore::default()).into())
 }
 
 // === impl NullStore ===
 
+#[async_trait]
 impl Store for NullStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let fence = 1_700_000_000_000_000 + self.fences.fetch_add(1, Ordering::Relaxed);
@@ -105,23 +106,15 @@ impl Store for NullStore {
         _name: &LockName,
         _token: &TokenHash,
         _granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
-        Ok((Release::Released, None))
-    }
-
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        _keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError> {
-        self.give_back(name, token).await
+    ) -> Result<Release, StoreError> {
+        Ok(Release::Released(None))
     }
 
     async fn give_back(
         &self,
         _name: &LockName,
         _token: &TokenHash,
+        _unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         Ok(GiveBack::NothingHeld)
     }

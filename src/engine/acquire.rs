@@ -15,12 +15,11 @@ use crate::{
         Token, TokenHash,
     },
     store::{
-        Store, StoreError, Uncertainty,
+        StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
             Release, Renewal, StoreFeature, Waiting,
         },
-        history::EndedLease,
         parking::{News, Parked},
     },
     telemetry::{
@@ -721,10 +720,10 @@ impl From<&Renewal> for LeaseOutcome {
     }
 }
 
-impl From<&(Release, Option<EndedLease>)> for LeaseOutcome {
-    fn from((release, _): &(Release, Option<EndedLease>)) -> Self {
+impl From<&Release> for LeaseOutcome {
+    fn from(release: &Release) -> Self {
         match release {
-            Release::Released => Self::Done,
+            Release::Released(_) => Self::Done,
             Release::Adopted(_) => Self::Adopted,
             Release::Lost(_) => Self::Lost,
         }

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::{
     lifecycle::Lifecycle,
-    store::{StoreBackup, StoreError},
+    store::{StoreError, contract::StoreBackup},
 };
 
 use super::Engine;

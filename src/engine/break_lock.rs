@@ -18,7 +18,7 @@ use tracing::warn;
 use crate::{
     lock::{BreakTarget, FencingToken, LockName, Reason, ReleaseRequest},
     store::{
-        Store, StoreError,
+        StoreError,
         contract::{Breaking, Holder, Requesting, SharedHolders},
     },
 };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::store::{
-    Store, StoreError,
+    StoreError,
     contract::{FenceCheck, FenceQuery},
 };
 

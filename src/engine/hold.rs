@@ -33,7 +33,7 @@ use crate::{
     auth::Authorization,
     lock::{HeldLease, KeeperId, Lease, LockName, ReleaseRequest, Token},
     store::{
-        Store, StoreError, Uncertainty,
+        StoreError, Uncertainty,
         contract::{Loss, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer},
         parking::Position,
     },
@@ -630,18 +630,18 @@ impl HoldTask {
         let granted_here = self.engine.leases.is_granted_here(&managed.name, &token);
         let release = store.release_as(by, &managed.name, &token, granted_here);
         let release = Box::pin(release).await;
-        if !matches!(release, Ok((Release::Released, _))) {
+        if !matches!(release, Ok(Release::Released(_))) {
             let outcome = lease_outcome(&release);
             self.engine.metrics.released(outcome, None);
         }
         let facts = &self.engine.facts;
         match release {
-            Ok((Release::Adopted(_), _)) => {}
-            Ok((Release::Released, ended)) => {
+            Ok(Release::Adopted(_)) => {}
+            Ok(Release::Released(ended)) => {
                 let by = ReleasedBy::Holder(None, unread);
                 facts.released(&managed.name, &token, ended, by);
             }
-            Ok((Release::Lost(loss), _)) => facts.gone(&managed.name, &token, loss, None),
+            Ok(Release::Lost(loss)) => facts.gone(&managed.name, &token, loss, None),
             Err(_) => managed.abandon(by, unread),
         }
     }

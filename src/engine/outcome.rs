@@ -8,7 +8,7 @@ use crate::{
     clock::{Clock, SystemClock},
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
-        Store, StoreError, Unavailability, Uncertainty,
+        StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, Contention, QueuePosition, Releaser, Renewal, RenewalTtl, Renewer,
         },

@@ -16,7 +16,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{KeeperId, LockName, TokenHash},
     store::{
-        AnyStore, Store, StoreError,
+        AnyStore, StoreError,
         contract::{GiveBack, Release, Releaser},
         partition::PartitionedCommands,
     },
@@ -305,11 +305,11 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
     } = &entry.lease;
     let goes_on = match by {
         AbandonedBy::Attempt | AbandonedBy::UnansweredAttempt(_) => {
-            let given_back = if let AbandonedBy::UnansweredAttempt(keeper) = by {
-                store.give_back_unanswered(name, token, *keeper).await
-            } else {
-                store.give_back(name, token).await
+            let unanswered = match by {
+                AbandonedBy::UnansweredAttempt(keeper) => Some(*keeper),
+                _ => None,
             };
+            let given_back = store.give_back(name, token, unanswered).await;
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "released an undelivered lease");
                 if outcome == GiveBack::GivenBack {
@@ -325,10 +325,10 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
             };
             let granted_here = facts.leases.is_granted_here(name, token);
             let answer = store.release_as(*releaser, name, token, granted_here).await;
-            answer.map(|(outcome, ended)| {
+            answer.map(|outcome| {
                 debug!(%name, ?outcome, "released for a caller or a stream that has gone");
                 match outcome {
-                    Release::Released => facts.released(name, token, ended, by),
+                    Release::Released(ended) => facts.released(name, token, ended, by),
                     Release::Lost(loss) if matches!(by, ReleasedBy::Holder(..)) => {
                         facts.gone(name, token, loss, None);
                     }

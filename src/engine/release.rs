@@ -7,9 +7,8 @@ use tokio::{task::yield_now, time::Instant};
 use crate::{
     lock::{LockName, TokenHash},
     store::{
-        Store, StoreError,
+        StoreError,
         contract::{Loss, Release, Releaser},
-        history::EndedLease,
     },
     telemetry::metrics::SeenBy,
 };
@@ -120,11 +119,11 @@ impl Engine {
                 ..
             } = release;
             let EngineShared { leases, facts, .. } = &*engine;
-            if !matches!(answer, Ok((Release::Released, _))) {
+            if !matches!(answer, Ok(Release::Released(_))) {
                 engine.metrics.released(lease_outcome(&answer), None);
             }
             match &answer {
-                Ok((Release::Released, ended)) => {
+                Ok(Release::Released(ended)) => {
                     if !releaser.may_rest() {
                         leases.rest(&name, &token, None);
                     }
@@ -135,17 +134,17 @@ impl Engine {
                         yield_now().await;
                     }
                 }
-                Ok((Release::Lost(loss), _)) => {
+                Ok(Release::Lost(loss)) => {
                     facts.gone(&name, &token, *loss, Some(SeenBy::Release));
                 }
                 // A caller that waits and repeats the release names this keeper.
-                Ok((Release::Adopted(keeper), _)) => leases.adopted_by(&name, &token, *keeper),
+                Ok(Release::Adopted(keeper)) => leases.adopted_by(&name, &token, *keeper),
                 Err(_) => leases.released_unheard(&name, &token, by),
             }
             answer
         });
-        match release.await?.0 {
-            Release::Released => Ok(()),
+        match release.await? {
+            Release::Released(_) => Ok(()),
             Release::Adopted(_) => Err(ReleaseError::AnsweredAgain),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
         }
@@ -181,10 +180,7 @@ impl Engine {
 impl HolderRelease {
     /// Sends the release to the store. If another keeper has the lease and the caller waits, that keeper is named then:
     /// this gateway did not know that a stream or a repeated acquire at another gateway had adopted the lease.
-    async fn send(
-        &self,
-        engine: &EngineShared,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    async fn send(&self, engine: &EngineShared) -> Result<Release, StoreError> {
         let Self { name, token, .. } = self;
         let mut releaser = self.releaser;
         loop {
@@ -192,7 +188,7 @@ impl HolderRelease {
             let release = engine.store.release_as(releaser, name, token, granted_here);
             let answer = release.await;
             match answer {
-                Ok((Release::Adopted(keeper), _))
+                Ok(Release::Adopted(keeper))
                     if releaser.keeper() != Some(keeper)
                         && hung_up_at().is_none()
                         && self.came.elapsed() < KEEPER_NAMED_WITHIN =>

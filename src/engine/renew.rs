@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     lock::{Lease, LockName, Token},
     store::{
-        Store, StoreError, Uncertainty,
+        StoreError, Uncertainty,
         contract::{Loss, Renewal, RenewalTtl, Renewer},
     },
     telemetry::metrics::SeenBy,

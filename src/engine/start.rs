@@ -12,7 +12,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{History, IdempotencyHash, LockName, TokenHash},
     store::{
-        AnyStore, Store, StoreError,
+        AnyStore, StoreError,
         contract::{BrokenLease, Check, FenceCheck, FenceQuery, Inspection, ListQuery, Loss, Page},
         parking::NameWaiters,
     },

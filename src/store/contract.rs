@@ -1,17 +1,17 @@
 //! The contract that every store keeps, and the types of its commands and answers.
 
-use std::{future, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
     lock::{
         BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, KeeperId,
         LockName, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms, TokenHash, Ttl,
     },
-    telemetry::metrics::StoreFigures,
+    telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
 
 pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
@@ -105,6 +105,7 @@ use super::{
 ///
 /// A store itself resends a command whose reply was lost, within a deadline of its own; callers need not. Every
 /// method may be dropped half-way: the command is then carried out or not, as if the reply had been lost.
+#[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Grants a lock to an attempt if the lock is free and has no waiters.
     ///
@@ -115,17 +116,11 @@ pub trait Store: Send + Sync + 'static {
     /// With an idempotency key: answers the lease that lives under this key, or says that the key has been
     /// used. An attempt that does not wait and is not granted removes the position that is kept under its key;
     /// an attempt that still waits at that position is told that it was superseded.
-    fn acquire(
-        &self,
-        attempt: &Attempt,
-    ) -> impl Future<Output = Result<Acquisition, StoreError>> + Send;
+    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
 
     /// Confirms a provisional grant just before it is answered to the caller: the lease then has its full TTL.
-    fn confirm(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> impl Future<Output = Result<Confirmation, StoreError>> + Send;
+    async fn confirm(&self, name: &LockName, token: &TokenHash)
+    -> Result<Confirmation, StoreError>;
 
     /// Takes an attempt out of the queue because its wait is over.
     ///
@@ -133,113 +128,86 @@ pub trait Store: Send + Sync + 'static {
     /// request with the same key. If the lock is granted to the kept position, the lease ends with that time
     /// unless such a request arrives: its TTL, hold limit and minimum hold count from that request. The attempt itself is over: a late copy of one of its commands neither
     /// extends the grant nor takes the position.
-    fn leave(
+    async fn leave(
         &self,
         name: &LockName,
         token: &TokenHash,
         keep_for: Option<Duration>,
-    ) -> impl Future<Output = Result<Leaving, StoreError>> + Send;
+    ) -> Result<Leaving, StoreError>;
 
     /// Renews a living lease for its TTL from now, and stores the TTL. A renewal never resurrects an ended
     /// lease, never goes past the hold limit or the release request of the lease, and never makes it end
     /// earlier: with a shorter TTL the lease keeps its end.
     ///
     /// `renewer` says who renews the lease, and therefore which keeper the lease has afterwards (clause 9).
-    fn renew_as(
+    async fn renew_as(
         &self,
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
         ttl: RenewalTtl,
-    ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
+    ) -> Result<Renewal, StoreError>;
 
     /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
     /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again. The lock may rest afterwards (clause 15). Also answers which lease has ended, for the
-    /// history of the lock: `None` if the store does not know, or if this command has ended none.
+    /// [`Release::Released`] again. The lock may rest afterwards (clause 15).
     ///
     /// If another gateway has granted the lease (`granted_here` is false), the store remembers the release until the
     /// lease would have ended: for a repetition of the release, and for that gateway, which asks [`Store::check_fence`].
-    fn release_as(
+    async fn release_as(
         &self,
         releaser: Releaser,
         name: &LockName,
         token: &TokenHash,
         granted_here: bool,
-    ) -> impl Future<Output = Result<(Release, Option<EndedLease>), StoreError>> + Send;
+    ) -> Result<Release, StoreError>;
 
     /// Renews a lease by its token alone.
-    fn renew(
+    async fn renew(
         &self,
         name: &LockName,
         token: &TokenHash,
         ttl: Option<Ttl>,
-    ) -> impl Future<Output = Result<Renewal, StoreError>> + Send {
+    ) -> Result<Renewal, StoreError> {
         self.renew_as(Renewer::Bearer, name, token, ttl.into())
+            .await
     }
 
     /// Ends a lease by its token alone.
-    fn release(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> impl Future<Output = Result<Release, StoreError>> + Send {
-        async move {
-            Ok(self
-                .release_as(Releaser::Bearer, name, token, true)
-                .await?
-                .0)
-        }
+    async fn release(&self, name: &LockName, token: &TokenHash) -> Result<Release, StoreError> {
+        self.release_as(Releaser::Bearer, name, token, true).await
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
     /// (clause 8). With the id of an adopter ([`KeeperId::attempt`]) it refuses the adoption.
-    fn give_back(
+    ///
+    /// With `unanswered`, the grant was answered to no caller: the idempotency key stays usable for an attempt with
+    /// another token. Only the keeper of the lease can know this, so the lease ends only if this keeper keeps it.
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-    ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
-
-    /// As [`Store::give_back`], for a grant that was answered to no caller: the idempotency key stays usable
-    /// for an attempt with another token. Only the keeper of the lease can know this, so the lease ends only if
-    /// `keeper` keeps it.
-    fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keeper: KeeperId,
-    ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
+        unanswered: Option<KeeperId>,
+    ) -> Result<GiveBack, StoreError>;
 
     /// Shows the holder and the queue of a lock.
-    fn inspect(
-        &self,
-        name: &LockName,
-    ) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
+    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
 
     /// Says whether a lease with this fencing token holds the lock (clause 14).
-    fn check_fence(
-        &self,
-        query: &FenceQuery,
-    ) -> impl Future<Output = Result<FenceCheck, StoreError>> + Send;
+    async fn check_fence(&self, query: &FenceQuery) -> Result<FenceCheck, StoreError>;
 
     /// Shows one page of the locks that are held, in no order (clause 10).
-    fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// Adds to the histories of locks, and cuts each history to its bounds now or later. Repeating it does no harm,
     /// except that shorter leases and dropped records count again.
-    fn record_history(
-        &self,
-        _batches: &[HistoryBatch],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        future::ready(Ok(()))
+    async fn record_history(&self, _batches: &[HistoryBatch]) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Reads the history of a lock. What was recorded before, at any gateway, is in the answer.
-    fn history(
-        &self,
-        _name: &LockName,
-    ) -> impl Future<Output = Result<StoredHistory, StoreError>> + Send {
-        future::ready(Ok(StoredHistory::default()))
+    async fn history(&self, _name: &LockName) -> Result<StoredHistory, StoreError> {
+        Ok(StoredHistory::default())
     }
 
     /// The living leases that were found when a store in this process was opened, with the hashes of their tokens. Empty
@@ -255,22 +223,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the leases that hold a lock; with `target`, only if the target holds it (clause 11). For a shared
     /// lock the target must name one lease, or all.
-    fn break_lock(
+    async fn break_lock(
         &self,
         name: &LockName,
         target: Option<BreakTarget>,
-    ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
+    ) -> Result<Breaking, StoreError>;
 
     /// Asks the holder of a lock to release the lock within a time, and ends the lease when that time is over (clause
     /// 13). `target` is as for a break. A foreign client cannot be asked.
     ///
     /// A request may be repeated: of several requests the one with the earliest end counts.
-    fn request_release(
+    async fn request_release(
         &self,
         name: &LockName,
         target: Option<BreakTarget>,
         request: &ReleaseRequest,
-    ) -> impl Future<Output = Result<Requesting, StoreError>> + Send;
+    ) -> Result<Requesting, StoreError>;
 
     /// The feed of leases that were broken or requested to be released; an entry may be lost.
     fn breaks(&self) -> &BreakFeed;
@@ -288,8 +256,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Makes a backup of the embedded store, as a file; `None` for any other store.
+    async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
+        None
+    }
+
     /// Checks whether the store can keep its promises now. Each finding has a name.
-    fn check(&self) -> impl Future<Output = Vec<Check>> + Send;
+    async fn check(&self) -> Vec<Check>;
 
     /// The current state of the store, for the metrics. Reading this state sends no request to a server.
     fn figures(&self) -> StoreFigures {
@@ -298,7 +271,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finishes the accepted commands, then closes the store's files and connections. Later calls answer
     /// [`super::Unavailability::Closing`].
-    fn close(&self) -> impl Future<Output = ()> + Send;
+    async fn close(&self);
+
+    /// The name of the store's system in a trace, and who carries out the commands: this process or a server.
+    fn system(&self) -> (&'static str, SpanKind) {
+        ("other", SpanKind::Internal)
+    }
 
     /// Text that names the store in the gateway's start-up message, without a password.
     fn describe(&self) -> String;
@@ -506,8 +484,9 @@ pub enum Renewal {
 /// The answer to a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Release {
-    /// The lease has ended, now or by an earlier copy of this command.
-    Released,
+    /// The lease has ended, now or by an earlier copy of this command. With the lease, for the history of the lock:
+    /// `None` if the store does not know the lease, or if an earlier copy has ended it.
+    Released(Option<EndedLease>),
     /// This other keeper has the unchanged lease. Only a keeper gets this answer.
     Adopted(KeeperId),
     /// The token does not hold the lock, for this reason.
@@ -785,6 +764,15 @@ pub struct HeldLock {
     /// How many waiters are queued for the lock, as in an inspect. This number is not read at the same instant as the
     /// holder.
     pub waiters: u64,
+}
+
+/// A backup in memory. Only one backup exists at a time.
+#[derive(Debug)]
+pub struct StoreBackup {
+    /// The bytes of the backup file, in the format of a log file.
+    pub bytes: Vec<u8>,
+    /// The permit for a backup, released when this backup is dropped.
+    pub room: OwnedSemaphorePermit,
 }
 
 // === Relay ===

@@ -16,6 +16,5 @@ pub mod redis;
 
 pub use any::{AnyStore, OpenError, open};
 pub use contract::Store;
-pub use embedded::StoreBackup;
 pub use error::{StoreError, Unavailability, Uncertainty};
 pub use partition::Partition;

@@ -1,10 +1,13 @@
-//! The holder of a lock as a gateway describes it, a rest of the lock, and the request to release the lock.
+//! The holder of a lock as a gateway describes it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::lock::FencingToken;
+use crate::lock::{
+    FencingToken,
+    answers::{ReleaseRequest, Reservation},
+};
 
 /// A holder of a lock, as an answer or an event of a gateway describes it: a lease, or a foreign client that holds
 /// the lock without a gateway. Fields that the caller's API key may not view are absent.
@@ -39,29 +42,6 @@ pub struct Holder {
     pub release_requested: Option<ReleaseRequest>,
 }
 
-/// A rest of a lock: a lease was released before its minimum hold was over, and until then the lock, or the slot, is
-/// granted to no caller.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Rest {
-    /// The fencing token of the released lease, for a break that ends the rest.
-    pub fencing_token: u64,
-    /// The slot that rests, if the lease had one.
-    pub slot: Option<u16>,
-    /// The time until the rest is over, in milliseconds.
-    pub available_in_ms: u64,
-}
-
-/// A reservation: a person holds the lock until a time, and no renewal changes that.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Reservation {
-    /// When the lease ends, as an RFC 3339 time.
-    pub until: String,
-    /// Why the lock is reserved.
-    pub reason: String,
-    /// The name of the API key that reserved the lock, if the gateway has keys.
-    pub reserved_by: Option<String>,
-}
-
 // === impl Holder ===
 
 impl Holder {
@@ -81,32 +61,4 @@ impl Holder {
 pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
     let numbers = numbers.iter().flatten();
     numbers.copied().all(|it| it <= FencingToken::MAX.get())
-}
-
-// === Release request ===
-
-/// A release request: another caller wants the lock. If the holder does not release it in time, the gateway breaks
-/// the lease.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct ReleaseRequest {
-    /// The name of the API key that requested the release, if any.
-    pub by: Option<String>,
-    /// Why the release is requested, in the words of the caller that requested it.
-    #[serde(default)]
-    pub reason: String,
-    /// The time left for the holder when the gateway answered, in milliseconds.
-    pub within_ms: u64,
-    /// The lock whose release is requested, if the lock belongs to a group.
-    #[serde(skip)]
-    pub name: Option<String>,
-}
-
-// === impl ReleaseRequest ===
-
-impl ReleaseRequest {
-    /// The time left for the holder when the gateway answered.
-    #[must_use]
-    pub fn within(&self) -> Duration {
-        Duration::from_millis(self.within_ms)
-    }
 }

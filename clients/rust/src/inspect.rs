@@ -8,7 +8,7 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use crate::{
-    Client, ClientError, Holder, Rest,
+    Client, ClientError, Holder, LockState, Rest, Waiter,
     http::{Call, CallResponse, millis},
     lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
 };
@@ -38,33 +38,6 @@ pub struct Inspection {
     pub waiting_because: Option<String>,
     #[serde(skip)]
     json: String,
-}
-
-/// A request that waits in the queue of a lock.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Waiter {
-    /// The position in the queue: 1 is served next.
-    pub position: u64,
-    /// The owner that the waiting request named.
-    pub owner: Option<String>,
-    /// The mode that the request asks for: `exclusive` or `shared`.
-    pub mode: Option<String>,
-    /// The limit of a shared request: the lock is granted while fewer leases hold it.
-    pub limit: Option<u16>,
-    /// How long the waiting request has waited, in milliseconds.
-    pub waited_ms: u64,
-}
-
-/// Whether a lock is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LockState {
-    /// No lease and no foreign lock holds the lock.
-    Free,
-    /// A lease or a foreign lock holds the lock.
-    Held,
-    /// No lease holds the lock, which is granted to no caller until its rest is over.
-    Resting,
 }
 
 /// The result of one inspection of a lock during a wait.

@@ -40,8 +40,8 @@ pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
-pub use holder::{Holder, ReleaseRequest, Reservation, Rest};
-pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
+pub use holder::Holder;
+pub use inspect::{HeldLock, Inspection, ListRequest, Page};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
@@ -49,6 +49,7 @@ pub use lock::{
     GroupNamesError, History, HistoryEntry, HistoryNote, IdempotencyKey, IdempotencyKeyError,
     Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, Owner,
     Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token, TokenError,
+    answers::{LockState, ReleaseRequest, Reservation, Rest, Waiter},
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

@@ -4,6 +4,7 @@
 //! The Rust client (`latchgate-client`) re-exports the types that programs need. All other items may change with any
 //! version.
 
+pub mod answers;
 mod fence;
 mod foreign_mark;
 mod group;

@@ -27,7 +27,7 @@ use crate::{
     http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
     lifecycle::{Lifecycle, Workers},
     release,
-    store::{self, AnyStore, Store as _},
+    store::{self, AnyStore},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 

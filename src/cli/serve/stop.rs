@@ -24,7 +24,7 @@ use crate::{
     engine::Engine,
     http::InFlightRequests,
     lifecycle::Lifecycle,
-    store::{AnyStore, Store as _},
+    store::AnyStore,
     telemetry::{metrics::Figures, trace::Tracer},
 };
 

@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     lifecycle::Lifecycle,
     store::{
-        AnyStore, Store, StoreError,
+        AnyStore, StoreError,
         contract::{FenceCheck, FenceQuery},
     },
 };

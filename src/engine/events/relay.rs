@@ -8,7 +8,7 @@ use futures_util::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::store::{AnyStore, Store};
+use crate::store::AnyStore;
 
 use super::event::{Event, EventMessage};
 

@@ -14,7 +14,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{LockName, ReleaseRequest, TokenHash},
     store::{
-        AnyStore, Store,
+        AnyStore,
         contract::{Holder, Loss},
         history::EndedLease,
     },

@@ -43,7 +43,7 @@ use crate::{
     },
     lock::{GroupNames, Lease, Ttl},
     store::{
-        Store, StoreError, Uncertainty,
+        StoreError, Uncertainty,
         contract::{GiveBack, Renewal, RenewalTtl, Renewer},
     },
 };
@@ -247,7 +247,7 @@ impl Collector {
     /// lock.
     async fn end_unfinished(&self, granted: Granted) -> Result<(), RoundEnd> {
         let (store, name) = (&self.engine.store, &granted.lease.name);
-        let given_back = store.give_back_unanswered(name, &granted.hash, granted.keeper);
+        let given_back = store.give_back(name, &granted.hash, Some(granted.keeper));
         let outcome = given_back.await.map_err(|error| {
             let error = GroupAcquireError::new(name, error.into());
             RoundEnd::Failed(error)

@@ -11,7 +11,7 @@ use crate::{
     },
     lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
     store::{
-        Store, StoreError, Uncertainty,
+        StoreError, Uncertainty,
         contract::{Renewal, Renewer},
     },
 };

@@ -20,7 +20,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{History, HistoryEntry, HistoryNote, LockName},
     store::{
-        AnyStore, Store, StoreError,
+        AnyStore, StoreError,
         history::{EndedLease, HistoryBatch, HistoryBounds, HistoryCounts},
     },
     telemetry::metrics::Metrics,

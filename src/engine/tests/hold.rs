@@ -282,7 +282,7 @@ async fn a_grant_that_came_too_late_is_not_told() {
 async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
     for is_late in [false, true] {
         let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-        store.releases.lock().push_back(Release::Released);
+        store.releases.lock().push_back(Release::Released(None));
         let mut hold = engine.hold(request(None)).await.unwrap();
         let token = next_grant(&mut hold).await.token.hash();
         if is_late {

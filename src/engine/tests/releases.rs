@@ -63,7 +63,7 @@ async fn a_release_ends_a_lease_that_was_adopted_elsewhere_only_while_its_caller
         (true, Duration::ZERO, false),
     ] {
         let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
-        store.releases.lock().push_back(Release::Released);
+        store.releases.lock().push_back(Release::Released(None));
         let token = Token::random().hash();
         let caller = start(release(&engine, token)).await;
         let adopter = KeeperId::random();

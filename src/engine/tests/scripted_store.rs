@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -31,13 +32,12 @@ use crate::{
         Mode, ReleaseRequest, Terms, Token, TokenHash, Ttl,
     },
     store::{
-        AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
+        Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, FenceCheck,
             FenceQuery, GiveBack, Holder, Inspection, Leaving, ListQuery, Loss, Page,
             QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
-        history::EndedLease,
         parking::{News, Parking},
     },
     telemetry::metrics::Metrics,
@@ -208,6 +208,7 @@ impl ScriptedStore {
     }
 }
 
+#[async_trait]
 impl Store for ScriptedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         self.attempts.lock().push(attempt.clone());
@@ -278,27 +279,34 @@ impl Store for ScriptedStore {
         _name: &LockName,
         token: &TokenHash,
         _granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         self.pass_gate().await;
         if let Some(error) = next(&self.release_errors) {
             return Err(error);
         }
         let (keeper, keeps) = (releaser.keeper(), *self.adopted_by.lock());
         if let (Some(_), Some(keeps)) = (keeper, keeps.filter(|keeps| Some(*keeps) != keeper)) {
-            return Ok((Release::Adopted(keeps), None));
+            return Ok(Release::Adopted(keeps));
         }
         self.released.lock().push(*token);
         self.releasers.lock().push(releaser);
         self.changed.notify_waiters();
-        let release = next(&self.releases).unwrap_or(Release::Lost(Loss::Free));
-        Ok((release, None))
+        Ok(next(&self.releases).unwrap_or(Release::Lost(Loss::Free)))
     }
 
     fn partition(&self, name: &LockName) -> Partition {
         Partition::one_of(if is_away(name) { 1 } else { 2 })
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
+    async fn give_back(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        unanswered: Option<KeeperId>,
+    ) -> Result<GiveBack, StoreError> {
+        if let Some(keeper) = unanswered {
+            self.unanswered.lock().push((name.clone(), *token, keeper));
+        }
         if is_away(name) {
             std::future::pending::<()>().await;
         }
@@ -310,17 +318,6 @@ impl Store for ScriptedStore {
         self.given_back_names.lock().push(name.clone());
         self.changed.notify_waiters();
         Ok(next(&self.give_backs).unwrap_or(GiveBack::GivenBack))
-    }
-
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError> {
-        let asked = (name.clone(), *token, keeper);
-        self.unanswered.lock().push(asked);
-        self.give_back(name, token).await
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
@@ -462,7 +459,7 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
         entries: 0,
         ..HistoryConfig::default()
     };
-    let store = AnyStore::other(Arc::clone(store));
+    let store = Arc::clone(store);
     let metrics = Metrics::default();
     (
         Engine::start(store, lifecycle.clone(), &limits, &history, metrics),

@@ -34,7 +34,7 @@ use crate::{
 use super::{
     acquire::{AcquireBody, AcquireJson, WaiterCount},
     answer::{Annotated, Notes},
-    lease_view::{LeaseBody, ReleaseRequestBody, millis},
+    lease_view::{LeaseBody, millis, release_request_body},
 };
 
 /// For how long a client in the queue may at least leave sent data unacknowledged. The client holds nothing yet,
@@ -212,7 +212,7 @@ impl HoldEvents {
                 encode("renewed", &remaining(Some(left)))
             }
             HoldEvent::ReleaseRequested(request) => {
-                let data = ReleaseRequestBody::from_request(&request);
+                let data = release_request_body(&request);
                 encode("release-requested", &to_json(&data))
             }
             HoldEvent::Ended(end) => {

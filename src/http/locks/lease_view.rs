@@ -29,6 +29,7 @@ use crate::{
     lock::{
         ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest,
         Reservation, Said, Token,
+        answers::{self, Rest},
     },
     store::contract::{Holder, SHOWN_HOLDERS},
 };
@@ -93,10 +94,10 @@ pub(in crate::http) struct LeaseView {
     #[schema(min_items = 2, max_items = 16)]
     leases: Vec<GroupPartBody>,
     /// The reservation that the lease is. Only if it is one, and the API key may see it.
-    #[schema(value_type = ReservationBody, required = false)]
+    #[schema(value_type = answers::Reservation, required = false)]
     reservation: Option<Box<Reservation>>,
     /// The release request for the lease. Only if there is one, and the API key may see it.
-    #[schema(value_type = ReleaseRequestBody, required = false)]
+    #[schema(value_type = answers::ReleaseRequest, required = false)]
     release_requested: Option<Box<ReleaseRequest>>,
 }
 
@@ -138,35 +139,6 @@ pub(in crate::http) struct GroupBody {
     count: u8,
 }
 
-/// A caller wants the lock: its holder is asked to release it in time. If the lease has not ended by then, it
-/// is broken.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = ReleaseRequest)]
-pub(in crate::http) struct ReleaseRequestBody {
-    /// The name of the API key that asked; null if the gateway has no keys.
-    #[schema(required = true)]
-    by: Option<String>,
-    /// The reason that the caller gave.
-    reason: String,
-    /// Time left to release the lock, rounded down.
-    within_ms: u64,
-}
-
-/// A person holds the lock until a time: nothing prolongs the lease.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Reservation)]
-pub(in crate::http) struct ReservationBody {
-    /// When the lease ends, by the clock of the store.
-    #[schema(value_type = String, format = DateTime)]
-    until: Timestamp,
-    /// Why the lock is reserved.
-    reason: String,
-    /// The name of the API key that reserved the lock, and that may end the reservation; null if the gateway has no
-    /// keys.
-    #[schema(required = true)]
-    reserved_by: Option<String>,
-}
-
 /// Metadata as a JSON object, empty if the lease has no metadata.
 #[derive(Debug, Clone, Default)]
 pub(in crate::http) struct MetadataBody(Metadata);
@@ -174,21 +146,6 @@ pub(in crate::http) struct MetadataBody(Metadata);
 /// A time as RFC 3339 text in UTC.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Timestamp(Rfc3339Timestamp);
-
-/// A lease that was released before its `min_hold_ms` was over: until then the lock, or the slot, is granted to
-/// no caller.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Rest)]
-pub(in crate::http) struct RestBody {
-    /// The fencing token of the released lease, for a break that ends the rest.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    fencing_token: u64,
-    /// The slot that rests; null if the lease had none.
-    #[schema(required = true)]
-    slot: Option<u16>,
-    /// Time until the rest is over.
-    available_in_ms: u64,
-}
 
 declare_fields! {
     /// A lease as its holder sees it, with the token. No other caller sees the token.
@@ -385,19 +342,13 @@ impl LeaseView {
         object.field_if(told(VIEWER | REFUSED), "foreign", self.foreign);
         object.field_if(told(VIEWER), "foreign_mark", mark);
         object.field_if(told(VIEWER), "group", &self.group);
-        let reservation = self
-            .reservation
-            .as_deref()
-            .map(ReservationBody::from_reservation);
+        let reservation = self.reservation.as_deref().map(reservation_body);
         object.field_if(
             reservation.is_some() && told(ONE),
             "reservation",
             reservation,
         );
-        let request = self
-            .release_requested
-            .as_deref()
-            .map(ReleaseRequestBody::from_request);
+        let request = self.release_requested.as_deref().map(release_request_body);
         object.field_if(request.is_some() && told(ONE), "release_requested", request);
         object.end();
     }
@@ -529,49 +480,34 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
     }
 }
 
-// === impl RestBody ===
+/// The rests of a lock.
+pub(in crate::http) fn rests(holder: Option<&Holder>) -> Vec<Rest> {
+    let now = Instant::now();
+    let leases = holder.map_or(&[][..], Holder::leases).iter();
+    let rests = leases.take(SHOWN_HOLDERS).filter(|lease| lease.is_resting);
+    let rest = |lease: &HeldLease| Rest {
+        fencing_token: lease.fence.get(),
+        slot: lease.mode.slot(),
+        available_in_ms: millis(lease.left_at(now)),
+    };
+    rests.map(rest).collect()
+}
 
-impl RestBody {
-    /// The rests of a lock.
-    pub(in crate::http) fn all_of(holder: Option<&Holder>) -> Vec<Self> {
-        let now = Instant::now();
-        let leases = holder.map_or(&[][..], Holder::leases).iter();
-        let rests = leases.take(SHOWN_HOLDERS).filter(|lease| lease.is_resting);
-        let rest = |lease: &HeldLease| Self {
-            fencing_token: lease.fence.get(),
-            slot: lease.mode.slot(),
-            available_in_ms: millis(lease.left_at(now)),
-        };
-        rests.map(rest).collect()
+/// A release request for the holder of a lease, and for those who may view the lease.
+pub(in crate::http) fn release_request_body(request: &ReleaseRequest) -> answers::ReleaseRequest {
+    answers::ReleaseRequest {
+        by: request.by.as_deref().map(str::to_owned),
+        reason: request.reason.as_str().to_owned(),
+        within_ms: millis(request.within),
+        name: None,
     }
 }
 
-// === impl ReleaseRequestBody ===
-
-impl ReleaseRequestBody {
-    pub(in crate::http) fn from_request(request: &ReleaseRequest) -> Self {
-        Self {
-            by: request.by.as_deref().map(str::to_owned),
-            reason: request.reason.as_str().to_owned(),
-            within_ms: millis(request.within),
-        }
-    }
-
-    /// The release request for a lease, if there is one.
-    pub(in crate::http) fn of_lease(lease: &HeldLease) -> Option<Self> {
-        lease.release_requested.as_deref().map(Self::from_request)
-    }
-}
-
-// === impl ReservationBody ===
-
-impl ReservationBody {
-    fn from_reservation(reservation: &Reservation) -> Self {
-        Self {
-            until: displayed(Some(reservation.until())),
-            reason: reservation.reason.as_str().to_owned(),
-            reserved_by: reservation.by.as_deref().map(str::to_owned),
-        }
+fn reservation_body(reservation: &Reservation) -> answers::Reservation {
+    answers::Reservation {
+        until: displayed(Some(reservation.until())).to_string(),
+        reason: reservation.reason.as_str().to_owned(),
+        reserved_by: reservation.by.as_deref().map(str::to_owned),
     }
 }
 

@@ -22,7 +22,10 @@ use crate::{
         problem::{Extra, Problem, ProblemCode, why_it_waits},
         state::AppState,
     },
-    lock::{Limit, LockName, Owner, SearchText, Sharing},
+    lock::{
+        Limit, LockName, Owner, SearchText, Sharing,
+        answers::{self, LockState, Rest},
+    },
     store::{
         contract::{
             FenceCheck, FenceQuery, HeldLock, Holder, Inspection, LONGEST_PAGE, ListQuery, Page,
@@ -33,7 +36,7 @@ use crate::{
     },
 };
 
-use super::lease_view::{HolderBody, RestBody, millis};
+use super::lease_view::{HolderBody, millis, rests};
 
 /// Inspect a lock
 ///
@@ -100,10 +103,10 @@ pub(in crate::http) struct LockBody {
     /// there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 100)]
-    resting: Vec<RestBody>,
+    resting: Vec<Rest>,
     /// The first 100 waiters, in the order in which they are served.
     #[schema(max_items = 100)]
-    waiters: Vec<WaiterBody>,
+    waiters: Vec<answers::Waiter>,
     /// The number of all waiters. In Redis, up to a quarter of a queue of more than 512 may have left
     /// already.
     waiter_count: u64,
@@ -115,37 +118,6 @@ pub(in crate::http) struct LockBody {
         example = "3 share the lock, and the first waiter asked for at most 2 holders"
     )]
     waiting_because: Option<String>,
-}
-
-/// Whether a lock is held.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::http) enum LockState {
-    /// The lock has a holder.
-    Held,
-    /// The lock has no holder, and is granted to no caller until its rest is over.
-    Resting,
-    /// The lock has no holder. With waiters: the lock is just passing to the first of them.
-    Free,
-}
-
-/// A request that waits for a lock.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Waiter)]
-pub(in crate::http) struct WaiterBody {
-    /// The position in the queue: 1 is served next.
-    #[schema(minimum = 1, maximum = 100)]
-    position: u64,
-    /// Owner text of the waiter, for people to read.
-    #[schema(required = true)]
-    owner: Option<String>,
-    /// The requested mode, `exclusive` or `shared`.
-    mode: &'static str,
-    /// The requested limit; null without one.
-    #[schema(required = true)]
-    limit: Option<u16>,
-    /// How long the request has waited so far.
-    waited_ms: u64,
 }
 
 // === impl LockBody ===
@@ -165,7 +137,7 @@ impl LockBody {
             }
             _ => None,
         };
-        let resting = RestBody::all_of(holder.as_ref());
+        let resting = rests(holder.as_ref());
         let holder_count = holder.as_ref().map_or(0, Holder::holders);
         let holders =
             holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
@@ -182,7 +154,7 @@ impl LockBody {
             resting,
             waiters: (1..)
                 .zip(inspection.queue)
-                .map(|(position, waiter)| WaiterBody::new(position, waiter))
+                .map(|(position, waiter)| waiter_body(position, waiter))
                 .collect(),
             waiter_count: inspection.waiters,
             waiting_because,
@@ -190,18 +162,14 @@ impl LockBody {
     }
 }
 
-// === impl WaiterBody ===
-
-impl WaiterBody {
-    fn new(position: u64, waiter: Waiter) -> Self {
-        let limit = waiter.sharing.as_ref().and_then(Sharing::explicit_limit);
-        Self {
-            position,
-            owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
-            mode: Sharing::mode(waiter.sharing).as_str(),
-            limit: limit.map(Limit::get),
-            waited_ms: millis(waiter.waited),
-        }
+fn waiter_body(position: u64, waiter: Waiter) -> answers::Waiter {
+    let limit = waiter.sharing.as_ref().and_then(Sharing::explicit_limit);
+    answers::Waiter {
+        position,
+        owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+        mode: Some(Sharing::mode(waiter.sharing).as_str().to_owned()),
+        limit: limit.map(Limit::get),
+        waited_ms: millis(waiter.waited),
     }
 }
 
@@ -411,7 +379,7 @@ pub(in crate::http) struct HeldLockBody {
     /// any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 100)]
-    resting: Vec<RestBody>,
+    resting: Vec<Rest>,
 }
 
 /// A held lock on a page of the list.
@@ -446,7 +414,7 @@ impl PageBody {
 impl HeldLockBody {
     /// Body for a held lock. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime, viewer: &Access) -> Self {
-        let resting = RestBody::all_of(Some(&holder));
+        let resting = rests(Some(&holder));
         Self {
             name: name.as_str().to_owned(),
             holder_count: holder.holders(),

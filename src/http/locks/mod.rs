@@ -24,7 +24,7 @@ pub(super) use lease::{
     __path_release, __path_release_by_post, __path_renew, RenewBody, release, release_by_post,
     renew,
 };
-pub(super) use lease_view::{CurrentHolder, ReleaseRequestBody, RestBody, millis};
+pub(super) use lease_view::{CurrentHolder, millis, release_request_body, rests};
 pub(super) use look::{__path_check, __path_inspect, __path_list, check, inspect, list};
 
 #[cfg(any(test, feature = "fuzzing"))]

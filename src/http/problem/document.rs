@@ -15,10 +15,10 @@ use crate::{
     http::{
         extract::{AcceptsJson, ApiPath, PathParameter},
         json_response::{JsonResponse, json},
-        locks::{CurrentHolder, RestBody},
+        locks::CurrentHolder,
         state::BasePath,
     },
-    lock::LockName,
+    lock::{LockName, answers::Rest},
 };
 
 use super::{Extra, FieldError, PartResult, Problem, ProblemCode};
@@ -65,8 +65,8 @@ pub(in crate::http) struct ProblemDocument<'a> {
     holder_count: Option<u64>,
     /// With `locked`: what rests of the lock after a release (`min_hold_ms`). Only if there are any rests.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<RestBody>, required = false, max_items = 100)]
-    resting: Option<&'a [RestBody]>,
+    #[schema(value_type = Vec<Rest>, required = false, max_items = 100)]
+    resting: Option<&'a [Rest]>,
     /// With `locked`, if the lock has no holder and only rests: after how long this request could be granted it, if
     /// no other request is before it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,8 +13,11 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    http::locks::{CurrentHolder, ReleaseRequestBody, RestBody, millis},
-    lock::{HeldLease, LockName, Sharing, Ttl},
+    http::locks::{CurrentHolder, millis, release_request_body, rests},
+    lock::{
+        HeldLease, LockName, Sharing, Ttl,
+        answers::{ReleaseRequest, Rest},
+    },
     store::contract::{Contention, Holder},
 };
 
@@ -210,8 +213,8 @@ pub(in crate::http) struct PartResult {
     hold_expires_in_ms: Option<u64>,
     /// The release request, if a renewed lease has one: a caller wants the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = ReleaseRequestBody, required = false)]
-    release_requested: Option<ReleaseRequestBody>,
+    #[schema(value_type = ReleaseRequest, required = false)]
+    release_requested: Option<ReleaseRequest>,
 }
 
 // === impl PartResult ===
@@ -219,6 +222,7 @@ pub(in crate::http) struct PartResult {
 impl PartResult {
     /// The outcome of a command that succeeded. `lease` is the renewed lease; `None` if the lease has ended.
     pub(in crate::http) fn done(name: &LockName, lease: Option<&HeldLease>) -> Self {
+        let request = lease.and_then(|lease| lease.release_requested.as_deref());
         Self {
             name: name.as_str().to_owned(),
             code: None,
@@ -229,7 +233,7 @@ impl PartResult {
             slot: lease.and_then(|lease| lease.mode.slot()),
             expires_in_ms: lease.map(|lease| millis(lease.good_for())),
             hold_expires_in_ms: lease.and_then(|lease| lease.hold_expires_in).map(millis),
-            release_requested: lease.and_then(ReleaseRequestBody::of_lease),
+            release_requested: request.map(release_request_body),
         }
     }
 
@@ -253,7 +257,7 @@ pub(in crate::http) struct Locked {
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
-    pub(super) resting: Vec<RestBody>,
+    pub(super) resting: Vec<Rest>,
     /// After how long the request finds room, if the lock has no holder and only rests.
     pub(super) available_in_ms: Option<u64>,
     pub(super) waited_ms: u64,
@@ -273,7 +277,7 @@ impl Locked {
         jitter: u32,
     ) -> Self {
         let left = time_to_wait(contention.holder.as_ref(), sharing);
-        let resting = RestBody::all_of(contention.holder.as_ref());
+        let resting = rests(contention.holder.as_ref());
         let holder_count = contention.holder.as_ref().map_or(0, Holder::holders);
         let holders = contention
             .holder

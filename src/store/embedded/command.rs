@@ -1,12 +1,12 @@
 //! Commands to the writer thread, and their answers.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     clock::Clock,
-    lock::{FencingToken, HeldLease, TokenHash},
+    lock::{HeldLease, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{
@@ -141,7 +141,7 @@ impl ExecutedBatch {
 
 // === impl Outcome ===
 
-impl Outcome for (Release, Option<(FencingToken, Duration)>) {}
+impl Outcome for Release {}
 
 impl Outcome for GiveBack {}
 

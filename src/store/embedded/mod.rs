@@ -36,7 +36,7 @@ mod tests;
 mod writer;
 
 pub use log::{BackupError, OpenError, check_backup};
-pub use store::{EmbeddedStore, StoreBackup};
+pub use store::EmbeddedStore;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use log::fuzzed_row;

@@ -12,10 +12,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use async_trait::async_trait;
 use parking_lot::RwLock;
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{Semaphore, oneshot},
     task::spawn_blocking,
     time::Instant,
 };
@@ -29,11 +30,12 @@ use crate::{
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation,
             FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page,
-            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting, StoreBackup,
         },
-        history::{EndedLease, HistoryBatch, StoredHistory},
+        history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
+    telemetry::trace::SpanKind,
 };
 
 use super::{
@@ -72,15 +74,6 @@ pub struct EmbeddedStore {
     /// Whether the store is being closed. Set before the writer stops answering.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) writer: JoinHandle<()>,
-}
-
-/// A backup in memory. Only one backup exists at a time.
-#[derive(Debug)]
-pub struct StoreBackup {
-    /// The bytes of the backup file, in the format of a log file.
-    pub bytes: Vec<u8>,
-    /// The permit for a backup, released when this backup is dropped.
-    pub room: OwnedSemaphorePermit,
 }
 
 // === impl EmbeddedStore ===
@@ -175,6 +168,7 @@ impl EmbeddedStore {
     }
 }
 
+#[async_trait]
 impl Store for EmbeddedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let room = Arc::clone(&self.acquires).try_acquire_owned();
@@ -226,16 +220,10 @@ impl Store for EmbeddedStore {
         name: &LockName,
         token: &TokenHash,
         _granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let (name, token) = (name.clone(), *token);
-        let change = self.change(move |state, now| Ok(state.release(releaser, &name, &token, now)));
-        let (release, ended) = change.await?;
-        let ended = ended.map(|(fence, held_for)| EndedLease {
-            fence,
-            held_for: Some(held_for),
-            may_rest: false,
-        });
-        Ok((release, ended))
+        self.change(move |state, now| Ok(state.release(releaser, &name, &token, now)))
+            .await
     }
 
     async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
@@ -257,20 +245,14 @@ impl Store for EmbeddedStore {
         self.read(State::found).unwrap_or_default()
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let (name, token) = (name.clone(), *token);
-        self.change(move |state, now| Ok(state.give_back(&name, &token, None, now)))
-            .await
-    }
-
-    async fn give_back_unanswered(
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let (name, token) = (name.clone(), *token);
-        self.change(move |state, now| Ok(state.give_back(&name, &token, Some(keeper), now)))
+        self.change(move |state, now| Ok(state.give_back(&name, &token, unanswered, now)))
             .await
     }
 
@@ -360,6 +342,14 @@ impl Store for EmbeddedStore {
             // The close is not confirmed only if another close came first.
             done.await.ok();
         }
+    }
+
+    async fn backup(&self) -> Option<Result<StoreBackup, StoreError>> {
+        Some(self.backup().await)
+    }
+
+    fn system(&self) -> (&'static str, SpanKind) {
+        ("embedded", SpanKind::Internal)
     }
 
     fn describe(&self) -> String {

@@ -28,10 +28,10 @@ use crate::{
             GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting,
         },
-        history::{EndedLease, HistoryBatch, StoredHistory},
+        history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
-    telemetry::metrics::StoreFigures,
+    telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
 
 use super::{
@@ -140,6 +140,7 @@ impl RedisStore {
     }
 }
 
+#[async_trait]
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let (_working, mut lock) = self.enter_lock(&attempt.name)?;
@@ -179,7 +180,7 @@ impl Store for RedisStore {
         name: &LockName,
         token: &TokenHash,
         granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         lock.release(releaser, token, granted_here).await
     }
@@ -199,20 +200,15 @@ impl Store for RedisStore {
         history.read(&self.context.dispatch, &lock.keys).await
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let (_working, lock) = self.enter_lock(name)?;
-        lock.give_back(token, GrantKnowledge::MayBeDelivered).await
-    }
-
-    async fn give_back_unanswered(
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
-        lock.give_back(token, GrantKnowledge::Unanswered(keeper))
-            .await
+        let known = unanswered.map_or(GrantKnowledge::MayBeDelivered, GrantKnowledge::Unanswered);
+        lock.give_back(token, known).await
     }
 
     async fn confirm(
@@ -333,6 +329,10 @@ impl Store for RedisStore {
         drop(timeout_at(dispatch.limit(), self.working.wait()).await);
         self.context.closing.cancel();
         dispatch.topology.close().await;
+    }
+
+    fn system(&self) -> (&'static str, SpanKind) {
+        ("redis", SpanKind::Client)
     }
 
     fn describe(&self) -> String {

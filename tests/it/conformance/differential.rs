@@ -353,11 +353,12 @@ impl<'rig> Program<'rig> {
         let mut answers = Vec::new();
         for twin in &self.rig.twins {
             let release = twin.store.release_as(releaser, &name, &token, true);
-            answers.push(release.await.unwrap().0);
+            answers.push(release.await.unwrap());
         }
         self.same(|program, twin| match &answers[twin] {
+            Release::Released(_) => "released".to_owned(),
             Release::Lost(loss) => program.lost(*loss),
-            other => format!("{other:?}"),
+            adopted @ Release::Adopted(_) => format!("{adopted:?}"),
         });
     }
 
@@ -399,7 +400,7 @@ impl<'rig> Program<'rig> {
         self.tell(&format!("{one} is given back"));
         let mut answers = Vec::new();
         for twin in &self.rig.twins {
-            answers.push(twin.store.give_back(&name, &token).await.unwrap());
+            answers.push(twin.store.give_back(&name, &token, None).await.unwrap());
         }
         self.same(|_, twin| format!("{:?}", answers[twin]));
     }

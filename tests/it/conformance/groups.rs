@@ -189,7 +189,7 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
             .release_as(earlier, &name(lock), &first.hash, true)
             .await;
         assert!(
-            matches!(released, Ok((Release::Adopted(_), None))),
+            matches!(released, Ok(Release::Adopted(_))),
             "{lock}: {released:?}"
         );
     }

@@ -187,10 +187,14 @@ pub(super) async fn a_walk_comes_by_all_that_is_held_while_others_come_and_go(
                 let crowd: Vec<_> = (0..crowd)
                     .map(|n| attempt(&format!("crowd:{number}:{turn}:{n}"), LONG))
                     .collect();
-                store.must_grant_each(&crowd).await;
+                for asked in &crowd {
+                    store.must_grant(asked).await;
+                }
                 let renewed = &held[random.below(held.len())];
                 store.must_renew(renewed, None).await;
-                store.must_release_each(&crowd).await;
+                for asked in &crowd {
+                    store.must_release(asked).await;
+                }
             }
         });
     }

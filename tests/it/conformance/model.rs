@@ -135,9 +135,9 @@ impl Model {
         if held.is_some_and(|held| held.token == *token) {
             self.have_released.insert((name.clone(), *token));
             self.end(name, true);
-            *answer == Release::Released
+            matches!(answer, Release::Released(_))
         } else if self.released_with_key.contains(&(name.clone(), *token)) {
-            *answer == Release::Released
+            matches!(answer, Release::Released(_))
         } else {
             *answer == Release::Lost(loss(held))
         }

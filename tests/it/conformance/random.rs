@@ -65,7 +65,7 @@ async fn one_command(
             (right, format!("release {name} {token} -> {answer:?}"))
         }
         8 => {
-            let answer = store.give_back(name, token).await.unwrap();
+            let answer = store.give_back(name, token, None).await.unwrap();
             let right = model.given_back(name, token, answer);
             (right, format!("give_back {name} {token} -> {answer:?}"))
         }

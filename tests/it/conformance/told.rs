@@ -48,7 +48,7 @@ pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
     assert_eq!(store.acquire(&attempt("lock", LONG)).await, closing());
     assert_eq!(store.renew(&lock, &token, None).await, closing());
     assert_eq!(store.release(&lock, &token).await, closing());
-    assert_eq!(store.give_back(&lock, &token).await, closing());
+    assert_eq!(store.give_back(&lock, &token, None).await, closing());
     assert_eq!(store.confirm(&lock, &token).await, closing());
     assert_eq!(store.leave(&lock, &token, None).await, closing());
     assert_eq!(store.inspect(&lock).await, closing());

@@ -185,7 +185,7 @@ async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing
     assert!(expected, "{cut_off:?}");
     // The other gateways go on, and the lease of the cut-off gateway still counts.
     let other = attempt("lock");
-    until_granted(&rig.store, &other).await;
+    rig.store.until_granted(&other).await;
     rig.store.must_refuse(&attempt("held")).await;
 
     for cable in &apart.cables {

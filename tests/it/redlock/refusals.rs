@@ -145,7 +145,7 @@ async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
     first.mend(trouble).await;
     last.mend(trouble).await;
     let next = attempt("lock");
-    let granted = until_granted(&rig.store, &next).await;
+    let granted = rig.store.until_granted(&next).await;
     assert!(granted.fence.get() > fence);
     until("all is well", async || {
         rig.health(trouble.check()).await == Health::Passing

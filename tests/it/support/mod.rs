@@ -31,7 +31,7 @@ pub(crate) mod tree;
 
 pub(crate) use ask::{
     Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, fence_query,
-    list_query, until_all_pass, until_granted, until_health, until_passing, with,
+    list_query, until_all_pass, until_health, until_passing, with,
 };
 pub(crate) use asking::{new_attempt, new_request, under_key};
 pub(crate) use authority::{Authority, Files};

@@ -47,5 +47,5 @@ pub(crate) use super::{
     Ask, Cable, Clock, Fault, ManualClock, Proxy, Random, RedisServer, assert_health,
     assert_misconfigured, assert_unavailable, assert_unknown, cmd, eventually, fence_query,
     free_port, full, list_query, new_attempt, new_request, under_key, until, until_all_pass,
-    until_granted, until_health, until_passing, url, with, words,
+    until_health, until_passing, url, with, words,
 };

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     lock::{
-        BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Mode, ReleaseRequest,
-        SupersedeHash, TokenHash,
+        BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
     },
     store::{
         StoreError, Unavailability,
@@ -16,6 +15,7 @@ use crate::{
             Renewer, Requesting, SharedHolders,
         },
         embedded::records::RowKey,
+        history::EndedLease,
         parking::News,
     },
 };
@@ -335,12 +335,12 @@ impl State {
         name: &LockName,
         token: &TokenHash,
         now: Moment,
-    ) -> (Release, Option<(FencingToken, Duration)>) {
-        let release = if let Some(lease) = self.living_of(name, token, now) {
+    ) -> Release {
+        if let Some(lease) = self.living_of(name, token, now) {
             let (fence, held_for) = (lease.fence, now.since(lease.granted_at));
             let keeper = releaser.keeper();
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
-                return (Release::Adopted(lease.keeper()), None);
+                return Release::Adopted(lease.keeper());
             }
             let rest = releaser.may_rest().then(|| lease.rest(now)).flatten();
             // The end of the lease is remembered until a minute after its rest.
@@ -350,13 +350,16 @@ impl State {
                 self.put(name, rest);
             }
             self.hand_off(name, now);
-            return (Release::Released, Some((fence, held_for)));
+            Release::Released(Some(EndedLease {
+                fence,
+                held_for: Some(held_for),
+                may_rest: false,
+            }))
         } else if self.remembers(&RowKey::released(name, token), now) {
-            Release::Released
+            Release::Released(None)
         } else {
             Release::Lost(self.loss(name, token, now))
-        };
-        (release, None)
+        }
     }
 
     /// Renews the living lease of this token for a TTL from now, at most until the lease's hold limit.

@@ -54,7 +54,7 @@ impl Told {
     async fn release(&mut self, rig: &Rig, at: usize) {
         let (holder, held) = self.held.remove(at);
         match rig.store().release(&holder.name, &holder.token).await {
-            Ok(Release::Released) => self.gone.push(holder),
+            Ok(Release::Released(_)) => self.gone.push(holder),
             Ok(lost @ (Release::Adopted(_) | Release::Lost(_))) => panic!("was lost: {lost:?}"),
             Err(StoreError::Indeterminate(_)) => self.unknown.push(holder),
             Err(_nothing_happened) => self.held.push((holder, held)),

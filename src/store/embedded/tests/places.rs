@@ -84,7 +84,7 @@ async fn a_grant_to_a_kept_place_can_be_given_back() {
     let (holder, key) = (attempt("lock", LONG), key());
     let first = kept_place_behind(&rig, &holder, key).await;
     rig.released(&holder).await;
-    let given_back = rig.store().give_back(&first.name, &first.token).await;
+    let given_back = rig.store().give_back(&first.name, &first.token, None).await;
     assert_eq!(given_back, Ok(GiveBack::GivenBack));
 }
 

@@ -38,7 +38,7 @@ impl Shared {
         name: &LockName,
         token: &TokenHash,
         granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         let began = Instant::now();
@@ -62,10 +62,7 @@ impl Shared {
             let released = (name, token, released_by);
             self.restore_where_released(released, &answers, *keeper, began);
         }
-        if let Some(decided) = outcome {
-            return Ok((decided, release_tally.ended));
-        }
-        Err(self.unknown(&answers, release_tally.released > 0))
+        outcome.ok_or_else(|| self.unknown(&answers, release_tally.released > 0))
     }
 }
 
@@ -188,7 +185,7 @@ impl ReleaseTally {
         }
         // A lease that is gone from a majority of the nodes cannot be renewed any more.
         let gone = released > 0 && released + losses >= majority;
-        (gone && self.broken + silent < majority).then_some(Release::Released)
+        (gone && self.broken + silent < majority).then_some(Release::Released(self.ended))
     }
 
     /// The outcome of the release when the gateway no longer waits for the missing answers. A lease that no node has
@@ -202,7 +199,7 @@ impl ReleaseTally {
     pub(super) fn is_decided(&self, majority: usize) -> bool {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
-            Some(Release::Released | Release::Adopted(_)) => true,
+            Some(Release::Released(_) | Release::Adopted(_)) => true,
             // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, the lease has
             // not ended at the nodes where it is kept.
             None => self.answered >= majority && self.broken == 0,
@@ -348,7 +345,7 @@ mod tests {
     fn what_no_majority_of_breaks_can_have_ended_was_released() {
         let (released, free) = (|| Some(RELEASED), || Some(FREE));
         let broken = || Some(BROKEN);
-        let told = Some(Release::Released);
+        let told = Some(Release::Released(None));
         assert_eq!(outcome([released(), released(), None]), told);
         assert_eq!(outcome([released(), free(), None]), told);
         assert_eq!(outcome([released(), broken(), free()]), told);

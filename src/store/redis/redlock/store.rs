@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
@@ -31,10 +32,10 @@ use crate::{
             GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting, StoreFeature,
         },
-        history::{EndedLease, HistoryBatch, StoredHistory},
+        history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
-    telemetry::metrics::StoreFigures,
+    telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
 
 use super::{
@@ -191,6 +192,7 @@ impl Shared {
     }
 }
 
+#[async_trait]
 impl Store for RedlockStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
@@ -234,7 +236,7 @@ impl Store for RedlockStore {
         name: &LockName,
         token: &TokenHash,
         granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let _working = self.enter()?;
         self.shared
             .release(releaser.keeper(), name, token, granted_here)
@@ -253,19 +255,14 @@ impl Store for RedlockStore {
         self.shared.history(name).await
     }
 
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let _working = self.enter()?;
-        self.shared.give_back(name, token, None).await
-    }
-
-    async fn give_back_unanswered(
+    async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        keeper: KeeperId,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
-        self.shared.give_back(name, token, Some(keeper)).await
+        self.shared.give_back(name, token, unanswered).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
@@ -351,6 +348,10 @@ impl Store for RedlockStore {
         for node in self.shared.quorum.nodes() {
             node.shard.pool.route.close().await;
         }
+    }
+
+    fn system(&self) -> (&'static str, SpanKind) {
+        ("redis", SpanKind::Client)
     }
 
     fn describe(&self) -> String {

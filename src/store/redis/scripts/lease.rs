@@ -73,7 +73,7 @@ impl LockScripts<'_> {
         releaser: Releaser,
         token: &TokenHash,
         granted_here: bool,
-    ) -> Result<(Release, Option<EndedLease>), StoreError> {
+    ) -> Result<Release, StoreError> {
         let id = id(token);
         // Most leases have the keeper that their id names.
         let keeper = releaser.keeper();
@@ -94,21 +94,21 @@ impl LockScripts<'_> {
         let run = self.run_with_news(&self.context.scripts.release, &id, fill);
         let DispatchReply { mut reply, earlier } = run.await?;
         let loss = match reply.kind() {
-            "released" => return Ok((Release::Released, reply.str().and_then(ended))),
+            "released" => return Ok(Release::Released(reply.str().and_then(ended))),
             "adopted" => {
                 let keeper = reply.str().and_then(token_hash);
                 let keeper = keeper.ok_or_else(|| reply.unexpected())?;
-                return Ok((Release::Adopted(KeeperId::of_attempt(&keeper)), None));
+                return Ok(Release::Adopted(KeeperId::of_attempt(&keeper)));
             }
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,
             // An earlier copy of this release cannot have caused `broken`: it would have released the lease.
-            "broken" => return Ok((Release::Lost(reply.broken()?), None)),
+            "broken" => return Ok(Release::Lost(reply.broken()?)),
             "overdue" => reply.broken()?,
             _ => return Err(reply.unexpected()),
         };
         match earlier {
-            None => Ok((Release::Lost(loss), None)),
+            None => Ok(Release::Lost(loss)),
             // The lease may have been lost before, or released by the earlier copy whose reply was lost: the store
             // cannot tell.
             Some(unknown) => Err(unknown.into()),

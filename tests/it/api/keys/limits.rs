@@ -188,7 +188,9 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     let granted = wary.ask("POST /locks/a", "").await;
     for _ in 0..3 {
         // A right token does not count.
-        release(service, &[WRONG], Release::Released).await.is(204);
+        release(service, &[WRONG], Release::Released(None))
+            .await
+            .is(204);
         assert_eq!(release(service, &[WRONG], LOST).await.status, 410);
     }
     let asked = service.script.asked().len();
@@ -201,7 +203,9 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     // A request with a valid key is accepted, and so is one with the token of a lease that this gateway granted.
     let known = ("lock-token", granted["token"].as_str().unwrap());
     for headers in [&[wary.key.auth(), WRONG][..], &[known]] {
-        release(service, headers, Release::Released).await.is(204);
+        release(service, headers, Release::Released(None))
+            .await
+            .is(204);
     }
     assert_eq!(release(service, &[known], LOST).await.status, 429);
     advance(Duration::from_secs(21)).await;

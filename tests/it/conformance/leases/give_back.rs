@@ -31,7 +31,7 @@ pub(crate) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture
         let late = attempt.clone();
         let mut acquire = JoinSet::new();
         acquire.spawn(async move { there.acquire(&late).await });
-        let outcome = here.give_back(&attempt.name, &attempt.token).await;
+        let outcome = here.give_back(&attempt.name, &attempt.token, None).await;
         let acquired = acquire.join_all().await.remove(0);
         match outcome.unwrap() {
             GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),
@@ -64,7 +64,7 @@ pub(crate) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn
 pub(crate) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
     let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     for (lock, token) in [("lock", token()), ("other", holder.token)] {
-        let outcome = store.give_back(&name(lock), &token).await;
+        let outcome = store.give_back(&name(lock), &token, None).await;
         assert_eq!(outcome.unwrap(), GiveBack::NothingHeld, "{lock}");
     }
     granted(&store, &holder).await;
@@ -114,6 +114,6 @@ async fn give_back_unanswered(
 ) {
     let keeper = KeeperId::of_attempt(&keeper.token);
     let (name, token) = (&attempt.name, &attempt.token);
-    let outcome = store.give_back_unanswered(name, token, keeper).await;
+    let outcome = store.give_back(name, token, Some(keeper)).await;
     assert_eq!(outcome, Ok(expected));
 }

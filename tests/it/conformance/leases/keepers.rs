@@ -6,7 +6,7 @@ pub(crate) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture)
     let lease = held(fixture).await;
     kept(fixture, &lease, first(&lease)).await;
     not_kept(fixture, &lease, KeeperId::random(), first(&lease)).await;
-    ends_as(fixture, &lease, first(&lease), Release::Released).await;
+    ends_as(fixture, &lease, first(&lease), Release::Released(None)).await;
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
@@ -14,7 +14,7 @@ pub(crate) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixtu
     let (lease, adopter) = held_and_adopted(fixture).await;
     not_kept(fixture, &lease, first(&lease), adopter).await;
     kept(fixture, &lease, adopter).await;
-    ends_as(fixture, &lease, adopter, Release::Released).await;
+    ends_as(fixture, &lease, adopter, Release::Released(None)).await;
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture
         before = first(&again);
         kept(fixture, &lease, before).await;
     }
-    ends_as(fixture, &lease, before, Release::Released).await;
+    ends_as(fixture, &lease, before, Release::Released(None)).await;
 }
 
 pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
@@ -135,7 +135,9 @@ pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
 pub(crate) async fn an_adoption_that_was_given_back_is_refused(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let (store, given_up) = (fixture.store(), KeeperId::random());
-    let given_back = store.give_back(&lease.name, &given_up.attempt()).await;
+    let given_back = store
+        .give_back(&lease.name, &given_up.attempt(), None)
+        .await;
     assert_eq!(given_back, Ok(GiveBack::NothingHeld));
     let late = renewed_as(fixture, &lease, Renewer::Adopter(given_up), LONG).await;
     assert_eq!(late, Renewal::Adopted);
@@ -208,5 +210,9 @@ async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms
 async fn ends_as(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId, expected: Release) {
     let store = fixture.store();
     let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
-    assert_eq!(release.await.unwrap().0, expected);
+    let release = match release.await.unwrap() {
+        Release::Released(_) => Release::Released(None),
+        other => other,
+    };
+    assert_eq!(release, expected);
 }

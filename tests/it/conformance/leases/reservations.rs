@@ -79,7 +79,7 @@ pub(crate) async fn end_at_their_time(fixture: &dyn Fixture) {
     let (lease, began) = (granted(&store, &asked).await, Instant::now());
     assert!(lease.expires_in <= Duration::from_secs(3));
     assert!(renewed(&store, &asked, LONG).await.expires_in <= Duration::from_secs(3));
-    let next = until_granted(&store, &attempt("lock", LONG)).await;
+    let next = store.until_granted(&attempt("lock", LONG)).await;
     assert!(next.fence > lease.fence && began.elapsed() >= Duration::from_secs(1));
     let loss = store.renew(&asked.name, &asked.token, None).await;
     assert_eq!(loss, Ok(Renewal::Lost(Loss::HeldByAnother)));
@@ -214,5 +214,5 @@ pub(crate) async fn end_earlier_by_a_break_or_a_release_request_only(fixture: &d
     assert!(matches!(asked, Ok(Requesting::Requested(_))), "{asked:?}");
     let left = renewed(&store, &second, LONG).await.expires_in;
     assert!(left <= Duration::from_millis(1_500), "{left:?}");
-    until_granted(&store, &attempt("lock", LONG)).await;
+    store.until_granted(&attempt("lock", LONG)).await;
 }

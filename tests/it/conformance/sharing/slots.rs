@@ -74,7 +74,7 @@ pub(crate) async fn are_free_again_after_a_break_and_a_give_back(fixture: &dyn F
     let broken = Some(fences[0].into());
     store.break_lock(&sharing[0].name, broken).await.unwrap();
     let Attempt { name, token, .. } = &sharing[2];
-    store.give_back(name, token).await.unwrap();
+    store.give_back(name, token, None).await.unwrap();
     for expected in [0, 2] {
         let next = one_of(4, "lock", LONG);
         assert_eq!(slot(fixture, &next).await, Some(expected));

@@ -170,7 +170,10 @@ pub(crate) async fn late_copies_change_nothing(fixture: &dyn Fixture) {
             assert_eq!(left.unwrap(), Leaving::NewerWaiter);
         }
     }
-    let given_back = store.give_back(&older.name, &older.token).await.unwrap();
+    let given_back = store
+        .give_back(&older.name, &older.token, None)
+        .await
+        .unwrap();
     assert_eq!(given_back, GiveBack::NothingHeld);
     released(&store, &holder).await;
     let news = timeout(LATE, stands.news()).await.unwrap();

@@ -107,7 +107,10 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], name: &str, gone:
         store.must_release(&asked).await;
     }
     drop(place);
-    store.give_back(&asked.name, &asked.token).await.unwrap();
+    store
+        .give_back(&asked.name, &asked.token, None)
+        .await
+        .unwrap();
     cluster.move_slot(slot_of(name), 1, 0).await;
     in_time
 }

@@ -167,7 +167,10 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone:
         assert!(lease.expires_in > Duration::from_secs(25), "{lease:?}");
     }
     drop(place);
-    other.give_back(&asked.name, &asked.token).await.unwrap();
+    other
+        .give_back(&asked.name, &asked.token, None)
+        .await
+        .unwrap();
     store.must_release(&stays).await;
     cluster.move_slot(slot_of(lock), 1, 0).await;
     in_time

@@ -152,7 +152,10 @@ async fn all_that_is_done_for_a_request_has_one_deadline() {
     let config = with(waits(), |it| it.wait_timeout_ms = Millis(5_000));
     let (_proxy, store) = behind_proxy(&pair.master, &config).await;
     let first = store.must_hold(attempt("first")).await;
-    store.give_back(&first.name, &first.token).await.unwrap();
+    store
+        .give_back(&first.name, &first.token, None)
+        .await
+        .unwrap();
     pair.replica.freeze();
     let asked = attempt("a");
     let start = Instant::now();

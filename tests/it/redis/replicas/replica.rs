@@ -46,7 +46,7 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
         error(store.release(name, &other.token)),
         error(store.release(free, &past.token)),
         error(store.confirm(free, &past.token)),
-        error(store.give_back(free, &past.token)),
+        error(store.give_back(free, &past.token, None)),
         error(store.leave(free, &past.token, None)),
         error(store.leave(free, &past.token, keep)),
         error(store.inspect(name)),

@@ -219,7 +219,10 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
     let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
     let first = store.must_hold(attempt("first")).await;
     // The server knows the script by now, so that it carries out a late copy.
-    store.give_back(&first.name, &first.token).await.unwrap();
+    store
+        .give_back(&first.name, &first.token, None)
+        .await
+        .unwrap();
     pair.replica.freeze();
     proxy.strike("marker", Fault::HoldReply);
     let asked = attempt("a");

@@ -10,7 +10,7 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
         let key = format!("lg:{{{}}}:{part}", asked.name);
         rig.run(&["SADD", &key, "mine"]).await;
         assert_foreign(rig.acquire(&asked).await, &key);
-        assert_foreign(rig.give_back(&asked.name, &asked.token).await, &key);
+        assert_foreign(rig.give_back(&asked.name, &asked.token, None).await, &key);
         if part == "lock" {
             assert_foreign(rig.release(&asked.name, &asked.token).await, &key);
             assert_foreign(rig.renew(&asked.name, &asked.token, None).await, &key);
@@ -50,7 +50,7 @@ async fn a_ticket_of_another_type_is_named() {
     assert_foreign(rig.release(&asked.name, &asked.token).await, &key);
     let renewal = rig.renew(&asked.name, &asked.token, None).await;
     assert_foreign(renewal, &key);
-    assert_foreign(rig.give_back(&asked.name, &asked.token).await, &key);
+    assert_foreign(rig.give_back(&asked.name, &asked.token, None).await, &key);
     assert_eq!(rig.keys().await, [key], "nothing was written");
 }
 
@@ -65,7 +65,7 @@ async fn a_ticket_of_another_type_keeps_a_lease_from_ending_half_way() {
     rig.run(&["RPUSH", &key, "mine"]).await;
     let before = rig.digest().await;
     let target = Some(lease.fence.into());
-    assert_foreign(rig.give_back(&held.name, &held.token).await, &key);
+    assert_foreign(rig.give_back(&held.name, &held.token, None).await, &key);
     assert_eq!(rig.digest().await, before);
     assert!(rig.break_lock(&held.name, target).await.is_err());
     assert_eq!(rig.digest().await, before);
@@ -82,7 +82,7 @@ async fn a_queue_or_counter_of_another_type_keeps_a_lease_from_ending_half_way()
     rig.run(&["SET", key, "mine"]).await;
     let before = rig.digest().await;
     assert_foreign(rig.release(&asked.name, &asked.token).await, key);
-    assert_foreign(rig.give_back(&asked.name, &asked.token).await, key);
+    assert_foreign(rig.give_back(&asked.name, &asked.token, None).await, key);
     assert_eq!(rig.digest().await, before);
     rig.run(&["DEL", key]).await;
     // A ticket that was taken out of the queue for a grant is not lost either.

@@ -83,10 +83,10 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
     rig.server.freeze();
     assert_unknown(rig.acquire(&asked).await);
     // No connection can be made any more, so the command is known not to have been sent.
-    assert_unavailable(rig.give_back(&asked.name, &asked.token).await);
+    assert_unavailable(rig.give_back(&asked.name, &asked.token, None).await);
     rig.server.thaw();
     // All copies of the acquire are carried out now, before or after the next command.
-    let give_back = timeout(TIMEOUT, rig.give_back(&asked.name, &asked.token));
+    let give_back = timeout(TIMEOUT, rig.give_back(&asked.name, &asked.token, None));
     give_back.await.expect("the server answers again").unwrap();
     rig.must_withdraw(&asked).await;
     rig.must_be_free(&asked.name).await;

@@ -144,7 +144,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
             assert_foreign(rig.renew(name, token, None).await, &key);
             assert_eq!(rig.digest().await, before, "renew");
         }
-        assert_foreign(rig.give_back(name, token).await, &key);
+        assert_foreign(rig.give_back(name, token, None).await, &key);
         assert_eq!(rig.digest().await, before, "give back");
         let broken = rig.break_lock(name, Some(fence.into())).await;
         assert!(broken.is_err(), "{broken:?}");

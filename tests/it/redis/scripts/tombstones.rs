@@ -88,7 +88,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         let given_back = attempt(&format!("given-back-{before}"));
         remember(server, &given_back, before).await;
         let (name, token) = (&given_back.name, &given_back.token);
-        store.give_back(name, token).await.unwrap();
+        store.give_back(name, token, None).await.unwrap();
         assert_eq!(remembered(&given_back).await, before);
 
         let adopted = rig.must_hold(attempt(&format!("adopted-{before}"))).await;

@@ -61,7 +61,7 @@ impl Callers {
             sleep(Duration::from_millis(1)).await;
             self.inside.lock().unwrap().remove(&lock);
             match gate.store.release(&lease.name, &lease.token.hash()).await {
-                Ok(Release::Released | Release::Lost(_))
+                Ok(Release::Released(_) | Release::Lost(_))
                 | Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {}
                 other => panic!("{other:?}"),
             }

@@ -120,7 +120,7 @@ async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
         .must_give_back(&undelivered, GiveBack::GivenBack)
         .await;
     let (name, token) = (&unanswered.name, &unanswered.token);
-    let given_back = store.give_back_unanswered(name, token, keeper).await;
+    let given_back = store.give_back(name, token, Some(keeper)).await;
     assert_eq!(given_back, Ok(GiveBack::GivenBack));
     // The replica has the grants, and nothing after them.
     for (key, copy) in keys.iter().zip(&copies) {

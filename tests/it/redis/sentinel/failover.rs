@@ -224,7 +224,7 @@ async fn use_and_leave(gate: &TestGateway, lease: &Lease, fences: &Mutex<Vec<u64
     fences.lock().await.push(lease.held.fence.get());
     eventually("it is left", async || {
         match gate.store.release(&lease.name, &lease.token.hash()).await {
-            Ok(Release::Released | Release::Lost(_)) => Some(()),
+            Ok(Release::Released(_) | Release::Lost(_)) => Some(()),
             Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => None,
             other => panic!("{other:?}"),
         }

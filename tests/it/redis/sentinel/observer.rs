@@ -101,7 +101,7 @@ impl Observer {
             Ok(Release::Lost(Loss::Free | Loss::HeldByAnother)) => {
                 self.seen.lock().unwrap().forgotten += 1;
             }
-            Ok(Release::Released)
+            Ok(Release::Released(_))
             | Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {}
             other => panic!("{}: {other:?}", asked.name),
         }

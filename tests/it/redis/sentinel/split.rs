@@ -178,7 +178,7 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
     left_queued(waiter).await;
     split.is_replaced(&others).await;
     // On this side the waiter's gateway counts as dead by now, or the waiter is granted the lock for three seconds.
-    until_granted(&others, &attempt("lock")).await;
+    others.until_granted(&attempt("lock")).await;
     split.heals().await;
     let healed = SentinelReply::Master(split.replica.port(), 1);
     split.beside.say(healed);

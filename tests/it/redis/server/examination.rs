@@ -78,7 +78,10 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
     store.must_release(&asked).await;
     let free = store.break_lock(&asked.name, None).await.unwrap();
     assert_eq!(free, Breaking::NotHeld);
-    store.give_back(&asked.name, &asked.token).await.unwrap();
+    store
+        .give_back(&asked.name, &asked.token, None)
+        .await
+        .unwrap();
     server.run(&["RPUSH", "lg:{wrong}:lock", "x"]).await;
     let foreign = store.acquire(&attempt("wrong")).await;
     assert_foreign(foreign, "lg:{wrong}:lock");

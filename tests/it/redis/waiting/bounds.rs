@@ -116,7 +116,7 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
     // The release of an undelivered lease hands the lock on like any release.
     let token = lease.token.hash();
-    gates[1].give_back(&lease.name, &token).await.unwrap();
+    gates[1].give_back(&lease.name, &token, None).await.unwrap();
     brief.lease().await;
     let lease = expired.lease().await;
     // A position is kept, and the lock that it is granted is handed on at its end.

@@ -135,7 +135,7 @@ async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_new
     let (server, gates) = two_gateways().await;
     let older = one_that_was_overtaken(&gates, &server, "gives").await;
     none_stands_beside(&gates[0], "gives", async {
-        let back = gates[1].give_back(&older.name, &older.token).await;
+        let back = gates[1].give_back(&older.name, &older.token, None).await;
         back.unwrap();
     })
     .await;

@@ -77,7 +77,7 @@ async fn what_is_about_to_be_withdrawn_is_confirmed_to_nobody() {
     assert!(!is_confirmed, "{confirmed:?}");
     proxies.iter().for_each(Proxy::take_back);
     // As a gateway does that does not know whether the grant was confirmed.
-    let given_back = rig.store.give_back(&asked.name, &asked.token).await;
+    let given_back = rig.store.give_back(&asked.name, &asked.token, None).await;
     assert!(given_back.is_ok(), "{given_back:?}");
     rig.nothing_left(&asked.name).await;
     rig.turn("lock").await;
@@ -97,7 +97,7 @@ async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_
     for _ in 0..2_000 {
         proxies[0].strike(WITHDRAWAL, Fault::CutRequest);
     }
-    until_granted(&rig.store, &asked).await;
+    rig.store.until_granted(&asked).await;
     let (earlier, granted) = (rig.server(0), rig.server(1));
     assert_ne!(field(earlier, "nonce").await, field(granted, "nonce").await);
     proxies[2].strike(&token, Fault::HoldReply);

@@ -37,7 +37,7 @@ async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
     let lease = rig.grant(&short).await;
     assert!(lease.expires_in <= Duration::from_millis(600));
     let next = attempt("lock");
-    until_granted(&rig.store, &next).await;
+    rig.store.until_granted(&next).await;
     // A wrong clock does not run faster.
     assert!(asked.elapsed() >= lease.expires_in);
     for node in [0, 2] {
@@ -112,7 +112,7 @@ async fn a_clock_that_is_set_back_makes_leases_last_at_its_node_alone() {
     let lease = rig.grant(&asked).await;
     clocks[2].set(-600);
     let next = attempt("lock");
-    let granted = until_granted(&rig.store, &next).await;
+    let granted = rig.store.until_granted(&next).await;
     assert!(granted.fence > lease.fence);
 }
 

@@ -89,7 +89,7 @@ pub(super) async fn a_lease_outlasts(mut rig: Rig, trouble: impl AsyncFnOnce(&mu
     })
     .await;
     trouble(&mut rig).await;
-    until_granted(&rig.store, &attempt("lock")).await;
+    rig.store.until_granted(&attempt("lock")).await;
     let held_for = held_from.get().elapsed();
     assert!(
         held_for >= Duration::from_secs(3),

@@ -32,7 +32,7 @@ pub(crate) async fn run_ahead(rig: &Rig) -> u64 {
 pub(crate) async fn rises_without_the_first(rig: &Rig, last: u64) {
     rig.all_vote().await;
     rig.server(0).freeze();
-    let next = until_granted(&rig.store, &attempt("lock")).await.fence;
+    let next = rig.store.until_granted(&attempt("lock")).await.fence;
     assert!(next.get() > last, "{next} after {last}");
     rig.server(0).thaw();
 }
