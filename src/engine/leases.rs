@@ -21,8 +21,9 @@ use crate::{
         FencingToken, HeldLease, HistoryEntry, KeeperId, LockName, Metadata, MinHold, Mode, Owner,
         TokenHash,
     },
-    store::contract::{FenceCheck, FenceQuery},
 };
+
+pub(super) use run_out::RunOutLease;
 
 use super::history::{Actor, RecordedLease, UnheardRelease, entry};
 
@@ -127,17 +128,6 @@ enum Recording {
     Elsewhere,
 }
 
-/// A lease whose TTL has run out, for asking the store what became of it. The lease itself stays in the registry.
-#[derive(Debug)]
-pub(super) struct RunOutLease {
-    pub(super) tag: LeaseTag,
-    pub(super) query: FenceQuery,
-    /// When the lease has run out, or will run out.
-    until: Instant,
-    /// Whether the history will record the beginning of the lease, if the lease lives.
-    opens: bool,
-}
-
 /// Why a stream must stop keeping its lease, or ask the store about it: what another client did to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Displaced {
@@ -188,9 +178,6 @@ const SHARDS: usize = 16;
 /// How late a message of another gateway about a lease may arrive. Two gateways that renew a lease within this time
 /// may both report its end, because otherwise each might leave the report to the other.
 const NEWS_DELAY: Duration = Duration::from_secs(1);
-
-/// The history records the beginning of a lease after half of its TTL, and at the latest after this time.
-const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A shard of the registry with no more leases than this is not worth a sweep for expired leases.
 const SWEEP_FROM: usize = 64;
@@ -244,7 +231,7 @@ impl LeaseRegistry {
             ends_elsewhere: false,
             is_end_known: false,
             recording: opening.map_or(Recording::Elsewhere, Recording::Pending),
-            opens_at: now + (held.left_at(now) / 2).min(OPENS_WITHIN),
+            opens_at: now + (held.left_at(now) / 2).min(run_out::OPENS_WITHIN),
             seems_lost: false,
             is_lost: false,
             unheard: None,
@@ -470,126 +457,11 @@ impl LeaseRegistry {
         self.recorded_after.get().is_some()
     }
 
-    /// Returns the leases about which the store must be asked: leases that have lasted long enough for the history,
-    /// because they may have ended at another gateway; leases with an unheard release; and of the leases that had run
-    /// out at `before`, recorded leases, and leases whose end no other gateway reports and that were granted or renewed
-    /// here after `seen_since`.
-    pub(super) fn look(&self, before: Instant, seen_since: Option<Instant>) -> Vec<RunOutLease> {
-        let (now, after) = (Instant::now(), self.recorded_after.get());
-        let mut asked = Vec::new();
-        for shard in &self.shards {
-            for ((tag, name), lease) in &mut shard.lock().leases {
-                let opens = lease.opens() && lease.opens_at <= now && self.is_long(lease, now);
-                let is_unheard = after.is_some() && lease.unheard.is_some();
-                let is_over = lease.until <= before;
-                if lease.is_end_known || !(opens || is_unheard || is_over) {
-                    continue;
-                }
-                let is_recorded = after.is_some() && lease.is_watched();
-                if opens || is_unheard || is_recorded || lease.reports_end(seen_since) {
-                    let query = FenceQuery {
-                        name: name.clone(),
-                        fence: lease.fence,
-                        token: Some(lease.token),
-                    };
-                    asked.push(RunOutLease {
-                        tag: *tag,
-                        query,
-                        until: lease.until,
-                        opens,
-                    });
-                } else {
-                    lease.is_end_known = true;
-                }
-            }
-        }
-        asked
-    }
-
-    /// Keeps watching a lease that, as the store says, lives until `until`. The gateway stays for its holder no longer
-    /// than before. Returns what the history records of the beginning of the lease, if it does so now.
-    pub(super) fn extend_run_out(
-        &self,
-        run_out: &RunOutLease,
-        until: Instant,
-    ) -> Option<RecordedLease> {
-        let opened = self.with_run_out(run_out, |lease| {
-            (lease.until, lease.unheard, lease.is_lost) = (until, None, false);
-            let opened = run_out.opens.then(|| lease.recorded());
-            if run_out.opens {
-                lease.recording = Recording::Begun;
-            }
-            opened
-        });
-        opened.flatten()
-    }
-
     /// Remembers a release of a lease that the store did not answer.
     pub(super) fn released_unheard(&self, name: &LockName, token: &TokenHash, by: Option<Actor>) {
         self.with_lease(name, token, |lease| {
             lease.unheard = Some(UnheardRelease(by));
         });
-    }
-
-    /// Ends the questions about a lease that has run out, or is gone, after this answer of the store. Returns what the history records of the end, if it does,
-    /// and the lease's owner and mode if this gateway reports the end: it has heard of all ends at other gateways.
-    pub(super) fn end_run_out(
-        &self,
-        run_out: &RunOutLease,
-        found: FenceCheck,
-        seen_since: Option<Instant>,
-    ) -> (Option<RecordedLease>, Option<(Option<Owner>, Mode)>) {
-        let ended = self.with_run_out(run_out, |lease| {
-            let (now, is_ours) = (Instant::now(), lease.unheard.is_some());
-            let mut is_counted = is_ours;
-            if let FenceCheck::Released { ago } = found {
-                // The other gateway counts a short lease that it has released.
-                is_counted &= ago.is_none();
-                lease.is_lost = false;
-                lease.unheard.get_or_insert(UnheardRelease(None));
-                let at = now.checked_sub(ago.unwrap_or_default()).unwrap_or(now);
-                lease.until = lease.until.min(at);
-            } else if lease.until > now && !is_ours {
-                // A release that this gateway has just sent is answered before the store is asked again.
-                if !std::mem::replace(&mut lease.seems_lost, true) {
-                    return (None, None);
-                }
-                (lease.is_lost, lease.until) = (true, now);
-            }
-            lease.is_end_known = true;
-            let is_recorded = lease.has_begun()
-                || is_counted
-                || lease.may_rest()
-                || lease.is_lost && lease.granted_here
-                || self.is_long(lease, now);
-            let is_silent = matches!(found, FenceCheck::Stale { .. });
-            let reports = is_silent && lease.reports_end(seen_since);
-            (
-                is_recorded.then(|| lease.recorded()),
-                reports.then(|| (lease.owner.clone(), lease.mode)),
-            )
-        });
-        ended.unwrap_or_default()
-    }
-
-    /// Whether the lease has lasted long enough for the history.
-    fn is_long(&self, lease: &RegisteredLease, now: Instant) -> bool {
-        let after = self.recorded_after.get();
-        after.is_some_and(|after| lease.since + *after <= now.min(lease.until))
-    }
-
-    /// Calls `then` with a lease that has run out, unless it was renewed here or removed since the store was asked, or
-    /// its end was reported.
-    fn with_run_out<T>(
-        &self,
-        run_out: &RunOutLease,
-        then: impl FnOnce(&mut RegisteredLease) -> T,
-    ) -> Option<T> {
-        let then = |lease: &mut RegisteredLease| {
-            let is_over = lease.until == run_out.until && !lease.is_end_known;
-            is_over.then(|| then(lease))
-        };
-        self.with_lease(&run_out.query.name, run_out.tag, then)?
     }
 
     /// Whether the lease lives, as far as this gateway knows.
@@ -718,12 +590,6 @@ impl Opening {
 // === impl RegisteredLease ===
 
 impl RegisteredLease {
-    /// Whether this gateway reports the end of the lease: no other gateway does, and the lease was granted or renewed
-    /// here after `seen_since`. Since then this gateway hears of all ends at other gateways.
-    fn reports_end(&self, seen_since: Option<Instant>) -> bool {
-        !self.ends_elsewhere && seen_since.is_some_and(|since| self.seen >= since)
-    }
-
     /// What the history records of the lease; what it was, only if that is not recorded yet.
     pub(super) fn recorded(&self) -> RecordedLease {
         let mut lease = RecordedLease::from(self.fence);
@@ -751,16 +617,6 @@ impl RegisteredLease {
     /// Whether the history has still to record the beginning of the lease.
     pub(super) fn opens(&self) -> bool {
         matches!(self.recording, Recording::Pending(_))
-    }
-
-    /// Whether the history records how the lease ends, so that the store must be asked.
-    fn is_watched(&self) -> bool {
-        self.has_begun() || self.may_rest() || self.is_lost
-    }
-
-    /// Whether the history has the beginning of the lease.
-    fn has_begun(&self) -> bool {
-        matches!(self.recording, Recording::Begun)
     }
 
     /// Whether the history records the lease although it is short, because the lock may rest after it.
@@ -834,5 +690,6 @@ impl Hasher for TagHasher {
     }
 }
 
+mod run_out;
 #[cfg(test)]
 mod tests;

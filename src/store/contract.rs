@@ -210,8 +210,7 @@ pub trait Store: Send + Sync + 'static {
         Ok(StoredHistory::default())
     }
 
-    /// The living leases that were found when a store in this process was opened, with the hashes of their tokens. Empty
-    /// for other stores, whose leases other gateways know.
+    /// The living leases that a store in this process has found when it was opened, with the hashes of their tokens.
     fn found(&self) -> Vec<(LockName, TokenHash, HeldLease)> {
         Vec::new()
     }
@@ -555,13 +554,10 @@ pub enum FenceCheck {
         /// Whether a lease with a larger fencing token holds the lock.
         is_outrun: bool,
     },
-    /// As `Stale`, if the token was asked about: the lease was broken.
+    /// As `Stale`, if the query has the token: the lease was broken.
     Broken,
-    /// As `Stale`, if the token was asked about: the lease was released.
-    Released {
-        /// How long ago, if a gateway has released the lease that has not granted it.
-        ago: Option<Duration>,
-    },
+    /// As `Stale`, if the query has the token: the lease was released, this long ago if the store knows.
+    Released(Option<Duration>),
 }
 
 /// How many waiters of a queue an inspect shows at most.
@@ -792,8 +788,7 @@ pub trait Relay: Send + Sync {
     /// arrives between two calls is kept; a later request replaces an earlier one.
     async fn asked(&self) -> Duration;
 
-    /// Tells all gateways that the store does not have the lease of a token, so that the gateway that has granted the
-    /// lease asks what became of it. As for a break, this is a hint, and may be lost.
+    /// Tells all gateways that a lease is lost, so that its gateway asks the store about it. A hint, which may be lost.
     async fn tell_lost(&self, name: &LockName, token: &TokenHash) -> Result<(), StoreError>;
 
     /// Sends a batch of news to all other gateways that listen.

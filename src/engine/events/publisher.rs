@@ -364,7 +364,7 @@ impl Publisher {
             }
             // The gateway that broke the lease records that.
             Ok(FenceCheck::Broken) => facts.ended_elsewhere(name, lease.tag),
-            Ok(ended @ (FenceCheck::Stale { .. } | FenceCheck::Released { .. })) => {
+            Ok(ended @ (FenceCheck::Stale { .. } | FenceCheck::Released(_))) => {
                 let hears_since = self.state.hears_ends_since;
                 let (recorded, reported) = facts.leases.end_run_out(&lease, ended, hears_since);
                 let fact = Fact::Expired(*fence, recorded.map(Box::new), reported);

@@ -2,10 +2,11 @@
 
 use tokio::time::advance;
 
-use super::*;
+use super::{run_out::OPENS_WITHIN, *};
 use crate::{
     engine::tests::scripted_store::{held, name},
     lock::Token,
+    store::contract::FenceCheck,
 };
 
 fn listed(leases: &LeaseRegistry) -> usize {
@@ -312,7 +313,7 @@ async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_gone_before_its_time_was_released_elsewhere_or_is_lost() {
     let ago = Some(Duration::from_millis(500));
-    for found in [STALE, FenceCheck::Released { ago }] {
+    for found in [STALE, FenceCheck::Released(ago)] {
         let (leases, _) = recorded_lease();
         advance(OPENS_WITHIN).await;
         let released_at = Instant::now() - Duration::from_millis(500);
@@ -340,7 +341,7 @@ async fn a_short_lease_that_another_gateway_has_released_is_left_to_that_gateway
     advance(Duration::from_secs(11)).await;
     let asked = leases.look(Instant::now(), None).pop().unwrap();
     let ago = Some(Duration::from_millis(10_500));
-    let found = FenceCheck::Released { ago };
+    let found = FenceCheck::Released(ago);
     assert!(leases.end_run_out(&asked, found, None).0.is_none());
     assert!(leases.look(Instant::now(), None).is_empty());
 }

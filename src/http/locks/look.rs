@@ -239,9 +239,7 @@ pub(in crate::http) async fn check(
     // If the caller hangs up from here on, nothing is left behind.
     let left = match engine.check_fence(&query, caller.name()).await? {
         FenceCheck::Held { left, as_of } => left.saturating_sub(as_of.elapsed()),
-        FenceCheck::Stale { .. } | FenceCheck::Broken | FenceCheck::Released { .. } => {
-            Duration::ZERO
-        }
+        FenceCheck::Stale { .. } | FenceCheck::Broken | FenceCheck::Released(_) => Duration::ZERO,
     };
     if left.is_zero() {
         let ago = engine.lease_ended_ago(&query).map(millis);

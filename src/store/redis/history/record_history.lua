@@ -45,7 +45,7 @@ for lock in string.gmatch(ARGV[5], '[^\30]+') do
     else
       added[#added + 1] = '0'
       added[#added + 1] = name .. '\0' .. text
-      trims = trims or string.sub(text, 16, 16) == '0'
+      trims = trims or string.find(text, '^%d+0 ')
     end
   end
   if counts ~= '' then

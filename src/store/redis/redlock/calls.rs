@@ -339,9 +339,7 @@ impl Node {
         let ago = reply.integer().and_then(|ago| u64::try_from(ago).ok());
         let ago = ago.ok_or_else(|| reply.unexpected())?;
         match reply.kind() {
-            "released" => Ok(Some(FenceCheck::Released {
-                ago: Some(Duration::from_millis(ago)),
-            })),
+            "released" => Ok(Some(FenceCheck::Released(Some(Duration::from_millis(ago))))),
             "broken" => Ok(Some(FenceCheck::Broken)),
             "unknown" => Ok(None),
             _ => Err(reply.unexpected()),

@@ -54,8 +54,9 @@ for _, lease in ipairs(leases) do
   end
 end
 local letter = ARGV[2] and redis.call('GET', name .. 'of:' .. ARGV[2]) or ''
-if string.byte(letter) == 114 then
-  local at = tonumber(string.sub(letter, 2))
+local at = string.match(letter, '^r(%d*)$')
+if at then
+  at = tonumber(at)
   return 'released ' .. lock .. ' ' .. field(string.format('%.0f', at and math.max(1, us - at) or 0))
 elseif letter == 'b' then
   return 'broken ' .. lock .. ' 1:0'

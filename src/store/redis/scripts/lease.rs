@@ -424,9 +424,9 @@ impl LockScripts<'_> {
                 is_outrun: number > 0,
             }),
             "broken" => Ok(FenceCheck::Broken),
-            "released" => Ok(FenceCheck::Released {
-                ago: (number > 0).then(|| Duration::from_micros(number)),
-            }),
+            "released" => Ok(FenceCheck::Released(
+                (number > 0).then(|| Duration::from_micros(number)),
+            )),
             _ => Err(reply.unexpected()),
         }
     }

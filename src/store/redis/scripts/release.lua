@@ -111,7 +111,7 @@ if not ours then
   local lease = share and share.find(id, us)
   if not lease and alone then
     return 'moving ' .. id .. ' 0:'
-  elseif not lease and string.byte(redis.call('GET', name .. 'of:' .. id) or '') == 114 then
+  elseif not lease and string.find(redis.call('GET', name .. 'of:' .. id) or '', '^r') then
     return 'released ' .. id .. ' 0:'
   elseif not lease then
     return (ended_by_force(id, us) or held == '' and 'free ' or 'another ') .. id .. ' 0:1:' .. (held == '' and '0' or '1')
