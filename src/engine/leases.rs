@@ -71,8 +71,7 @@ pub(super) struct RegisteredLease {
     pub(super) since: Instant,
     /// When the lease expires.
     pub(super) until: Instant,
-    /// Whether this gateway has granted the lease, or was the first to answer it.
-    granted_here: bool,
+    origin: Origin,
     /// Whether the lease counts in the metrics of this gateway: it was granted here, or a stream of this gateway
     /// keeps it.
     is_counted: bool,
@@ -93,10 +92,7 @@ pub(super) struct RegisteredLease {
     /// When the history records the beginning of the lease, unless the lease has ended: later than `recorded_after`, so
     /// that most leases have one record.
     opens_at: Instant,
-    /// Whether the store has answered once that the lease is gone, before its time and without a release.
-    seems_lost: bool,
-    /// Whether the lease was gone before its time.
-    is_lost: bool,
+    presence: Presence,
     /// A release of the lease was sent, by this caller if it is known, and the store has not answered.
     unheard: Option<UnheardRelease>,
     /// The lease's slot among the leases of its API key, if the key has a limit.
@@ -104,6 +100,26 @@ pub(super) struct RegisteredLease {
     /// Sends news to the stream of this gateway that keeps the lease; `None` without such a stream, or after the news
     /// was sent.
     stream: Option<oneshot::Sender<Displaced>>,
+}
+
+/// Which gateway has granted a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This gateway has granted the lease, or was the first to answer it.
+    Here,
+    /// Another gateway has granted the lease, or an earlier run of this gateway.
+    Elsewhere,
+}
+
+/// Whether the store has a lease whose time is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// As far as this gateway knows, the store has the lease.
+    Held,
+    /// The store has answered once that the lease is gone, and remembers no release.
+    SeemsLost,
+    /// The lease was gone before its time.
+    Lost,
 }
 
 /// What the history shows of the beginning of a lease, and no other operation needs.
@@ -221,7 +237,11 @@ impl LeaseRegistry {
             mode: held.mode,
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
-            granted_here: counts && opening.is_some(),
+            origin: if counts && opening.is_some() {
+                Origin::Here
+            } else {
+                Origin::Elsewhere
+            },
             is_counted: counts,
             // Nobody renews a reservation, so a stopping gateway does not stay for one.
             needed_until: held.reservation.as_ref().map_or(until, |_| now),
@@ -232,8 +252,7 @@ impl LeaseRegistry {
             is_end_known: false,
             recording: opening.map_or(Recording::Elsewhere, Recording::Pending),
             opens_at: now + (held.left_at(now) / 2).min(run_out::OPENS_WITHIN),
-            seems_lost: false,
-            is_lost: false,
+            presence: Presence::Held,
             unheard: None,
             slot: None,
             stream: None,
@@ -241,7 +260,9 @@ impl LeaseRegistry {
         let key = key(name, &token);
         let mut shard = self.shard(&key);
         if let Some(listed) = shard.leases.remove(&key) {
-            lease.granted_here |= listed.granted_here;
+            if listed.origin == Origin::Here {
+                lease.origin = Origin::Here;
+            }
             lease.opens_at = lease.opens_at.min(listed.opens_at);
             lease.is_counted |= listed.is_counted;
             (lease.answered, lease.adopter) = (listed.answered, listed.adopter);
@@ -267,7 +288,7 @@ impl LeaseRegistry {
 
     /// Whether this gateway has granted the lease, as far as it knows.
     pub(super) fn is_granted_here(&self, name: &LockName, token: &TokenHash) -> bool {
-        self.with_lease(name, token, |lease| lease.granted_here)
+        self.with_lease(name, token, |lease| lease.origin == Origin::Here)
             .unwrap_or(false)
     }
 
@@ -407,7 +428,9 @@ impl LeaseRegistry {
         if is_kept && !lease.is_end_known {
             // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
-            lease.is_lost |= is_gone && lease.until > now;
+            if is_gone && lease.until > now {
+                lease.presence = Presence::Lost;
+            }
             (lease.until, lease.needed_until) = (lease.until.min(now), now);
             (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
         } else {
@@ -595,7 +618,7 @@ impl RegisteredLease {
         let mut lease = RecordedLease::from(self.fence);
         (lease.since, lease.until) = (Some(self.since), self.until);
         lease.unheard.clone_from(&self.unheard);
-        lease.is_lost = self.is_lost;
+        lease.is_lost = self.presence == Presence::Lost;
         if let Recording::Pending(opening) = &self.recording {
             lease.even_if_short = opening.may_rest;
             lease.entry = HistoryEntry {

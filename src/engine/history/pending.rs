@@ -129,17 +129,17 @@ impl Pending {
     /// A copy of what waits for a lock, or is being written.
     pub(super) fn peek(&self, name: &LockName) -> PendingLock {
         let writing = self.writing.lock();
-        let mut waiting = self
+        let mut known = self
             .shard(name)
             .lock()
             .get(name)
             .cloned()
             .unwrap_or_default();
         if let Some((_, taken)) = writing.iter().find(|(taken, _)| taken == name) {
-            waiting.facts.extend_from_slice(&taken.facts);
-            waiting.counts.add(taken.counts);
+            known.facts.extend_from_slice(&taken.facts);
+            known.counts.add(taken.counts);
         }
-        waiting
+        known
     }
 }
 

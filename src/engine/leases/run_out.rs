@@ -9,7 +9,7 @@ use crate::{
     store::contract::{FenceCheck, FenceQuery},
 };
 
-use super::{LeaseRegistry, LeaseTag, Recording, RegisteredLease};
+use super::{LeaseRegistry, LeaseTag, Origin, Presence, Recording, RegisteredLease};
 
 /// A lease whose TTL has run out, for asking the store what became of it.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl LeaseRegistry {
         until: Instant,
     ) -> Option<RecordedLease> {
         let opened = self.with_run_out(run_out, |lease| {
-            (lease.until, lease.unheard, lease.is_lost) = (until, None, false);
+            (lease.until, lease.unheard, lease.presence) = (until, None, Presence::Held);
             let opened = run_out.opens.then(|| lease.recorded());
             if run_out.opens {
                 lease.recording = Recording::Begun;
@@ -100,22 +100,23 @@ impl LeaseRegistry {
             if let FenceCheck::Released(ago) = found {
                 // The other gateway counts a short lease that it has released.
                 is_counted &= ago.is_none();
-                lease.is_lost = false;
+                lease.presence = Presence::Held;
                 lease.unheard.get_or_insert(UnheardRelease(None));
                 let at = now.checked_sub(ago.unwrap_or_default()).unwrap_or(now);
                 lease.until = lease.until.min(at);
             } else if lease.until > now && !is_ours {
                 // A release that this gateway has just sent is answered before the store is asked again.
-                if !std::mem::replace(&mut lease.seems_lost, true) {
+                if lease.presence == Presence::Held {
+                    lease.presence = Presence::SeemsLost;
                     return (None, None);
                 }
-                (lease.is_lost, lease.until) = (true, now);
+                (lease.presence, lease.until) = (Presence::Lost, now);
             }
             lease.is_end_known = true;
             let is_recorded = lease.has_begun()
                 || is_counted
                 || lease.may_rest()
-                || lease.is_lost && lease.granted_here
+                || lease.presence == Presence::Lost && lease.origin == Origin::Here
                 || self.is_long(lease, now);
             let is_silent = matches!(found, FenceCheck::Stale { .. });
             let reports = is_silent && lease.reports_end(seen_since);
@@ -159,7 +160,7 @@ impl RegisteredLease {
 
     /// Whether the history records how the lease ends, so that the store must be asked.
     pub(super) fn is_watched(&self) -> bool {
-        self.has_begun() || self.may_rest() || self.is_lost
+        self.has_begun() || self.may_rest() || self.presence == Presence::Lost
     }
 
     /// Whether the history has the beginning of the lease.
