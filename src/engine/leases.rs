@@ -120,6 +120,8 @@ enum Presence {
     SeemsLost,
     /// The lease was gone before its time.
     Lost,
+    /// A renewal or a release has found that the lease had run out.
+    Gone,
 }
 
 /// What the history shows of the beginning of a lease, and no other operation needs.
@@ -428,8 +430,12 @@ impl LeaseRegistry {
         if is_kept && !lease.is_end_known {
             // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
-            if is_gone && lease.until > now {
-                lease.presence = Presence::Lost;
+            if is_gone {
+                lease.presence = if lease.until > now {
+                    Presence::Lost
+                } else {
+                    Presence::Gone
+                };
             }
             (lease.until, lease.needed_until) = (lease.until.min(now), now);
             (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
@@ -439,6 +445,13 @@ impl LeaseRegistry {
         drop(shard);
         self.notify();
         Some(lost)
+    }
+
+    /// Whether a renewal or a release has found before that the lease is gone; `None` if the lease is not listed.
+    pub(super) fn was_gone(&self, name: &LockName, token: &TokenHash) -> Option<bool> {
+        let is_gone =
+            |lease: &mut RegisteredLease| matches!(lease.presence, Presence::Lost | Presence::Gone);
+        self.with_lease(name, token, is_gone)
     }
 
     /// Prepares the release of a lease whose caller has gone: the lease counts for no API key, and the gateway does

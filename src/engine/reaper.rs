@@ -323,8 +323,8 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
                 AbandonedBy::Keeper(_, lost) => ReleasedBy::Gateway(*lost),
                 _ => ReleasedBy::Holder(None, None),
             };
-            let granted_here = facts.leases.is_granted_here(name, token);
-            let answer = store.release_as(*releaser, name, token, granted_here).await;
+            // For how long the lease was held is not known here any more.
+            let answer = store.release_as(*releaser, name, token, false).await;
             answer.map(|outcome| {
                 debug!(%name, ?outcome, "released for a caller or a stream that has gone");
                 match outcome {

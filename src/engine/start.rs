@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::unfold};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::Instant,
+};
 
 use crate::{
     auth::LimitSlot,
@@ -22,7 +25,7 @@ use crate::{
 use super::{
     check_memory::CheckMemory,
     events::{Bus, Publisher},
-    facts::Facts,
+    facts::{Facts, HINTS},
     history::Recorder,
     leases::LeaseRegistry,
     reaper::Reaper,
@@ -85,6 +88,7 @@ impl Engine {
             history,
             store: store.clone(),
             lifecycle: lifecycle.clone(),
+            hints: Arc::new(Semaphore::new(HINTS)),
         });
         Publisher::start(inbox, store.clone(), Arc::clone(&facts), &lifecycle);
         let reaper = Reaper::start(

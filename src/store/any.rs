@@ -138,7 +138,7 @@ measured! {
     request_release(
         name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest
     ) -> Requesting, "request_release";
-    record_history(batches: &[HistoryBatch]) -> (), "record_history";
+    record_history(batches: &[HistoryBatch]) -> Vec<usize>, "record_history";
     inspect(name: &LockName) -> Inspection, "inspect", StoreError::of_read;
     check_fence(query: &FenceQuery) -> FenceCheck, "check_fence", StoreError::of_read;
     list(query: &ListQuery) -> Page, "list", StoreError::of_read;

@@ -152,8 +152,8 @@ pub trait Store: Send + Sync + 'static {
     /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
     /// [`Release::Released`] again. The lock may rest afterwards (clause 15).
     ///
-    /// If another gateway has granted the lease (`granted_here` is false), the store remembers the release until the
-    /// lease would have ended: for a repetition of the release, and for that gateway, which asks [`Store::check_fence`].
+    /// If another gateway has granted the lease (`granted_here` is false), a store of several gateways remembers the
+    /// release until that gateway asks [`Store::check_fence`], and answers a repetition of the release from there.
     async fn release_as(
         &self,
         releaser: Releaser,
@@ -200,9 +200,10 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// Adds to the histories of locks, and cuts each history to its bounds now or later. Repeating it does no harm,
-    /// except that shorter leases and dropped records count again.
-    async fn record_history(&self, _batches: &[HistoryBatch]) -> Result<(), StoreError> {
-        Ok(())
+    /// except that shorter leases and dropped records count again. Answers the positions of the batches that could not be
+    /// written although others could.
+    async fn record_history(&self, _batches: &[HistoryBatch]) -> Result<Vec<usize>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// Reads the history of a lock. What was recorded before, at any gateway, is in the answer.

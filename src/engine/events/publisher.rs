@@ -366,7 +366,9 @@ impl Publisher {
             Ok(FenceCheck::Broken) => facts.ended_elsewhere(name, lease.tag),
             Ok(ended @ (FenceCheck::Stale { .. } | FenceCheck::Released(_))) => {
                 let hears_since = self.state.hears_ends_since;
-                let (recorded, reported) = facts.leases.end_run_out(&lease, ended, hears_since);
+                let loses = self.store.relay().is_some();
+                let ended = facts.leases.end_run_out(&lease, ended, loses, hears_since);
+                let (recorded, reported) = ended;
                 let fact = Fact::Expired(*fence, recorded.map(Box::new), reported);
                 facts.tell(name, Some(lease.tag), fact);
             }

@@ -8,4 +8,4 @@ mod fact;
 mod tell;
 
 pub(super) use fact::{Fact, ReleasedBy};
-pub(super) use tell::Facts;
+pub(super) use tell::{Facts, HINTS};

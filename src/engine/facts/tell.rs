@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     engine::{
@@ -34,7 +34,12 @@ pub(in crate::engine) struct Facts {
     pub(in crate::engine) history: Arc<Recorder>,
     pub(in crate::engine) store: AnyStore,
     pub(in crate::engine) lifecycle: Lifecycle,
+    /// Permits for messages to other gateways about leases that are gone.
+    pub(in crate::engine) hints: Arc<Semaphore>,
 }
+
+/// How many messages about leases that are gone may be on their way.
+pub(in crate::engine) const HINTS: usize = 16;
 
 // === impl Facts ===
 
@@ -66,18 +71,32 @@ impl Facts {
         seen_by: Option<SeenBy>,
     ) {
         self.leases.rest(name, token, None);
-        if let Some(lease) = self.leases.lose(name, token, true) {
+        let is_gone = matches!(loss, Loss::HeldByAnother | Loss::Free);
+        let was_gone = self.leases.was_gone(name, token);
+        if is_gone && seen_by.is_some() && !self.leases.is_granted_here(name, token) {
+            self.tell_gateways(name, token);
+        }
+        if was_gone == Some(false)
+            && let Some(lease) = self.leases.lose(name, token, is_gone)
+        {
             let fact = Fact::Gone(Box::new(lease), loss, seen_by);
             self.tell(name, Some(token.into()), fact);
-        } else if seen_by.is_some() && matches!(loss, Loss::HeldByAnother | Loss::Free) {
-            // The gateway that has granted the lease may not know that it is lost.
-            let (store, name, token) = (self.store.clone(), name.clone(), *token);
-            self.lifecycle.spawn_background(async move {
-                if let Some(relay) = store.relay() {
-                    drop(relay.tell_lost(&name, &token).await);
-                }
-            });
         }
+    }
+
+    /// Tells all gateways that a lease is gone, because the gateway that has granted it may not know that.
+    fn tell_gateways(&self, name: &LockName, token: &TokenHash) {
+        // Whoever sends wrong tokens makes no more messages than this at the same time.
+        let Ok(permit) = Arc::clone(&self.hints).try_acquire_owned() else {
+            return;
+        };
+        let (store, name, token) = (self.store.clone(), name.clone(), *token);
+        self.lifecycle.spawn_background(async move {
+            if let Some(relay) = store.relay() {
+                drop(relay.tell_lost(&name, &token).await);
+            }
+            drop(permit);
+        });
     }
 
     /// Tells that another gateway has ended the lease, if this gateway knew it.

@@ -217,10 +217,10 @@ impl Recorder {
             }
             let due = if counts { Due::Counts } else { Due::Facts };
             let failure = self.write(&self.pending.take(due)).await;
-            if let (true, Some(error)) = (was_written, &failure) {
+            if let (true, Err(Some(error))) = (was_written, &failure) {
                 warn!(%error, "the history of locks is not written; this gateway keeps the last records");
             }
-            was_written = failure.is_none();
+            was_written = failure.is_ok();
             // What comes meanwhile is written together, so that many facts cost the store little.
             tokio::select! {
                 () = sleep(PAUSE) => {}
@@ -231,8 +231,8 @@ impl Recorder {
         drop(timeout(LAST, self.write(&self.pending.take(Due::All))).await);
     }
 
-    /// Writes what was taken. Answers why it cannot be written, and keeps it then.
-    async fn write(&self, taken: &Taken) -> Option<StoreError> {
+    /// Writes what was taken. Keeps what cannot be written, and answers why, if the store said so.
+    async fn write(&self, taken: &Taken) -> Result<(), Option<StoreError>> {
         let batch = |(name, waiting): &(LockName, PendingLock)| HistoryBatch {
             name: name.clone(),
             bounds: self.bounds,
@@ -246,8 +246,11 @@ impl Recorder {
         }
         let write = async |locks: Vec<&(LockName, PendingLock)>| {
             let batches: Vec<_> = locks.iter().copied().map(batch).collect();
-            let error = self.store.record_history(&batches).await.err()?;
-            for (name, waiting) in locks {
+            let (failed, error) = match self.store.record_history(&batches).await {
+                Ok(failed) => (failed, None),
+                Err(error) => ((0..locks.len()).collect(), Some(error)),
+            };
+            for (name, waiting) in failed.iter().map(|position| locks[*position]) {
                 for fact in &waiting.facts {
                     self.put(name, fact.clone());
                 }
@@ -255,10 +258,14 @@ impl Recorder {
                     self.metrics.history_dropped(1);
                 }
             }
-            Some(error)
+            if failed.is_empty() {
+                Ok(())
+            } else {
+                Err(error)
+            }
         };
-        let failures = join_all(by_partition.into_values().map(write)).await;
+        let written = join_all(by_partition.into_values().map(write)).await;
         self.pending.written();
-        failures.into_iter().flatten().next()
+        written.into_iter().collect()
     }
 }

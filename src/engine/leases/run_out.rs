@@ -86,39 +86,47 @@ impl LeaseRegistry {
         opened.flatten()
     }
 
-    /// Ends the questions about a lease that has run out, or is gone, after this answer of the store. Returns what the history records of the end, if it does,
-    /// and the lease's owner and mode if this gateway reports the end: it has heard of all ends at other gateways.
+    /// Ends the questions about a lease that has run out, or is gone, after this answer of the store. `loses`: whether the
+    /// store may lose a lease. Returns what the history records of the end, if it does, and the lease's owner and mode if
+    /// this gateway reports the end: it has heard of all ends at other gateways.
     pub(in crate::engine) fn end_run_out(
         &self,
         run_out: &RunOutLease,
         found: FenceCheck,
+        loses: bool,
         seen_since: Option<Instant>,
     ) -> (Option<RecordedLease>, Option<(Option<Owner>, Mode)>) {
         let ended = self.with_run_out(run_out, |lease| {
-            let (now, is_ours) = (Instant::now(), lease.unheard.is_some());
-            let mut is_counted = is_ours;
+            let (now, is_unheard) = (Instant::now(), lease.unheard.is_some());
+            let is_silent = !matches!(found, FenceCheck::Released(_));
+            let is_gone = is_silent && !is_unheard && lease.until > now;
+            if is_gone && loses && lease.presence == Presence::Held && lease.origin == Origin::Here
+            {
+                // A release that this gateway has just sent is answered before the store is asked again.
+                lease.presence = Presence::SeemsLost;
+                return (None, None);
+            }
+            if is_gone {
+                (lease.presence, lease.until) = (Presence::Lost, now);
+            }
+            // The other gateway counts a short lease that it has released.
+            let mut is_counted = is_unheard;
             if let FenceCheck::Released(ago) = found {
-                // The other gateway counts a short lease that it has released.
                 is_counted &= ago.is_none();
                 lease.presence = Presence::Held;
                 lease.unheard.get_or_insert(UnheardRelease(None));
                 let at = now.checked_sub(ago.unwrap_or_default()).unwrap_or(now);
                 lease.until = lease.until.min(at);
-            } else if lease.until > now && !is_ours {
-                // A release that this gateway has just sent is answered before the store is asked again.
-                if lease.presence == Presence::Held {
-                    lease.presence = Presence::SeemsLost;
-                    return (None, None);
-                }
-                (lease.presence, lease.until) = (Presence::Lost, now);
             }
             lease.is_end_known = true;
-            let is_recorded = lease.has_begun()
-                || is_counted
-                || lease.may_rest()
-                || lease.presence == Presence::Lost && lease.origin == Origin::Here
-                || self.is_long(lease, now);
-            let is_silent = matches!(found, FenceCheck::Stale { .. });
+            let is_long = lease.has_begun() || lease.may_rest() || self.is_long(lease, now);
+            let is_recorded = match lease.origin {
+                Origin::Here => is_long || is_counted || lease.presence == Presence::Lost && loses,
+                // The gateway that granted the lease may have released it, and records that or the loss.
+                Origin::Elsewhere => {
+                    is_counted || is_long && is_silent && lease.presence != Presence::Lost
+                }
+            };
             let reports = is_silent && lease.reports_end(seen_since);
             (
                 is_recorded.then(|| lease.recorded()),

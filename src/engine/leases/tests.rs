@@ -141,7 +141,7 @@ fn run_out(
 /// Whether this gateway reports the end of a lease about which it asked the store.
 fn ends(leases: &LeaseRegistry, asked: &RunOutLease) -> bool {
     leases
-        .end_run_out(asked, STALE, Some(since_start()))
+        .end_run_out(asked, STALE, true, Some(since_start()))
         .1
         .is_some()
 }
@@ -177,7 +177,7 @@ async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
     };
     let first = run_out(&leases, lost_at, heard_since);
     assert!(first.len() == 1 && is_asked(&first, &lost));
-    leases.end_run_out(&first[0], STALE, heard_since);
+    leases.end_run_out(&first[0], STALE, true, heard_since);
     leases.insert(Token::random().hash(), &name(), &lasting(1));
     let asked = run_out(&leases, Instant::now(), heard_since);
     assert_eq!(
@@ -189,7 +189,7 @@ async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
         [false; 3]
     );
     for asked in &asked {
-        leases.end_run_out(asked, STALE, heard_since);
+        leases.end_run_out(asked, STALE, true, heard_since);
     }
     assert_eq!(run_out(&leases, Instant::now(), heard_since).len(), 0);
     assert_eq!(leases.counted().all, 0, "nobody keeps the lost one");
@@ -305,7 +305,7 @@ async fn the_history_is_told_of_a_beginning_once_and_asks_about_the_end_until_it
     assert!(look().is_empty());
     advance(Duration::from_secs(5)).await;
     let run_out = look().pop().expect("the lease has run out again");
-    let (recorded, reported) = leases.end_run_out(&run_out, STALE, None);
+    let (recorded, reported) = leases.end_run_out(&run_out, STALE, true, None);
     assert!(recorded.is_some() && reported.is_none());
     assert!(look().is_empty());
 }
@@ -319,12 +319,12 @@ async fn a_lease_that_is_gone_before_its_time_was_released_elsewhere_or_is_lost(
         let released_at = Instant::now() - Duration::from_millis(500);
         let look = || leases.look(Instant::now(), None);
         let asked = look().pop().unwrap();
-        let (mut recorded, reported) = leases.end_run_out(&asked, found, None);
+        let (mut recorded, reported) = leases.end_run_out(&asked, found, true, None);
         if found == STALE {
             // A release through this gateway may be about to be answered.
             assert!(recorded.is_none());
             let asked = look().pop().unwrap();
-            (recorded, _) = leases.end_run_out(&asked, found, None);
+            (recorded, _) = leases.end_run_out(&asked, found, true, None);
         }
         let recorded = recorded.unwrap();
         assert_eq!(recorded.is_lost, found == STALE);
@@ -342,7 +342,7 @@ async fn a_short_lease_that_another_gateway_has_released_is_left_to_that_gateway
     let asked = leases.look(Instant::now(), None).pop().unwrap();
     let ago = Some(Duration::from_millis(10_500));
     let found = FenceCheck::Released(ago);
-    assert!(leases.end_run_out(&asked, found, None).0.is_none());
+    assert!(leases.end_run_out(&asked, found, true, None).0.is_none());
     assert!(leases.look(Instant::now(), None).is_empty());
 }
 
@@ -354,7 +354,7 @@ async fn a_release_that_was_not_answered_is_asked_about_at_once() {
         leases.released_unheard(&name(), &token, by.clone());
         let asked = leases.look(Instant::now(), None).pop().unwrap();
         if carried_out {
-            let (recorded, _) = leases.end_run_out(&asked, STALE, None);
+            let (recorded, _) = leases.end_run_out(&asked, STALE, true, None);
             let unheard = recorded.unwrap().unheard.unwrap();
             assert_eq!(unheard.0, by);
         } else {

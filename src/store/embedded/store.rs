@@ -226,10 +226,11 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
+    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<Vec<usize>, StoreError> {
         let batches = batches.to_vec();
         self.in_history(move |history| history.append(&batches))
-            .await
+            .await?;
+        Ok(Vec::new())
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {

@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | `lg:{NAME}:lock` | The lease, or its rest, as one string (`records/`). A value that does not begin with `2` is foreign and is never overwritten. | with the lease |
 //! | `lg:{NAME}:wait` | List of the waiters' ids (`2` and the hash of the token) in order. | 25 h; rounds extend it |
-//! | `lg:{NAME}:of:ID` | The ticket of a waiter (`q` queued, `w` granted but not confirmed); later one letter: `g` given back, `a` adopted, `s` superseded, `n` taken out of the queue by a newer waiter, `r` released, with the time if another gateway had granted the lease, `b` broken; of a break `x` done, `y` not. | a minute after the wait or the end; half a minute after the lease would have ended |
+//! | `lg:{NAME}:of:ID` | The ticket of a waiter (`q` queued, `w` granted but not confirmed); later one letter: `g` given back, `a` adopted, `s` superseded, `n` taken out of the queue by a newer waiter, `r` released, with the time if another gateway had granted the lease, `b` broken; of a break `x` done, `y` not. | a minute after the wait or the end; half a minute after the granting gateway asks |
 //! | `lg:{NAME}:gone` | In a queue of more than 512: how many waiters have left while their ids are still in the list. The ids are removed together once they are more than a quarter, because each removal searches the whole list. | as `wait` |
 //! | `lg:{NAME}:shared`, `:leases`, `:slots` | Only while the lock is shared; `:lock` is then `2*`. A sorted set of ids by their ends, a hash of leases by their ids, a bitmap of the slots taken. | a minute after `:lock` |
 //! | `lg:{NAME}:asked:ID` | The holder was asked to release this lease: after its end its token is told that it was broken. | a minute after that time |

@@ -185,7 +185,7 @@ impl Store for RedisStore {
         lock.release(releaser, token, granted_here).await
     }
 
-    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
+    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<Vec<usize>, StoreError> {
         let _working = self.enter()?;
         let history = &self.context.scripts.history;
         let keys = |name: &LockName| self.context.keys(name);

@@ -158,11 +158,11 @@ local rests = ours and used and string.sub(held, 136, 143) ~= '00000000'
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
 local lasts, us, ended = (rest or 0) + 60000, '', '32:' .. string.sub(lease, 71, 102)
-local min_hold = string.sub(lease, 136, 143) == '00000000' and '0' or '1'
+local min_hold = used and string.sub(lease, 136, 143) ~= '00000000' and '1' or '0'
 ended = '49:' .. string.sub(lease, 71, 102) .. us .. min_hold
-if (string.byte(lease, 68) == 49) then
+local keyed = (string.byte(lease, 68) == 49)
 redis.call('SET', name .. 'key:' .. string.sub(lease, 208, 271), 'l' .. id, 'PX', lasts)
-lasts = string.format('%.0f', math.max(0, (string.sub(lease, 103, 118) - us) / 1000) + ASKED_WITHIN)
+local left = us - string.sub(lease, 87, 102) < 5000000 and 0 or (string.sub(lease, 103, 118) - us) / 1000
 local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17, 32), ''
 return 'released ' .. id .. ' ' .. field(news) .. (ended or '32:' .. string.sub(lease, 71, 102))
 local ended = '32:' .. string.sub(held, 71, 102)

@@ -169,14 +169,15 @@ async fn a_caller_that_has_hung_up_a_millisecond_before_the_answer_leaves_no_lea
     let rig = Rig::start().await;
     let mut observer = rig.observer.clone();
     for over in [Protocol::Http1, Protocol::Tls, Protocol::Http2] {
-        let mut locks: Vec<_> = (0..tries)
-            .map(|number| format!("{over:?}-{number}"))
-            .collect();
-        let mut granted = 0;
-        for locks in locks.chunks(ROUND) {
-            granted += rig.round(over, locks).await;
+        let (mut locks, mut granted) = (Vec::new(), 0);
+        // A gateway on a busy machine is frozen before it has sent all commands to Redis.
+        while granted < tries {
+            assert!(locks.len() < 10 * tries, "{over:?}: {granted} were granted");
+            let round = locks.len()..locks.len() + ROUND;
+            let round: Vec<_> = round.map(|number| format!("{over:?}-{number}")).collect();
+            granted += rig.round(over, &round).await;
+            locks.extend(round);
         }
-        assert!(granted > tries * 3 / 4, "{over:?}: {granted} were granted");
         let until = Instant::now() + RELEASED;
         loop {
             let mut held = Vec::new();

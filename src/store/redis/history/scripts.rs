@@ -54,33 +54,50 @@ impl HistoryScripts {
         dispatch: &Dispatch,
         keys_of: impl Fn(&LockName) -> Keys,
         batches: &[HistoryBatch],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<usize>, StoreError> {
         let is_cluster = dispatch.topology.is_cluster();
-        let locks = batches.iter().map(|batch| (keys_of(&batch.name), batch));
-        let mut locks: Vec<_> = locks.collect();
+        let mut locks = Vec::new();
+        for (position, batch) in batches.iter().enumerate() {
+            locks.push((keys_of(&batch.name), batch, position));
+        }
         if is_cluster {
-            locks.sort_unstable_by_key(|(keys, _)| keys.slot().index());
+            locks.sort_unstable_by_key(|(keys, ..)| keys.slot().index());
         }
         let mut commands = Vec::new();
-        for locks in locks.chunk_by(|(a, _), (b, _)| !is_cluster || a.slot() == b.slot()) {
+        for locks in locks.chunk_by(|(a, ..), (b, ..)| !is_cluster || a.slot() == b.slot()) {
             for locks in locks.chunks(LOCKS) {
                 commands.push(self.record_together(dispatch, locks));
             }
         }
-        let answers = stream::iter(commands).buffer_unordered(COMMANDS);
-        let answers: Vec<_> = answers.collect().await;
-        answers.into_iter().collect()
+        let sent = commands.len();
+        let answers: Vec<_> = stream::iter(commands).buffered(COMMANDS).collect().await;
+        let (mut failed, mut failures) = (Vec::new(), Vec::new());
+        for answer in answers {
+            if let Err((positions, error)) = answer {
+                failed.extend(positions);
+                failures.push(error);
+            }
+        }
+        match failures.pop() {
+            Some(error) if failures.len() + 1 == sent => Err(error),
+            _ => Ok(failed),
+        }
     }
 
     async fn record_together(
         &self,
         dispatch: &Dispatch,
-        locks: &[(Keys, &HistoryBatch)],
-    ) -> Result<(), StoreError> {
-        let (keys, HistoryBatch { bounds, .. }) = &locks[0];
-        let shard = dispatch.topology.shard(keys.slot())?;
+        locks: &[(Keys, &HistoryBatch, usize)],
+    ) -> Result<(), (Vec<usize>, StoreError)> {
+        let failed = |error| {
+            let positions = locks.iter().map(|(.., position)| *position);
+            (positions.collect(), error)
+        };
+        let (keys, HistoryBatch { bounds, .. }, _) = &locks[0];
+        let shard = dispatch.topology.shard(keys.slot());
+        let shard = shard.map_err(|why| failed(why.into()))?;
         let is_full = shard.admission.is_nearly_full();
-        let fields = locks.iter().map(|(keys, batch)| {
+        let fields = locks.iter().map(|(keys, batch, _)| {
             let (records, counts) = batch.records(is_full);
             let prefix = keys.history(dispatch.topology.is_cluster());
             let counts = counts.text().unwrap_or_default();
@@ -94,7 +111,7 @@ impl HistoryScripts {
             fields.collect::<Vec<_>>().join("\u{1e}"),
         ];
         let reply = run(&self.record, dispatch, keys, &args, "recorded").await;
-        reply.map(drop)
+        reply.map(drop).map_err(failed)
     }
 
     /// Reads the history of a lock.

@@ -3,7 +3,7 @@
 use crate::{
     lock::LockName,
     store::{
-        StoreError,
+        StoreError, Unavailability,
         history::{HistoryBatch, StoredHistory},
     },
 };
@@ -15,9 +15,12 @@ use super::{node::Node, quorum::NodeReplies, shared::Shared};
 impl Shared {
     /// Adds to the histories of locks at all nodes. Fails unless a majority of the nodes has added all.
     pub(super) async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
-        let done = self.ask_majority(|it| {
+        let done = self.ask_majority(async |it| {
             let keys = |name: &LockName| self.keys(name);
-            it.scripts.history.record(&it.dispatch, keys, batches)
+            let history = &it.scripts.history;
+            let failed = history.record(&it.dispatch, keys, batches).await?;
+            let failed = failed.first().map(|_| Unavailability::Overloaded.into());
+            failed.map_or(Ok(()), Err)
         });
         done.await.map(drop)
     }

@@ -243,10 +243,11 @@ impl Store for RedlockStore {
             .await
     }
 
-    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<(), StoreError> {
+    async fn record_history(&self, batches: &[HistoryBatch]) -> Result<Vec<usize>, StoreError> {
         // The recorder sends few batches at once, so that they take no places of acquires.
         let _working = self.enter()?;
-        self.shared.record_history(batches).await
+        self.shared.record_history(batches).await?;
+        Ok(Vec::new())
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {

@@ -385,7 +385,10 @@ local function decide(seen)
     return refuse('held', contention(count, held, us, SHOWN_HOLDERS))
   end
   -- A key of another type holds no ticket. It must not raise an error: the lock may have passed on by now.
-  local ticket = other and redis.pcall('GET', name .. 'of:' .. other) or became
+  local ticket = became
+  if other then
+    ticket = redis.pcall('GET', name .. 'of:' .. other)
+  end
   local at = is_queued(ticket) and redis.call('LPOS', wait, other or id)
   if at and other and ticket_fingerprint(ticket) ~= packed_fingerprint(ARGV[3]) then
     return refuse('mismatch')

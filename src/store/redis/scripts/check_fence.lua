@@ -9,7 +9,7 @@
 -- Reply
 --   held KEYS 1: for how long the lease with this fencing token lasts, in us
 --   stale KEYS 1: 1 if a lease with a larger fencing token holds the lock, else 0
---   broken KEYS 1: 0     the lease of ARGV 2 was broken
+--   broken KEYS 1: 0     the lease of ARGV 2 was broken, or has ended because a release request was overdue
 --   released KEYS 1: for how long that lease has been released, in us, if another gateway than its own has released it;
 --                        otherwise 0
 --   TRYAGAIN             an error: the lock is shared, and this server does not have its leases
@@ -32,6 +32,7 @@ local held = redis.call('GET', lock)
 -- import lease
 -- import shared
 -- import grant_ttl
+-- import ended
 
 local us, leases, larger = clock(), {}, '0'
 if is_shared(held) then
@@ -58,7 +59,7 @@ local at = string.match(letter, '^r(%d*)$')
 if at then
   at = tonumber(at)
   return 'released ' .. lock .. ' ' .. field(string.format('%.0f', at and math.max(1, us - at) or 0))
-elseif letter == 'b' then
+elseif ARGV[2] and ended_by_force(ARGV[2], us) then
   return 'broken ' .. lock .. ' 1:0'
 end
 return 'stale ' .. lock .. ' 1:' .. larger

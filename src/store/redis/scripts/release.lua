@@ -12,10 +12,10 @@
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   3  the keeper that releases the lease, if a keeper does; otherwise absent or empty
 --   4  1 if the lease was delivered to no caller, or was not used: the lock does not rest; otherwise absent or empty
---   5  1 if another gateway has granted the lease: its end is remembered for that gateway; otherwise absent
+--   5  1 if another gateway has granted the lease: its end is remembered until that gateway has asked; otherwise absent
 -- Reply
 --   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each,
---                                with ARGV 5 also the time, and 1 if the lease had a minimum hold, else 0; nothing if an
+--                                with ARGV 5 also the time, and 1 if the lease had a minimum hold that counts, else 0; nothing if an
 --                                earlier copy has ended the lease
 --   adopted ARGV 1: news, keeper  this other keeper has the lease
 --   another | free ARGV 1: news, 0 | 1
@@ -60,7 +60,7 @@ if not KEYS[2] and not rests then
   return 'released ' .. id .. ' 0:32:' .. lease_span(held, 'fence', 'since')
 end
 
--- How much longer than the lease would have lasted its release is remembered for the gateway that granted it, in ms.
+-- How late the gateway that granted a lease may ask how the lease has ended, in ms.
 local ASKED_WITHIN = 30000
 
 -- Remembers a release; `rest`: how long the lock rests, in ms. Answers which lease has ended, for the reply.
@@ -72,17 +72,21 @@ local function remember_release(lease, rest)
   local lasts, us, ended = (rest or 0) + TOMBSTONE, '', '32:' .. lease_span(lease, 'fence', 'since')
   if elsewhere then
     us = clock()
-    local min_hold = lease_min_hold(lease) == '00000000' and '0' or '1'
+    local min_hold = used and lease_min_hold(lease) ~= '00000000' and '1' or '0'
     ended = '49:' .. lease_span(lease, 'fence', 'since') .. us .. min_hold
   end
-  if lease_keyed_is(lease, '1') then
+  local keyed = lease_keyed_is(lease, '1')
+  if keyed then
     redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', lasts)
-  elseif elsewhere then
-    lasts = string.format('%.0f', math.max(0, (lease_ends(lease) - us) / 1000) + ASKED_WITHIN)
-  else
-    return ended
   end
-  redis.call('SET', name .. 'of:' .. id, 'r' .. us, 'PX', lasts)
+  if elsewhere then
+    -- The gateway that granted a lease asks about it within five seconds, and then when the lease would have ended.
+    local left = us - lease_since(lease) < 5000000 and 0 or (lease_ends(lease) - us) / 1000
+    lasts = string.format('%.0f', math.max(keyed and lasts or 0, left + ASKED_WITHIN))
+  end
+  if keyed or elsewhere then
+    redis.call('SET', name .. 'of:' .. id, 'r' .. us, 'PX', lasts)
+  end
   return ended
 end
 

@@ -50,7 +50,15 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     for asked in [request("held"), keyed("held", "kept")] {
         brief.push(gates[1].queue(with(asked, |it| it.wait = BRIEF)).await);
     }
-    until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
+    for replica in &watched.servers[1..] {
+        until("the replica has heard of all waiters", async || {
+            [
+                queued(replica, "handed-on").await,
+                queued(replica, "held").await,
+            ] == [1, 3]
+        })
+        .await;
+    }
     // The replicas get no data for some seconds.
     watched.cut_off_replicas(0).await;
 

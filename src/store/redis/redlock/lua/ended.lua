@@ -8,7 +8,7 @@
 --   2  how long an end is remembered, in ms
 -- Reply
 --   {released, ARGV 1, ms}  the lease was released this long ago
---   {broken, ARGV 1, 0}     the lease was broken
+--   {broken, ARGV 1, 0}     the lease was broken, or has ended because a release request was overdue
 --   {unknown, ARGV 1, 0}    nothing is remembered
 -- Replay
 --   Reads again.
@@ -25,7 +25,7 @@ local ended, token = KEYS[1], ARGV[1]
 -- import memory
 
 local now = instants(redis.call('TIME'))
-if remembers(ended, 'b:' .. token, now) then
+if remembers(ended, 'b:' .. token, now) or is_overdue(ended, token, now, ARGV[2]) then
   return { 'broken', token, 0 }
 elseif remembers(ended, 'r:' .. token, now) then
   local ago = now + ARGV[2] - redis.call('ZSCORE', ended, 'r:' .. token)
