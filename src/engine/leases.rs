@@ -414,8 +414,8 @@ impl LeaseRegistry {
     }
 
     /// Marks a lease as over for this gateway, because the store does not have it any more (`is_gone`), or because the
-    /// reaper will release it. While ends are reported the lease stays listed as run out, so that the store is asked what
-    /// became of it; for the history a lease that is gone.
+    /// reaper will release it and then tell of the release. While ends are reported or recorded, a lease that is gone stays
+    /// listed as run out, so that the store is asked what became of it.
     pub(super) fn lose(
         &self,
         name: &LockName,
@@ -426,8 +426,8 @@ impl LeaseRegistry {
         let mut shard = self.shard(&key);
         let lease = shard.leases.get_mut(&key)?;
         let lost = lease.recorded();
-        let is_kept = self.keeps_run_out.load(Ordering::Relaxed) || is_gone && self.is_recorded();
-        if is_kept && !lease.is_end_known {
+        let is_watched = self.keeps_run_out.load(Ordering::Relaxed) || self.is_recorded();
+        if !is_gone || is_watched && !lease.is_end_known {
             // The end must be reported even if this function is called again and again, so the earliest time stays.
             let now = Instant::now();
             if is_gone {

@@ -203,8 +203,8 @@ async fn where_nobody_can_be_told_any_more_nothing_is_kept_to_be_told() {
     store.inspect_gate.close();
     let _listener = run_out(&engine, 1).await;
     leases.insert(lost, &name(), &held());
-    assert!(leases.lose(&name(), &lost, false).is_some());
-    assert!(leases.lose(&name(), &lost, false).is_none());
+    assert!(leases.lose(&name(), &lost, true).is_some());
+    assert!(leases.lose(&name(), &lost, true).is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -166,11 +166,11 @@ async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
     leases.broken(&name(), &broken);
     leases.insert(again, &name(), &lasting(1));
     leases.insert_counted(lost, &name(), &lasting(100));
-    assert!(leases.lose(&name(), &lost, false).is_some());
+    assert!(leases.lose(&name(), &lost, true).is_some());
     let lost_at = Instant::now();
     assert!(!leases.is_listed(&name(), &lost));
     advance(Duration::from_secs(10)).await;
-    leases.lose(&name(), &lost, false);
+    leases.lose(&name(), &lost, true);
     let is_asked = |asked: &[RunOutLease], token| {
         let tag = LeaseTag::from(token);
         asked.iter().any(|it| it.tag == tag)
@@ -232,8 +232,8 @@ async fn a_holder_that_comes_back_late_is_recognized_although_the_end_was_report
     let end = || ends(&leases, &asked[0]);
     assert!(end() && !end(), "once");
     advance(Duration::from_mins(1)).await;
-    assert!(leases.lose(&name(), &token, false).is_some());
-    assert!(leases.lose(&name(), &token, false).is_none());
+    assert!(leases.lose(&name(), &token, true).is_some());
+    assert!(leases.lose(&name(), &token, true).is_none());
 }
 
 #[tokio::test(start_paused = true)]
