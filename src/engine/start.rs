@@ -77,8 +77,10 @@ impl Engine {
             clock.clone(),
             metrics.clone(),
         );
-        for (name, token, held) in store.found() {
-            leases.insert_found(token, &name, &held);
+        if leases.is_recorded() {
+            for (name, token, held) in store.found() {
+                leases.insert_found(token, &name, &held);
+            }
         }
         let (events, inbox) = Bus::new(&lifecycle, clock, limits.max_event_streams);
         let facts = Arc::new(Facts {

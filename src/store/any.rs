@@ -96,7 +96,7 @@ impl<S: Store> From<Arc<S>> for AnyStore {
     }
 }
 
-/// What is no command, as [`Store::parking`], is asked of the store itself.
+/// Gives access to the methods of [`Store`] that send no command and are not measured, such as [`Store::parking`].
 impl Deref for AnyStore {
     type Target = dyn Store;
 

@@ -38,7 +38,7 @@ pub(in crate::engine) struct Facts {
     pub(in crate::engine) hints: Arc<Semaphore>,
 }
 
-/// How many messages about leases that are gone may be on their way.
+/// The largest number of messages about leases that are gone that are being sent at the same time.
 pub(in crate::engine) const HINTS: usize = 16;
 
 // === impl Facts ===
@@ -86,7 +86,7 @@ impl Facts {
 
     /// Tells all gateways that a lease is gone, because the gateway that has granted it may not know that.
     fn tell_gateways(&self, name: &LockName, token: &TokenHash) {
-        // Whoever sends wrong tokens makes no more messages than this at the same time.
+        // A caller that sends many wrong tokens must not make many messages.
         let Ok(permit) = Arc::clone(&self.hints).try_acquire_owned() else {
             return;
         };

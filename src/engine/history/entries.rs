@@ -97,7 +97,7 @@ fn add(entry: &mut HistoryEntry, mut fact: HistoryEntry) {
         .notes
         .extract_if(.., |note| rank(&note.kind).is_some())
         .next();
-    // Of equal ends, the one of the gateway that knows its caller counts, and of these the earliest.
+    // If two gateways recorded the same kind of end, the record that names the caller counts, otherwise the earlier one.
     let known = entry.ended.as_deref().map(|kind| {
         (
             rank(kind),

@@ -27,19 +27,19 @@ pub(super) struct Pending {
     facts: AtomicUsize,
     /// The shard whose counts are written next.
     next: AtomicUsize,
-    /// What was taken, and is being written.
+    /// The locks whose facts and counts the gateway is writing to the store.
     writing: Mutex<Taken>,
 }
 
-/// What was taken to be written: locks, each with what waited for it.
+/// Locks whose facts and counts were taken out of [`Pending`], to be written to the store.
 pub(super) type Taken = Arc<Vec<(LockName, PendingLock)>>;
 
-/// What is taken to be written.
+/// Which facts and counts [`Pending::take`] takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// The facts, with the counts of their locks.
+    /// All facts, with the counts of the locks that have facts.
     Facts,
-    /// As `Facts`, with the counts of one shard.
+    /// As `Facts`, and the counts of the locks of one shard.
     Counts,
     /// Everything.
     All,
@@ -100,7 +100,7 @@ impl Pending {
         &self.shards[usize::from(hash) % SHARDS]
     }
 
-    /// Takes what must be written now. Until `written` is called, `peek` still finds it.
+    /// Takes facts and counts, which `peek` still finds until `written` is called.
     pub(super) fn take(&self, due: Due) -> Taken {
         let (mut taken, mut left) = (Vec::new(), COUNTS_AT_ONCE);
         let step = usize::from(due == Due::Counts);
@@ -121,12 +121,12 @@ impl Pending {
         Arc::clone(&writing)
     }
 
-    /// Forgets what was taken: it is written, or waits again.
+    /// Ends the write of the facts and counts that were taken last.
     pub(super) fn written(&self) {
         *self.writing.lock() = Taken::default();
     }
 
-    /// A copy of what waits for a lock, or is being written.
+    /// A copy of the facts and counts of a lock that the store may not have.
     pub(super) fn peek(&self, name: &LockName) -> PendingLock {
         let writing = self.writing.lock();
         let mut known = self

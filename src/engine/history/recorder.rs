@@ -221,7 +221,7 @@ impl Recorder {
                 warn!(%error, "the history of locks is not written; this gateway keeps the last records");
             }
             was_written = failure.is_ok();
-            // What comes meanwhile is written together, so that many facts cost the store little.
+            // Facts that come during this pause are written with one command, which costs the store less.
             tokio::select! {
                 () = sleep(PAUSE) => {}
                 () = &mut stopped => break,

@@ -1,5 +1,5 @@
-//! What became of leases that have run out or are gone: which leases the store must be asked about, and what its answers
-//! say. A lease that is asked about stays in the registry.
+//! Leases whose TTL has run out, or that the store may not have any more: which of them the gateway asks the store about,
+//! and how the answer changes the registry. A lease stays in the registry until the store has answered.
 
 use tokio::time::{Duration, Instant};
 
@@ -100,8 +100,12 @@ impl LeaseRegistry {
             let (now, is_unheard) = (Instant::now(), lease.unheard.is_some());
             let is_silent = !matches!(found, FenceCheck::Released(_));
             let is_gone = is_silent && !is_unheard && lease.until > now;
-            if is_gone && loses && lease.presence == Presence::Held && lease.origin == Origin::Here
-            {
+            if is_gone && !loses {
+                // A break has ended the lease, and is recorded where it was made.
+                (lease.until, lease.is_end_known) = (now, true);
+                return (None, None);
+            }
+            if is_gone && lease.presence == Presence::Held && lease.origin == Origin::Here {
                 // A release that this gateway has just sent is answered before the store is asked again.
                 lease.presence = Presence::SeemsLost;
                 return (None, None);
@@ -109,7 +113,7 @@ impl LeaseRegistry {
             if is_gone {
                 (lease.presence, lease.until) = (Presence::Lost, now);
             }
-            // The other gateway counts a short lease that it has released.
+            // If another gateway has released the lease and the lease was short, that gateway counts the lease.
             let mut is_counted = is_unheard;
             if let FenceCheck::Released(ago) = found {
                 is_counted &= ago.is_none();
@@ -121,7 +125,7 @@ impl LeaseRegistry {
             lease.is_end_known = true;
             let is_long = lease.has_begun() || lease.may_rest() || self.is_long(lease, now);
             let is_recorded = match lease.origin {
-                Origin::Here => is_long || is_counted || lease.presence == Presence::Lost && loses,
+                Origin::Here => is_long || is_counted || lease.presence == Presence::Lost,
                 // The gateway that granted the lease may have released it, and records that or the loss.
                 Origin::Elsewhere => {
                     is_counted || is_long && is_silent && lease.presence != Presence::Lost

@@ -335,6 +335,41 @@ async fn a_lease_that_is_gone_before_its_time_was_released_elsewhere_or_is_lost(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_loses_no_lease_has_recorded_the_break_of_a_lease_that_is_gone() {
+    let (leases, _) = recorded_lease();
+    advance(OPENS_WITHIN).await;
+    let asked = leases.look(Instant::now(), None).pop().unwrap();
+    let ended = leases.end_run_out(&asked, STALE, false, None);
+    assert!(ended.0.is_none() && ended.1.is_none());
+    assert!(leases.look(Instant::now(), None).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_gone_stays_listed_for_the_history_and_is_known_to_be_gone() {
+    for before_its_time in [true, false] {
+        let (leases, token) = recorded_lease();
+        if !before_its_time {
+            advance(Duration::from_secs(11)).await;
+        }
+        assert_eq!(leases.was_gone(&name(), &token), Some(false));
+        assert!(leases.lose(&name(), &token, true).is_some());
+        assert_eq!(leases.was_gone(&name(), &token), Some(true));
+        let lost = leases.remove(&name(), &token).unwrap().recorded();
+        assert_eq!(lost.is_lost, before_its_time);
+        assert_eq!(leases.was_gone(&name(), &token), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_the_reaper_stays_listed_until_its_release_is_told() {
+    let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
+    leases.insert_counted(token, &name(), &lasting(10));
+    assert!(leases.lose(&name(), &token, false).is_some());
+    assert!(!leases.is_listed(&name(), &token), "it does not live");
+    assert!(leases.remove(&name(), &token).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_short_lease_that_another_gateway_has_released_is_left_to_that_gateway() {
     let (leases, _) = recorded_lease();
     // The gateway has paused, and asks late.

@@ -37,8 +37,9 @@
 //! After a lost reply the first copy of a command may still run, even after the caller's next command, so scripts tolerate their own
 //! late copies:
 //!
-//! * Acquire, give-back, adoption, break and, with a key or at another gateway than the granting one, release leave a letter in `:of:ID`. A letter is never replaced by an
-//!   earlier one in the order g, n, a, s, r, b, and each letter refuses the acquire.
+//! * Acquire, give-back, adoption and break leave a letter in `:of:ID`, and so does a release of a lease that has a key or that
+//!   another gateway has granted. A letter is never replaced by an earlier one in the order g, n, a, s, r, b, and each letter
+//!   refuses the acquire.
 //! * A ticket records that its acquire was sent again. An attempt that leaves writes the letter although its ticket is not there, if
 //!   the ticket may have been lost.
 //! * A late release or confirmation of an ended lease does nothing. A late release of a lease that lives names the keeper that the

@@ -189,7 +189,11 @@ impl Store for RedisStore {
         let _working = self.enter()?;
         let history = &self.context.scripts.history;
         let keys = |name: &LockName| self.context.keys(name);
-        history.record(&self.context.dispatch, keys, batches).await
+        match history.record(&self.context.dispatch, keys, batches).await {
+            Ok(()) => Ok(Vec::new()),
+            Err((failed, error)) if failed.len() == batches.len() => Err(error),
+            Err((failed, _)) => Ok(failed),
+        }
     }
 
     async fn history(&self, name: &LockName) -> Result<StoredHistory, StoreError> {

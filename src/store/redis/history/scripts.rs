@@ -48,13 +48,14 @@ impl HistoryScripts {
     }
 
     /// Adds to the histories of locks; only what is vital, if the memory of a server is nearly full. `keys_of`: the keys of
-    /// a lock. Locks of different slots of a cluster take a command each.
+    /// a lock. Locks of different slots of a cluster take a command each. Answers the positions of the batches that could
+    /// not be written, with one of the errors.
     pub(in crate::store::redis) async fn record(
         &self,
         dispatch: &Dispatch,
         keys_of: impl Fn(&LockName) -> Keys,
         batches: &[HistoryBatch],
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> Result<(), (Vec<usize>, StoreError)> {
         let is_cluster = dispatch.topology.is_cluster();
         let mut locks = Vec::new();
         for (position, batch) in batches.iter().enumerate() {
@@ -69,19 +70,13 @@ impl HistoryScripts {
                 commands.push(self.record_together(dispatch, locks));
             }
         }
-        let sent = commands.len();
         let answers: Vec<_> = stream::iter(commands).buffered(COMMANDS).collect().await;
-        let (mut failed, mut failures) = (Vec::new(), Vec::new());
-        for answer in answers {
-            if let Err((positions, error)) = answer {
-                failed.extend(positions);
-                failures.push(error);
-            }
-        }
-        match failures.pop() {
-            Some(error) if failures.len() + 1 == sent => Err(error),
-            _ => Ok(failed),
-        }
+        let failed = answers.into_iter().filter_map(Result::err);
+        let failed = failed.reduce(|(mut all, error), (positions, _)| {
+            all.extend(positions);
+            (all, error)
+        });
+        failed.map_or(Ok(()), Err)
     }
 
     async fn record_together(

@@ -323,7 +323,7 @@ impl Node {
         }
     }
 
-    /// What the node remembers of the end of a lease.
+    /// Asks the node how the lease of a token has ended; `None` if the node remembers no end of the lease.
     pub(super) async fn ended(
         &self,
         keys: &Keys,

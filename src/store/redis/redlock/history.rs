@@ -3,7 +3,7 @@
 use crate::{
     lock::LockName,
     store::{
-        StoreError, Unavailability,
+        StoreError,
         history::{HistoryBatch, StoredHistory},
     },
 };
@@ -18,9 +18,8 @@ impl Shared {
         let done = self.ask_majority(async |it| {
             let keys = |name: &LockName| self.keys(name);
             let history = &it.scripts.history;
-            let failed = history.record(&it.dispatch, keys, batches).await?;
-            let failed = failed.first().map(|_| Unavailability::Overloaded.into());
-            failed.map_or(Ok(()), Err)
+            let recorded = history.record(&it.dispatch, keys, batches).await;
+            recorded.map_err(|(_, error)| error)
         });
         done.await.map(drop)
     }

@@ -220,7 +220,7 @@ impl Shared {
         })
     }
 
-    /// What any node of a majority remembers of the end of a lease.
+    /// Asks a majority of the nodes how the lease of a token has ended. One node that remembers the end is enough.
     async fn ended(
         &self,
         keys: &Keys,

@@ -15,8 +15,8 @@
 --   5  1 if another gateway has granted the lease: its end is remembered until that gateway has asked; otherwise absent
 -- Reply
 --   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each,
---                                with ARGV 5 also the time, and 1 if the lease had a minimum hold that counts, else 0; nothing if an
---                                earlier copy has ended the lease
+--                                with ARGV 5 also the time, and 1 if the lease had a minimum hold that counts, else
+--                                0; nothing if an earlier copy has ended the lease
 --   adopted ARGV 1: news, keeper  this other keeper has the lease
 --   another | free ARGV 1: news, 0 | 1
 --                                the token does not hold the lock; 1: another holder has the lock

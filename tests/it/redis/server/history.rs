@@ -2,6 +2,7 @@
 
 use latchgate::{
     clock::{Clock as _, rfc3339},
+    engine::RenewError,
     lock::History,
     store::history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord},
 };
@@ -55,6 +56,29 @@ async fn the_open_leases_of_a_gateway_that_is_killed_end_at_the_latest_with_the_
     let at_latest = entry.ended_at_latest.as_ref().unwrap();
     assert!(*at_latest <= now, "{entry:?}");
     assert!(next.held.fence > lease.held.fence);
+}
+
+#[tokio::test]
+async fn a_lease_that_the_server_has_lost_is_lost_also_if_a_gateway_finds_it_that_did_not_know_it()
+{
+    let server = RedisServer::start().await;
+    let (here, there) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
+    let lease = here.take_for("lock", 600_000).await;
+    until_recorded(&there, "lock").await;
+    server.run(&["DEL", "lg:{lock}:lock"]).await;
+    let renewed = there
+        .engine
+        .renew(name("lock"), lease.token.clone(), RenewalTtl::default())
+        .await;
+    assert!(matches!(renewed, Err(RenewError::Lost(_))), "{renewed:?}");
+    until("the lease is lost", async || {
+        let history = there.engine.history(&name("lock")).await.unwrap();
+        history.entries[0].ended.as_deref() == Some("lost")
+    })
+    .await;
 }
 
 #[tokio::test]
