@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use latchgate::{
     cli,
     config::Config,
-    lock::{BreakTarget, FencingToken, KeeperId, LockName, Mode, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, FencingToken, RecipientId, LockName, Mode, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError,
         contract::{
@@ -114,7 +114,7 @@ impl Store for NullStore {
         &self,
         _name: &LockName,
         _token: &TokenHash,
-        _unanswered: Option<KeeperId>,
+        _unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         Ok(GiveBack::NothingHeld)
     }

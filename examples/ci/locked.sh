@@ -250,7 +250,7 @@ finish() {
             case $answer in 000lost | 408 | 50[0-9] | 504*) unanswered=yes ;; esac
         fi
         case $answer in
-        000unsent | 000lost | 408* | 409superseded | 429* | 5*) pause $((end - 1 - $(now))) ;;
+        000unsent | 000lost | 408* | 409request-replaced | 429* | 5*) pause $((end - 1 - $(now))) ;;
         *) break ;;
         esac
     done
@@ -333,7 +333,7 @@ while :; do
         code=105 said="the answer is not understood: $status"
         [ -z "$(field name)" ] || { say "$said"; exit $code; }
         ;;
-    409superseded | 502* | 504* | 5??) code=105 said="the outcome is not known: $status $(field code)" ;;
+    409request-replaced | 502* | 504* | 5??) code=105 said="the outcome is not known: $status $(field code)" ;;
     5*) say "the outcome is not known: $status $(field code)"; exit 105 ;;
     3*)
         # The password and the query of a location may be secrets.

@@ -11,7 +11,7 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, IdempotencyKey, KeeperId, Lease, LockName, Salt, Sharing, SupersedeHash, Terms,
+        CallerId, IdempotencyKey, RecipientId, Lease, LockName, Salt, Sharing, SupersedeHash, Terms,
         Token, TokenHash,
     },
     store::{
@@ -63,8 +63,8 @@ pub struct Granted {
     pub hash: TokenHash,
     /// The delivery guard, which must be told when the lease has reached its holder.
     pub delivery: Delivery,
-    /// The keeper id with which a hold stream renews the lease, if its holder leaves the renewals to one.
-    pub(super) keeper: KeeperId,
+    /// The recipient id with which a hold stream renews the lease, if its holder leaves the renewals to one.
+    pub(super) recipient: RecipientId,
 }
 
 /// Why a lock was not acquired.
@@ -88,7 +88,7 @@ pub enum AcquireError {
     TooManyLeases(#[from] Excess),
     /// A newer request with the same idempotency key has taken over the position of this request.
     #[error("a newer request with the same idempotency key took over")]
-    Superseded,
+    Replaced,
     /// The idempotency key was used before for a different request, whose lease or position still exists.
     #[error("the idempotency key was used for a different request")]
     IdempotencyMismatch,
@@ -511,7 +511,7 @@ impl AcquireAttempt {
                 self.engine.metrics.handed_over(false);
                 self.granted_after_wait(held).await
             }
-            Ok(News::Superseded) => Some(Err(AcquireError::Superseded)),
+            Ok(News::Replaced) => Some(Err(AcquireError::Replaced)),
             Ok(News::NewerWaiter) => Some(Err(AcquireError::NewerWaiter)),
             Ok(News::GrantedProvisionally) => self.confirm().await,
             Ok(News::Forgotten) => None,
@@ -555,7 +555,7 @@ impl AcquireAttempt {
                 Box::pin(self.granted_after_wait(held)).await
             }
             Ok(Confirmation::Lost) => None,
-            Ok(Confirmation::Superseded) => Some(Err(AcquireError::Superseded)),
+            Ok(Confirmation::Replaced) => Some(Err(AcquireError::Replaced)),
             Err(error) => Some(Err(self.failed(error))),
         }
     }
@@ -609,11 +609,11 @@ impl AcquireAttempt {
             // The grant that `leave` returned first is lost, and this grant may be lost, too: `record_outcome` checks
             // how much time is left.
             Ok(Leaving::Granted(held)) => Ok(self.granted(held)),
-            Ok(Leaving::Superseded) => Err(AcquireError::Superseded),
+            Ok(Leaving::Replaced) => Err(AcquireError::Replaced),
             Ok(Leaving::NewerWaiter) => Err(AcquireError::NewerWaiter),
             // A newer request took over this attempt's position at the same time, and may have left the queue since.
-            Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Superseded) => {
-                Err(AcquireError::Superseded)
+            Ok(Leaving::Left(_)) if parked.try_news() == Some(News::Replaced) => {
+                Err(AcquireError::Replaced)
             }
             Ok(Leaving::Left(contention)) => match end {
                 WaitEnd::WaitOver | WaitEnd::HungUp => Err(self.held(contention)),
@@ -692,7 +692,7 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         AcquireError::Held { .. } => AcquireOutcome::Held,
         AcquireError::TooManyWaiters
         | AcquireError::TooManyLeases(_)
-        | AcquireError::Superseded
+        | AcquireError::Replaced
         | AcquireError::IdempotencyMismatch
         | AcquireError::IdempotencyExpired
         | AcquireError::Revoked

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{KeeperId, LockName},
+    lock::{RecipientId, LockName},
     store::contract::Releaser,
 };
 
@@ -36,7 +36,7 @@ pub(super) enum ReplyKind {
     /// A repeated answer about a lease that was answered under its idempotency key before. If this answer is lost the
     /// lease is kept, because the caller may have received the earlier answer.
     Again,
-    /// No answer yet: the keeper of the lease is still acquiring the other locks of its group, and no other request
+    /// No answer yet: the recipient of the lease is still acquiring the other locks of its group, and no other request
     /// can complete the group.
     Unfinished,
 }
@@ -97,13 +97,13 @@ impl Delivery {
     /// Marks the group as complete and about to be answered for the first time.
     pub(super) fn finished(&mut self) {
         if let (ReplyKind::Unfinished, Some(lease)) = (self.answer, &mut self.pending)
-            && let AbandonedBy::UnansweredAttempt(keeper) = lease.by
+            && let AbandonedBy::UnansweredAttempt(recipient) = lease.by
         {
             lease.may_come_back = true;
-            lease.by = if keeper == KeeperId::of_attempt(&lease.token) {
+            lease.by = if recipient == RecipientId::of_attempt(&lease.token) {
                 AbandonedBy::Attempt
             } else {
-                AbandonedBy::Keeper(Releaser::Undelivered(keeper), None)
+                AbandonedBy::Recipient(Releaser::Undelivered(recipient), None)
             };
             let answered = self.engine.leases.answered(&lease.name, &lease.token);
             self.answer = ReplyKind::First(answered);

@@ -6,9 +6,9 @@
 //! it is announced, because its age is unknown. A hold task that panics leaves its lease to the reaper.
 //!
 //! Two gateways may be given the same token: a client that lost its connection adopts the lease elsewhere while the
-//! old stream still runs. So each lease has a *keeper*: the attempt that was granted the lock, until a stream adopts
+//! old stream still runs. So each lease has a *recipient*: the attempt that was granted the lock, until a stream adopts
 //! the lease, or until a request under its idempotency key is answered with the lease. A stream renews and releases
-//! as the keeper, and the store refuses a stream that is not the keeper any more.
+//! as the recipient, and the store refuses a stream that is not the recipient any more.
 
 use std::{
     future::poll_fn,
@@ -31,7 +31,7 @@ use tokio::{
 
 use crate::{
     auth::Authorization,
-    lock::{HeldLease, KeeperId, Lease, LockName, ReleaseRequest, Token},
+    lock::{HeldLease, RecipientId, Lease, LockName, ReleaseRequest, Token},
     store::{
         StoreError, Uncertainty,
         contract::{Loss, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer},
@@ -169,7 +169,8 @@ impl Engine {
     /// A lease whose TTL is longer than the caller may ask for gets the caller's longest TTL from now on.
     ///
     /// If the caller hangs up half-way, the lease may have been adopted or not, and is not adopted later. The lease is
-    /// not released, because the caller may repeat the request here or at another gateway; until then no stream renews it.
+    /// not released, because the caller may repeat the request here or at another gateway; until then no stream renews
+    /// it.
     pub async fn adopt(
         &self,
         name: LockName,
@@ -180,7 +181,7 @@ impl Engine {
             return Err(AdoptError::Draining);
         }
         let asked = Instant::now();
-        let id = KeeperId::random();
+        let id = RecipientId::random();
         let (adopter, hash) = (Renewer::Adopter(id), token.hash());
         let ttl = RenewalTtl {
             asked: None,
@@ -190,7 +191,7 @@ impl Engine {
             let pending = PendingAdoption {
                 engine: &self.0,
                 name: &name,
-                keeper: id,
+                recipient: id,
             };
             let renewed = self.0.store.renew_as(adopter, &name, &hash, ttl).await;
             if !matches!(renewed, Err(StoreError::Indeterminate(_))) {
@@ -257,14 +258,14 @@ impl Engine {
 struct PendingAdoption<'a> {
     engine: &'a EngineShared,
     name: &'a LockName,
-    keeper: KeeperId,
+    recipient: RecipientId,
 }
 
 // === impl PendingAdoption ===
 
 impl Drop for PendingAdoption<'_> {
     fn drop(&mut self) {
-        let adoption = (self.name.clone(), self.keeper.attempt());
+        let adoption = (self.name.clone(), self.recipient.attempt());
         let adoption = AbandonedLease::new(adoption.0, adoption.1, AbandonedBy::Attempt);
         self.engine.reaper.submit(adoption);
     }
@@ -399,7 +400,7 @@ impl HoldTask {
         let may_be_known = granted.delivery.may_be_known();
         self.reading.granted.store(may_be_known, Ordering::Relaxed);
         granted.delivery.delivered();
-        self.manage(granted.lease, granted.keeper, asked)
+        self.manage(granted.lease, granted.recipient, asked)
     }
 
     /// Renews a lease until the hold is over. The future borrows its state, because a value that is moved into a
@@ -419,7 +420,7 @@ impl HoldTask {
                     // The next renewal asks the store whether another stream has taken over (adopted) the lease.
                     Displaced::Adopted => false,
                     Displaced::Broken => {
-                        // This task registers as the keeper again before it asks the store: otherwise a later break
+                        // This task registers as the recipient again before it asks the store: otherwise a later break
                         // would not reach the task.
                         self.enter(managed);
                         false
@@ -471,13 +472,13 @@ impl HoldTask {
         }
     }
 
-    fn manage(&self, lease: Lease, keeper: KeeperId, since: Instant) -> ManagedLease {
+    fn manage(&self, lease: Lease, recipient: RecipientId, since: Instant) -> ManagedLease {
         let token = lease.token.hash();
         let entry = self.engine.leases.keep(lease.name.clone(), token);
-        ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
+        ManagedLease::new(lease, recipient, entry, since, Arc::clone(&self.engine))
     }
 
-    /// Registers this task as the keeper of the lease again after it was displaced, so that the task hears of later
+    /// Registers this task as the recipient of the lease again after it was displaced, so that the task hears of later
     /// breaks.
     fn enter(&self, managed: &mut ManagedLease) {
         let (name, token) = (managed.name.clone(), managed.token.hash());
@@ -573,10 +574,10 @@ impl HoldTask {
         let sent = Instant::now();
         let until = managed.valid_until;
         let token = managed.token.hash();
-        let keeper = Renewer::Keeper(managed.keeper);
+        let recipient = Renewer::Recipient(managed.recipient);
         // Boxed, because there may be many holds and few of them renew at the same time.
         let renewal = Box::pin(self.engine.store.renew_as(
-            keeper,
+            recipient,
             &managed.name,
             &token,
             RenewalTtl::default(),
@@ -610,13 +611,14 @@ impl HoldTask {
     /// Who this task is for a release of the lease. The lock rests only if a caller may have been told of the lease.
     fn releaser(&self, managed: &ManagedLease) -> Releaser {
         if self.reading.granted.load(Ordering::Relaxed) {
-            Releaser::Keeper(managed.keeper)
+            Releaser::Recipient(managed.recipient)
         } else {
-            Releaser::Undelivered(managed.keeper)
+            Releaser::Undelivered(managed.recipient)
         }
     }
 
-    /// Releases the lock at once, because the stream has no reader any more, unless the lease has another keeper now.
+    /// Releases the lock at once, because the stream has no reader any more, unless the lease has another recipient
+    /// now.
     async fn release(&self, managed: &ManagedLease, gone: ListenerGone) {
         let (by, token) = (self.releaser(managed), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);

@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     auth::LeaseSlot,
     lock::{
-        FencingToken, HeldLease, HistoryEntry, KeeperId, LockName, Metadata, MinHold, Mode, Owner,
+        FencingToken, HeldLease, HistoryEntry, RecipientId, LockName, Metadata, MinHold, Mode, Owner,
         TokenHash,
     },
 };
@@ -81,8 +81,8 @@ pub(super) struct RegisteredLease {
     seen: Instant,
     /// When a request under the lease's idempotency key was last answered with the lease.
     answered: Option<Instant>,
-    /// The keeper that has last adopted the lease here, and when; `None` if none has.
-    adopter: Option<Box<(KeeperId, Instant)>>,
+    /// The recipient that has last adopted the lease here, and when; `None` if none has.
+    adopter: Option<Box<(RecipientId, Instant)>>,
     /// Whether another gateway reports the end of the lease: that gateway has renewed the lease after this gateway,
     /// as far as is known.
     ends_elsewhere: bool,
@@ -161,7 +161,7 @@ pub(super) enum Displaced {
 /// The registration of a stream that keeps a lease: tells the stream at once what it would otherwise learn from its
 /// next renewal. Dropping the entry removes the stream from the registry.
 #[derive(Debug)]
-pub(super) struct KeeperEntry {
+pub(super) struct RecipientEntry {
     leases: Arc<LeaseRegistry>,
     key: LeaseKey,
     /// Receives one message when the stream is displaced, that is, when the lease was released, broken or adopted;
@@ -340,27 +340,27 @@ impl LeaseRegistry {
             .unwrap_or(false)
     }
 
-    /// Records that this keeper has adopted the lease: a stream, or a request under the lease's idempotency key.
-    pub(super) fn adopted_by(&self, name: &LockName, token: &TokenHash, keeper: KeeperId) {
-        let adopter = Some(Box::new((keeper, Instant::now())));
+    /// Records that this recipient has adopted the lease: a stream, or a request under the lease's idempotency key.
+    pub(super) fn adopted_by(&self, name: &LockName, token: &TokenHash, recipient: RecipientId) {
+        let adopter = Some(Box::new((recipient, Instant::now())));
         self.with_lease(name, token, |lease| {
-            // A keeper that is known already has kept the lease since then.
-            if lease.adopter.as_ref().is_none_or(|it| it.0 != keeper) {
+            // A recipient that is known already has kept the lease since then.
+            if lease.adopter.as_ref().is_none_or(|it| it.0 != recipient) {
                 lease.adopter = adopter;
             }
         });
     }
 
-    /// The keeper that the lease had at this instant, as far as this gateway knows.
-    pub(super) fn keeper(&self, name: &LockName, token: &TokenHash, at: Instant) -> KeeperId {
+    /// The recipient that the lease had at this instant, as far as this gateway knows.
+    pub(super) fn recipient(&self, name: &LockName, token: &TokenHash, at: Instant) -> RecipientId {
         let adopter = self.with_lease(name, token, |lease| lease.adopter.as_deref().copied());
         let adopter = adopter.flatten().filter(|(_, since)| *since <= at);
-        adopter.map_or_else(|| KeeperId::of_attempt(token), |(keeper, _)| keeper)
+        adopter.map_or_else(|| RecipientId::of_attempt(token), |(recipient, _)| recipient)
     }
 
-    /// Registers a stream of this gateway as the keeper of the lease, and displaces an older stream. If the lease is
+    /// Registers a stream of this gateway as the recipient of the lease, and displaces an older stream. If the lease is
     /// not listed, the new stream is told at once.
-    pub(super) fn keep(self: &Arc<Self>, name: LockName, token: TokenHash) -> KeeperEntry {
+    pub(super) fn keep(self: &Arc<Self>, name: LockName, token: TokenHash) -> RecipientEntry {
         let (sender, news) = oneshot::channel();
         let key = (LeaseTag::from(&token), name);
         if let Some(lease) = self.shard(&key).leases.get_mut(&key)
@@ -369,7 +369,7 @@ impl LeaseRegistry {
             // Sending fails if the older stream has just ended, and then that stream need not be told.
             let _ = older.send(Displaced::Adopted);
         }
-        KeeperEntry {
+        RecipientEntry {
             leases: Arc::clone(self),
             key,
             news: Some(news),
@@ -414,8 +414,8 @@ impl LeaseRegistry {
     }
 
     /// Marks a lease as over for this gateway, because the store does not have it any more (`is_gone`), or because the
-    /// reaper will release it and then tell of the release. While ends are reported or recorded, a lease that is gone stays
-    /// listed as run out, so that the store is asked what became of it.
+    /// reaper will release it and then tell of the release. While ends are reported or recorded, a lease that is gone
+    /// stays listed as run out, so that the store is asked what became of it.
     pub(super) fn lose(
         &self,
         name: &LockName,
@@ -668,9 +668,9 @@ impl RegisteredLease {
     }
 }
 
-// === impl KeeperEntry ===
+// === impl RecipientEntry ===
 
-impl KeeperEntry {
+impl RecipientEntry {
     /// Waits until the lease is displaced, which happens once. The future may be dropped and the method called again.
     pub(super) async fn displaced(&mut self) -> Displaced {
         let Some(news) = &mut self.news else {
@@ -688,7 +688,7 @@ impl KeeperEntry {
     }
 }
 
-impl Drop for KeeperEntry {
+impl Drop for RecipientEntry {
     fn drop(&mut self) {
         let Some(news) = &mut self.news else { return };
         news.close();

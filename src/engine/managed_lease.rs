@@ -5,12 +5,12 @@ use std::{sync::Arc, thread, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, KeeperId, Lease, LockName, Token, renewal},
+    lock::{FencingToken, HeldLease, RecipientId, Lease, LockName, Token, renewal},
     store::contract::Releaser,
 };
 
 use super::{
-    leases::KeeperEntry,
+    leases::RecipientEntry,
     loss::LossReason,
     reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
@@ -21,10 +21,10 @@ pub(super) struct ManagedLease {
     pub(super) name: LockName,
     pub(super) token: Token,
     pub(super) fence: FencingToken,
-    /// The keeper id for renewals, because other clients may have the same token.
-    pub(super) keeper: KeeperId,
+    /// The recipient id for renewals, because other clients may have the same token.
+    pub(super) recipient: RecipientId,
     /// The registration that tells the hold task when another client ends or adopts the lease.
-    pub(super) entry: KeeperEntry,
+    pub(super) entry: RecipientEntry,
     /// The granted lease, as long as its holder has not been told of the grant; then `None`.
     pub(super) unannounced: Option<Lease>,
     /// Until when the lease is certainly valid, counted from before the store was asked.
@@ -51,8 +51,8 @@ const RETRY: Duration = Duration::from_millis(500);
 impl ManagedLease {
     pub(super) fn new(
         lease: Lease,
-        keeper: KeeperId,
-        entry: KeeperEntry,
+        recipient: RecipientId,
+        entry: RecipientEntry,
         since: Instant,
         engine: Arc<EngineShared>,
     ) -> Self {
@@ -61,7 +61,7 @@ impl ManagedLease {
             name: lease.name.clone(),
             token: lease.token.clone(),
             fence: held.fence,
-            keeper,
+            recipient,
             entry,
             unannounced: Some(lease),
             valid_until: since,
@@ -107,10 +107,10 @@ impl ManagedLease {
         self.renew_at = Instant::now() + RETRY.min(self.ttl / 10);
     }
 
-    /// Leaves the lease to the reaper, which releases it unless it has another keeper by then. `lost` is the
+    /// Leaves the lease to the reaper, which releases it unless it has another recipient by then. `lost` is the
     /// reason that the stream reported, if it reported the lease as lost.
     pub(super) fn abandon(&self, releaser: Releaser, lost: Option<LossReason>) {
-        let by = AbandonedBy::Keeper(releaser, lost);
+        let by = AbandonedBy::Recipient(releaser, lost);
         let lease = AbandonedLease::new(self.name.clone(), self.token.hash(), by);
         self.engine.reaper.submit(lease);
     }
@@ -131,7 +131,7 @@ impl Drop for ManagedLease {
     /// client that was sent the lease has the rest of its TTL to stop its work.
     fn drop(&mut self) {
         if thread::panicking() && self.unannounced.is_some() {
-            let releaser = Releaser::Undelivered(self.keeper);
+            let releaser = Releaser::Undelivered(self.recipient);
             self.abandon(releaser, Some(LossReason::Failed));
         }
     }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     clock::{Clock, SystemClock},
-    lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
+    lock::{HeldLease, RecipientId, Lease, Salt, Token, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{
@@ -47,7 +47,7 @@ impl AcquireAttempt {
                 Ok(collected)
             }
             Ok(Acquisition::QueueFull) => Err(AcquireError::TooManyWaiters),
-            Ok(Acquisition::Superseded) => Err(AcquireError::Superseded),
+            Ok(Acquisition::Replaced) => Err(AcquireError::Replaced),
             Ok(Acquisition::NewerWaiter) => Err(AcquireError::NewerWaiter),
             Ok(Acquisition::ReservationOver) => Err(AcquireError::ReservationOver),
             Ok(Acquisition::IdempotencyMismatch) => Err(AcquireError::IdempotencyMismatch),
@@ -106,7 +106,7 @@ impl AcquireAttempt {
             AcquireError::Store(error) => self.may_hold(error),
             // The newer request may have taken over only the position, and then this attempt may still be granted a
             // lease.
-            AcquireError::Superseded => true,
+            AcquireError::Replaced => true,
             _ => false,
         };
         in_doubt.then(|| self.delivery_of_ours())
@@ -144,11 +144,11 @@ impl AcquireAttempt {
             return (!left.is_zero()).then(|| Ok(self.granted(held)));
         }
         let Attempt { name, token, .. } = &self.attempt;
-        let keeper = Renewer::Keeper(KeeperId::of_attempt(token));
+        let recipient = Renewer::Recipient(RecipientId::of_attempt(token));
         let renewal = self
             .engine
             .store
-            .renew_as(keeper, name, token, RenewalTtl::default());
+            .renew_as(recipient, name, token, RenewalTtl::default());
         match renewal.await {
             Ok(Renewal::Renewed(held, _)) => {
                 let lives = !held.left_at(Instant::now()).is_zero();
@@ -156,7 +156,7 @@ impl AcquireAttempt {
             }
             // A newer request under the same idempotency key was answered with this lease meanwhile, and keeps the
             // lease.
-            Ok(Renewal::Adopted) => Some(Err(AcquireError::Superseded)),
+            Ok(Renewal::Adopted) => Some(Err(AcquireError::Replaced)),
             Ok(Renewal::Lost(_)) => None,
             Err(error) => Some(Err(self.failed(error))),
         }
@@ -168,7 +168,7 @@ impl AcquireAttempt {
         let answer = if self.repeatable.is_none() {
             ReplyKind::Once
         } else if self.is_part {
-            lease.by = AbandonedBy::UnansweredAttempt(KeeperId::of_attempt(&lease.token));
+            lease.by = AbandonedBy::UnansweredAttempt(RecipientId::of_attempt(&lease.token));
             lease.may_come_back = false;
             ReplyKind::Unfinished
         } else {
@@ -185,18 +185,18 @@ impl AcquireAttempt {
             repeatable.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(caller, &self.attempt.name, salt);
         let hash = token.hash();
-        let keeper = KeeperId::of_attempt(&self.attempt.token);
+        let recipient = RecipientId::of_attempt(&self.attempt.token);
         // The lease that decides about a group has another TTL until the group is complete. With that TTL, no caller
-        // was answered the group, and only the keeper of the lease can complete it.
+        // was answered the group, and only the recipient of the lease can complete it.
         let is_unfinished = self.is_part && held.ttl == self.attempt.terms.ttl();
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         let opening = Some(self.opening(&held));
         leases.insert_as(is_new, (hash, name), &held, opening);
-        leases.adopted_by(name, &hash, keeper);
+        leases.adopted_by(name, &hash, recipient);
         self.charge(&hash);
         let (by, kind) = if is_unfinished {
             (
-                AbandonedBy::UnansweredAttempt(keeper),
+                AbandonedBy::UnansweredAttempt(recipient),
                 ReplyKind::Unfinished,
             )
         } else {
@@ -207,7 +207,7 @@ impl AcquireAttempt {
                 ReplyKind::Again
             };
             (
-                AbandonedBy::Keeper(Releaser::Undelivered(keeper), None),
+                AbandonedBy::Recipient(Releaser::Undelivered(recipient), None),
                 kind,
             )
         };
@@ -254,7 +254,7 @@ impl AcquireAttempt {
             },
             hash,
             delivery,
-            keeper: KeeperId::of_attempt(&self.attempt.token),
+            recipient: RecipientId::of_attempt(&self.attempt.token),
         }
     }
 

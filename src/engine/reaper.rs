@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{KeeperId, LockName, TokenHash},
+    lock::{RecipientId, LockName, TokenHash},
     store::{
         AnyStore, StoreError,
         contract::{GiveBack, Release, Releaser},
@@ -65,15 +65,15 @@ pub(super) type GivenBack = mpsc::Sender<Infallible>;
 pub(super) enum AbandonedBy {
     /// An attempt whose answer was not delivered.
     Attempt,
-    /// The keeper of a lease with an idempotency key that was not answered to any caller.
-    UnansweredAttempt(KeeperId),
-    /// The keeper of a lease, with the reason for the loss that its stream reported, if any. A lease that another
-    /// keeper has adopted is not released.
-    Keeper(Releaser, Option<LossReason>),
+    /// The recipient of a lease with an idempotency key that was not answered to any caller.
+    UnansweredAttempt(RecipientId),
+    /// The recipient of a lease, with the reason for the loss that its stream reported, if any. A lease that another
+    /// recipient has adopted is not released.
+    Recipient(Releaser, Option<LossReason>),
     /// A holder that has hung up after the store did not answer its release.
     Holder {
-        /// The keeper that the lease had when the release came. A lease that was answered again since then has another
-        /// keeper, and is not released.
+        /// The recipient that the lease had when the release came. A lease that was answered again since then has
+        /// another recipient, and is not released.
         releaser: Releaser,
         /// The time at which the lease has certainly ended with its TTL, so that no release is needed any more.
         until: Instant,
@@ -147,9 +147,9 @@ impl Reaper {
 
     fn lose(&self, name: &LockName, abandoned: &AbandonedLease) {
         let lost = self.facts.leases.lose(name, &abandoned.token, false);
-        // The lease of a keeper may have been adopted, and a caller with an idempotency key may ask again.
-        let is_keeper = matches!(abandoned.by, AbandonedBy::Keeper(..));
-        if let (Some(lost), false) = (lost, is_keeper || abandoned.may_come_back) {
+        // The lease of a recipient may have been adopted, and a caller with an idempotency key may ask again.
+        let is_recipient = matches!(abandoned.by, AbandonedBy::Recipient(..));
+        if let (Some(lost), false) = (lost, is_recipient || abandoned.may_come_back) {
             let fact = Fact::Abandoned(Box::new(lost));
             self.facts.tell(name, Some((&abandoned.token).into()), fact);
         }
@@ -163,7 +163,7 @@ impl AbandonedBy {
     fn may_rest(&self) -> bool {
         match self {
             Self::Attempt | Self::UnansweredAttempt(_) => false,
-            Self::Keeper(releaser, _) | Self::Holder { releaser, .. } => releaser.may_rest(),
+            Self::Recipient(releaser, _) | Self::Holder { releaser, .. } => releaser.may_rest(),
         }
     }
 }
@@ -306,7 +306,7 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
     let goes_on = match by {
         AbandonedBy::Attempt | AbandonedBy::UnansweredAttempt(_) => {
             let unanswered = match by {
-                AbandonedBy::UnansweredAttempt(keeper) => Some(*keeper),
+                AbandonedBy::UnansweredAttempt(recipient) => Some(*recipient),
                 _ => None,
             };
             let given_back = store.give_back(name, token, unanswered).await;
@@ -318,9 +318,9 @@ async fn give_back(store: AnyStore, facts: Arc<Facts>, mut entry: ReaperEntry) -
                 outcome == GiveBack::Kept || entry.may_have_been_answered(outcome)
             })
         }
-        AbandonedBy::Keeper(releaser, _) | AbandonedBy::Holder { releaser, .. } => {
+        AbandonedBy::Recipient(releaser, _) | AbandonedBy::Holder { releaser, .. } => {
             let by = match by {
-                AbandonedBy::Keeper(_, lost) => ReleasedBy::Gateway(*lost),
+                AbandonedBy::Recipient(_, lost) => ReleasedBy::Gateway(*lost),
                 _ => ReleasedBy::Holder(None, None),
             };
             // For how long the lease was held is not known here any more.

@@ -25,21 +25,21 @@ use super::{
 
 /// A release that a caller with the token asks for.
 ///
-/// Every copy of the release names the keeper that the lease had when the release came, as far as this gateway knows.
-/// Without the keeper, a copy that the store carries out after its caller has hung up would end a lease that was
-/// answered again meanwhile under its idempotency key, to a caller that relies on it.
+/// Every copy of the release names the recipient that the lease had when the release came, as far as this gateway
+/// knows. Without the recipient, a copy that the store carries out after its caller has hung up would end a lease that
+/// was answered again meanwhile under its idempotency key, to a caller that relies on it.
 #[derive(Debug, Clone)]
 pub struct HolderRelease {
     name: LockName,
     token: TokenHash,
-    /// The keeper, with what the caller says of its use of the lease.
+    /// The recipient, with what the caller says of its use of the lease.
     releaser: Releaser,
     came: Instant,
 }
 
-/// How soon after a release the store must name another keeper for that keeper to count as the one before the release:
-/// sooner than a caller whose end cannot be seen, behind a proxy or after a power failure, is answered again.
-const KEEPER_NAMED_WITHIN: Duration = Duration::from_secs(1);
+/// How soon after a release the store must name another recipient for that recipient to count as the one before the
+/// release: sooner than a caller whose end cannot be seen, behind a proxy or after a power failure, is answered again.
+const RECIPIENT_NAMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum ReleaseError {
     /// The token does not hold the lock.
     #[error("the lease is lost")]
     Lost(Loss),
-    /// The lease has another keeper than when the release came, and lives on.
+    /// The lease has another recipient than when the release came, and lives on.
     #[error("the lease was answered again while its release was under way")]
     AnsweredAgain,
     /// The store did not answer, or could not carry out the command.
@@ -70,7 +70,8 @@ impl ReleaseError {
 // === impl Engine ===
 
 impl Engine {
-    /// Begins a release that has just come. `releaser` is what the caller says of its use of the lease: it is no keeper.
+    /// Begins a release that has just come. `releaser` is what the caller says of its use of the lease: it is no
+    /// recipient.
     pub fn begin_release(
         &self,
         releaser: Releaser,
@@ -78,13 +79,13 @@ impl Engine {
         token: TokenHash,
     ) -> HolderRelease {
         let came = Instant::now();
-        // A release whose caller hung up before its turn came knows no later keeper either.
+        // A release whose caller hung up before its turn came knows no later recipient either.
         let asked = hung_up_at().unwrap_or(came);
-        let keeper = self.0.leases.keeper(&name, &token, asked);
+        let recipient = self.0.leases.recipient(&name, &token, asked);
         HolderRelease {
             name,
             token,
-            releaser: releaser.kept_by(keeper),
+            releaser: releaser.kept_by(recipient),
             came,
         }
     }
@@ -137,8 +138,8 @@ impl Engine {
                 Ok(Release::Lost(loss)) => {
                     facts.gone(&name, &token, *loss, Some(SeenBy::Release));
                 }
-                // A caller that waits and repeats the release names this keeper.
-                Ok(Release::Adopted(keeper)) => leases.adopted_by(&name, &token, *keeper),
+                // A caller that waits and repeats the release names this recipient.
+                Ok(Release::Adopted(recipient)) => leases.adopted_by(&name, &token, *recipient),
                 Err(_) => leases.released_unheard(&name, &token, by),
             }
             answer
@@ -163,7 +164,7 @@ impl Engine {
         } = release;
         let now = Instant::now();
         // The lease of a caller that was answered again still counts for its API key.
-        if releaser.keeper() != Some(leases.keeper(&name, &token, now)) {
+        if releaser.recipient() != Some(leases.recipient(&name, &token, now)) {
             return;
         }
         // Only a reservation may last longer than the longest TTL.
@@ -178,8 +179,8 @@ impl Engine {
 // === impl HolderRelease ===
 
 impl HolderRelease {
-    /// Sends the release to the store. If another keeper has the lease and the caller waits, that keeper is named then:
-    /// this gateway did not know that a stream or a repeated acquire at another gateway had adopted the lease.
+    /// Sends the release to the store. If another recipient has the lease and the caller waits, that recipient is named
+    /// then: this gateway did not know that a stream or a repeated acquire at another gateway had adopted the lease.
     async fn send(&self, engine: &EngineShared) -> Result<Release, StoreError> {
         let Self { name, token, .. } = self;
         let mut releaser = self.releaser;
@@ -188,12 +189,12 @@ impl HolderRelease {
             let release = engine.store.release_as(releaser, name, token, granted_here);
             let answer = release.await;
             match answer {
-                Ok(Release::Adopted(keeper))
-                    if releaser.keeper() != Some(keeper)
+                Ok(Release::Adopted(recipient))
+                    if releaser.recipient() != Some(recipient)
                         && hung_up_at().is_none()
-                        && self.came.elapsed() < KEEPER_NAMED_WITHIN =>
+                        && self.came.elapsed() < RECIPIENT_NAMED_WITHIN =>
                 {
-                    releaser = releaser.kept_by(keeper);
+                    releaser = releaser.kept_by(recipient);
                 }
                 answer => return answer,
             }

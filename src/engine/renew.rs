@@ -64,7 +64,7 @@ impl Engine {
                     waited: Duration::ZERO,
                 })
             }
-            // Only a renewal that names a keeper can fail like this, and this renewal names none.
+            // Only a renewal that names a recipient can fail like this, and this renewal names none.
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
                 self.0.facts.gone(&name, &hash, loss, Some(SeenBy::Renew));

@@ -42,7 +42,7 @@ const TTL: &[Code] = &[Code::LimitExceeded];
 const GRANT: &[Code] = &[
     Code::IdempotencyMismatch,
     Code::IdempotencyExpired,
-    Code::Superseded,
+    Code::RequestReplaced,
     Code::NewerWaiter,
     Code::ReservationOver,
     Code::Locked,

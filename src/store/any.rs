@@ -9,7 +9,7 @@ use crate::{
     clock::Clock,
     config::{Config, ServersKind, StoreUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
     telemetry::{
         metrics::Metrics,
         trace::{self, Span},
@@ -133,7 +133,7 @@ measured! {
     release_as(
         releaser: Releaser, name: &LockName, token: &TokenHash, granted_here: bool
     ) -> Release, "release";
-    give_back(name: &LockName, token: &TokenHash, unanswered: Option<KeeperId>) -> GiveBack, "give_back";
+    give_back(name: &LockName, token: &TokenHash, unanswered: Option<RecipientId>) -> GiveBack, "give_back";
     break_lock(name: &LockName, target: Option<BreakTarget>) -> Breaking, "break";
     request_release(
         name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest

@@ -1,4 +1,4 @@
-//! The feed of broken leases and release requests, which tells the keepers in this process of them.
+//! The feed of broken leases and release requests, which tells the recipients in this process of them.
 
 use tokio::sync::broadcast;
 
@@ -62,7 +62,8 @@ impl BreakListener {
         loop {
             match self.receiver.recv().await {
                 Ok(broken) => return Some(broken),
-                // Entries of the feed were dropped. The keepers of these leases learn of the break at the next renewal.
+                // Entries of the feed were dropped. The recipients of these leases learn of the break at the next
+                // renewal.
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
             }

@@ -8,7 +8,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
     lock::{
-        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, KeeperId,
+        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, RecipientId,
         LockName, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms, TokenHash, Ttl,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
@@ -56,13 +56,13 @@ use super::{
 /// 8. **No orphan.** [`Store::give_back`] ends the grant of an attempt in every state: a grant that exists ends
 ///    now, a grant that is still on its way never comes about. Two kinds of leases are not given back: a lease
 ///    that was answered again under its idempotency key, because a caller may know of it, and a lease that was
-///    adopted, because it has another keeper. (The caller that was answered the lease last, and knows that no
-///    other caller was told of it, releases it as its keeper.)
-/// 9. **One keeper.** The keeper of a lease is the attempt that was granted it. When the lease is adopted
+///    adopted, because it has another recipient. (The caller that was answered the lease last, and knows that no
+///    other caller was told of it, releases it as its recipient.)
+/// 9. **One recipient.** The recipient of a lease is the attempt that was granted it. When the lease is adopted
 ///    ([`Renewer::Adopter`]), or answered again under its idempotency key, the adopter or the new attempt
-///    becomes the keeper; the last of them counts. A former keeper that renews or releases the lease as its
-///    keeper changes nothing, and is told so. A caller that has only the token renews and releases the lease
-///    in every case, and does not become its keeper. If all keepers end together with a store (a store in the
+///    becomes the recipient; the last of them counts. A former recipient that renews or releases the lease as its
+///    recipient changes nothing, and is told so. A caller that has only the token renews and releases the lease
+///    in every case, and does not become its recipient. If all recipients end together with a store (a store in the
 ///    same process), the store may forget them.
 /// 10. **A list misses nothing.** A lock that is held throughout a walk through all pages is on at least one of
 ///     them, however often its lease is renewed or passes on, and whichever gateways are asked for the pages. A
@@ -87,17 +87,17 @@ use super::{
 ///     client. A check changes nothing.
 /// 15. **A lock rests for its minimum hold.** If a lease with a minimum hold ([`Terms::min_hold`]) is released
 ///     before this time is over, its token is dead like that of any released lease, and a *rest* takes the place of the
-///     lease: the lock, or the slot, counts as held by a lease with the same fencing token until the time is over. Only a
-///     break or a release request ends a rest earlier. No rest is left by a lease that was given back or released as
-///     undelivered or unused ([`Releaser::may_rest`]), or whose holder was asked to release it. The idempotency key of the
-///     lease is refused for [`TOMBSTONE`] after the end of the rest.
+///     lease: the lock, or the slot, counts as held by a lease with the same fencing token until the time is over. Only
+///     a break or a release request ends a rest earlier. No rest is left by a lease that was given back or released as
+///     undelivered or unused ([`Releaser::may_rest`]), or whose holder was asked to release it. The idempotency key of
+///     the lease is refused for [`TOMBSTONE`] after the end of the rest.
 /// 16. **A reservation ends at its time.** The lease of an attempt for a reservation
 ///     ([`Ends::At`](crate::lock::Ends::At)) lasts until that time of the store's clock, however long the attempt was
 ///     queued, and however often the lease is renewed. Only its release, a break or a release request ends it
 ///     earlier. At that time or later the attempt is granted nothing, and waiters behind it do not wait for it.
 ///
 /// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
-/// keeper and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
+/// recipient and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
 /// passes the head, whether either of them shares the lock or not. When a lease ends, or the head of the queue
 /// leaves, the store grants the lock to the next waiters for as long as they may hold it together.
 ///
@@ -115,7 +115,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With an idempotency key: answers the lease that lives under this key, or says that the key has been
     /// used. An attempt that does not wait and is not granted removes the position that is kept under its key;
-    /// an attempt that still waits at that position is told that it was superseded.
+    /// an attempt that still waits at that position is told that it was replaced.
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
 
     /// Confirms a provisional grant just before it is answered to the caller: the lease then has its full TTL.
@@ -126,8 +126,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With `keep_for` (attempts with an idempotency key only) the position is kept for that long for a later
     /// request with the same key. If the lock is granted to the kept position, the lease ends with that time
-    /// unless such a request arrives: its TTL, hold limit and minimum hold count from that request. The attempt itself is over: a late copy of one of its commands neither
-    /// extends the grant nor takes the position.
+    /// unless such a request arrives: its TTL, hold limit and minimum hold count from that request. The attempt itself
+    /// is over: a late copy of one of its commands neither extends the grant nor takes the position.
     async fn leave(
         &self,
         name: &LockName,
@@ -139,7 +139,7 @@ pub trait Store: Send + Sync + 'static {
     /// lease, never goes past the hold limit or the release request of the lease, and never makes it end
     /// earlier: with a shorter TTL the lease keeps its end.
     ///
-    /// `renewer` says who renews the lease, and therefore which keeper the lease has afterwards (clause 9).
+    /// `renewer` says who renews the lease, and therefore which recipient the lease has afterwards (clause 9).
     async fn renew_as(
         &self,
         renewer: Renewer,
@@ -148,9 +148,9 @@ pub trait Store: Send + Sync + 'static {
         ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError>;
 
-    /// Ends the living lease of a token: if a keeper releases it, only if that keeper still keeps the lease (clause 9).
-    /// For a lease that was acquired with an idempotency key, a release that is repeated within [`TOMBSTONE`] answers
-    /// [`Release::Released`] again. The lock may rest afterwards (clause 15).
+    /// Ends the living lease of a token: if a recipient releases it, only if that recipient still keeps the lease
+    /// (clause 9). For a lease that was acquired with an idempotency key, a release that is repeated within
+    /// [`TOMBSTONE`] answers [`Release::Released`] again. The lock may rest afterwards (clause 15).
     ///
     /// If another gateway has granted the lease (`granted_here` is false), a store of several gateways remembers the
     /// release until that gateway asks [`Store::check_fence`], and answers a repetition of the release from there.
@@ -179,15 +179,15 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Ends the grant of an attempt whose caller no longer waits for it, and refuses the attempt from now on
-    /// (clause 8). With the id of an adopter ([`KeeperId::attempt`]) it refuses the adoption.
+    /// (clause 8). With the id of an adopter ([`RecipientId::attempt`]) it refuses the adoption.
     ///
     /// With `unanswered`, the grant was answered to no caller: the idempotency key stays usable for an attempt with
-    /// another token. Only the keeper of the lease can know this, so the lease ends only if this keeper keeps it.
+    /// another token. Only the recipient of the lease can know this, so the lease ends only if this recipient keeps it.
     async fn give_back(
         &self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError>;
 
     /// Shows the holder and the queue of a lock.
@@ -200,8 +200,8 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
     /// Adds to the histories of locks, and cuts each history to its bounds now or later. Repeating it does no harm,
-    /// except that shorter leases and dropped records count again. Answers the positions of the batches that could not be
-    /// written although others could.
+    /// except that shorter leases and dropped records count again. Answers the positions of the batches that could not
+    /// be written although others could.
     async fn record_history(&self, _batches: &[HistoryBatch]) -> Result<Vec<usize>, StoreError> {
         Ok(Vec::new())
     }
@@ -345,7 +345,7 @@ pub enum Acquisition {
     QueueFull,
     /// A newer request with the same idempotency key has taken over the position or the lease of this attempt;
     /// or the attempt has left the queue, and its position is kept for such a request.
-    Superseded,
+    Replaced,
     /// The idempotency key already has a lease or a position in the queue, for a request with other parameters.
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
@@ -385,8 +385,8 @@ pub enum Confirmation {
     Confirmed(HeldLease),
     /// The confirm came too late: the grant has ended, and the lock has passed on.
     Lost,
-    /// A newer request with the same idempotency key was answered the lease, and is its keeper now.
-    Superseded,
+    /// A newer request with the same idempotency key was answered the lease, and is its recipient now.
+    Replaced,
 }
 
 /// The answer to a leave.
@@ -398,7 +398,7 @@ pub enum Leaving {
     /// The attempt had already been granted the lock before it could leave, and holds the lock.
     Granted(HeldLease),
     /// A newer request with the same idempotency key has taken over the position or the lease of this attempt.
-    Superseded,
+    Replaced,
     /// A newer waiter has taken the attempt out of the queue.
     NewerWaiter,
 }
@@ -436,27 +436,27 @@ pub struct SharedHolders {
 /// How many leases of a shared lock an answer shows at most.
 pub const SHOWN_HOLDERS: usize = 100;
 
-/// Who renews a lease: a bearer of its token, its keeper, or a new keeper.
+/// Who renews a lease: a bearer of its token, its recipient, or a new recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewer {
-    /// A caller that has the token. The keeper of the lease does not change.
+    /// A caller that has the token. The recipient of the lease does not change.
     Bearer,
-    /// The keeper of the lease. If another keeper has the lease now, the renewal changes nothing.
-    Keeper(KeeperId),
-    /// A new keeper, which adopts the lease. Repeated with the same id this changes nothing, even if a copy
-    /// arrives late: a keeper that has adopted the lease since then stays its keeper.
-    Adopter(KeeperId),
+    /// The recipient of the lease. If another recipient has the lease now, the renewal changes nothing.
+    Recipient(RecipientId),
+    /// A new recipient, which adopts the lease. Repeated with the same id this changes nothing, even if a copy
+    /// arrives late: a recipient that has adopted the lease since then stays its recipient.
+    Adopter(RecipientId),
 }
 
-/// Who releases a lease: a bearer of its token, or its keeper.
+/// Who releases a lease: a bearer of its token, or its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Releaser {
     /// A caller that has the token.
     Bearer,
-    /// The keeper of the lease. If another keeper has the lease now, the release changes nothing.
-    Keeper(KeeperId),
-    /// As `Keeper`, for a lease that was delivered to no caller or not used: the lock does not rest.
-    Undelivered(KeeperId),
+    /// The recipient of the lease. If another recipient has the lease now, the release changes nothing.
+    Recipient(RecipientId),
+    /// As `Recipient`, for a lease that was delivered to no caller or not used: the lock does not rest.
+    Undelivered(RecipientId),
     /// As `Bearer`, for a lease that its caller has not used, because it withdrew the acquire: the lock does not rest.
     Unused,
 }
@@ -475,7 +475,7 @@ pub struct RenewalTtl {
 pub enum Renewal {
     /// The lease was renewed. The duration is what was left of the lease before the renewal.
     Renewed(HeldLease, Duration),
-    /// Another keeper has the lease, which is unchanged. A bearer never gets this answer.
+    /// Another recipient has the lease, which is unchanged. A bearer never gets this answer.
     Adopted,
     /// The token does not hold the lock, for this reason.
     Lost(Loss),
@@ -487,8 +487,8 @@ pub enum Release {
     /// The lease has ended, now or by an earlier copy of this command. With the lease, for the history of the lock:
     /// `None` if the store does not know the lease, or if an earlier copy has ended it.
     Released(Option<EndedLease>),
-    /// This other keeper has the unchanged lease. Only a keeper gets this answer.
-    Adopted(KeeperId),
+    /// This other recipient has the unchanged lease. Only a recipient gets this answer.
+    Adopted(RecipientId),
     /// The token does not hold the lock, for this reason.
     Lost(Loss),
 }
@@ -619,27 +619,27 @@ pub enum Requesting {
 // === impl Releaser ===
 
 impl Releaser {
-    /// The keeper that releases the lease, if a keeper does.
-    pub fn keeper(self) -> Option<KeeperId> {
+    /// The recipient that releases the lease, if a recipient does.
+    pub fn recipient(self) -> Option<RecipientId> {
         match self {
             Self::Bearer | Self::Unused => None,
-            Self::Keeper(keeper) | Self::Undelivered(keeper) => Some(keeper),
+            Self::Recipient(recipient) | Self::Undelivered(recipient) => Some(recipient),
         }
     }
 
-    /// As this releaser, but only if the keeper still keeps the lease.
+    /// As this releaser, but only if the recipient still keeps the lease.
     #[must_use]
-    pub fn kept_by(self, keeper: KeeperId) -> Self {
+    pub fn kept_by(self, recipient: RecipientId) -> Self {
         if self.may_rest() {
-            Self::Keeper(keeper)
+            Self::Recipient(recipient)
         } else {
-            Self::Undelivered(keeper)
+            Self::Undelivered(recipient)
         }
     }
 
     /// Whether the lock rests if the minimum hold of the lease is not over.
     pub fn may_rest(self) -> bool {
-        matches!(self, Self::Bearer | Self::Keeper(_))
+        matches!(self, Self::Bearer | Self::Recipient(_))
     }
 }
 

@@ -62,7 +62,7 @@ pub enum News {
     /// just before it is answered.
     GrantedProvisionally,
     /// A newer request with the same idempotency key has taken over the position.
-    Superseded,
+    Replaced,
     /// A newer waiter has taken the attempt out of the queue.
     NewerWaiter,
     /// The store has lost the queue; an attempt that still wants the lock must send its acquire again.

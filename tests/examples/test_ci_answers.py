@@ -135,7 +135,7 @@ class Answers(ShellJob, unittest.TestCase):
     def test_what_may_pass_is_asked_again(self):
         answers = {
             "502": "<html>", "500": "", "408": "", "504": '{"code":"outcome-unknown"}', "503": '{"code":"draining"}',
-            "409": '{"code":"superseded"}',
+            "409": '{"code":"request-replaced"}',
         }
         with Proxy(self.gateway) as proxy:
             for status, body in [*answers.items(), ("409", '{"code":"idempotency-expired"}')]:

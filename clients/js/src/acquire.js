@@ -194,7 +194,7 @@ export class Acquire {
         // the queue. With the caller's key there is no such request, because the caller's next call may take lease or
         // position.
         return left > 0 && (this.#isOwnKey || this.#retry.left > 0);
-      case 'superseded':
+      case 'request-replaced':
         // An earlier copy of this request arrived late and took the position. A further request takes it back.
         return this.#isOwnKey && this.#retry.left > 0;
       case 'idempotency-expired':
@@ -244,7 +244,7 @@ export class Acquire {
       while (!token) {
         const { body } = await send(this.#sendCopy, this.#request(0), retry);
         token = body?.token;
-        if (body?.code !== 'superseded' || !retry.left) break;
+        if (body?.code !== 'request-replaced' || !retry.left) break;
         await sleep(backoff(1), undefined, true);
       }
       if (token) await send(this.#sendCopy, { method: 'DELETE', path: locksPath(this.#names) + this.#unused, token }, retry);

@@ -21,15 +21,15 @@ async function withSleep(ms, run) {
 }
 
 test('superseded by a late copy of its own it asks again under the same key', async () => {
-  const { locks, asked } = gateway(broken, () => problem(409, 'superseded'), lease);
+  const { locks, asked } = gateway(broken, () => problem(409, 'request-replaced'), lease);
   await locks.acquire('x');
   assert.deepEqual([asked.length, keys(asked)], [3, 1]);
 });
 
 test('superseded under a key of the caller it gives up', async () => {
-  const { locks, asked } = gateway(() => problem(409, 'superseded'));
+  const { locks, asked } = gateway(() => problem(409, 'request-replaced'));
   const error = await locks.acquire('x', { idempotencyKey: 'k'.repeat(30) }).catch((it) => it);
-  assert.deepEqual([error.code, asked.length], ['superseded', 1]);
+  assert.deepEqual([error.code, asked.length], ['request-replaced', 1]);
 });
 
 test('taken out of the queue by a newer waiter it gives up', async () => {

@@ -242,7 +242,7 @@ final class LatchgateStore implements BlockingStoreInterface, BlockingSharedLock
             [$status, $answer] = $this->send($this->urls[$try % \count($this->urls)].$path, $method, $body, $headers);
             $code = $answer['code'] ?? null;
             $isProblem = null !== $code;
-            $again = 0 === $status || 429 === $status || 'superseded' === $code
+            $again = 0 === $status || 429 === $status || 'request-replaced' === $code
                 || \in_array($status, [408, 503], true) && 'fence-exhausted' !== $code
                 || 504 === $status || 500 <= $status && 'fence-exhausted' !== $code && (!$isProblem || 'POST' !== $method);
             if (!$again || self::now() + $pause > $end) {

@@ -198,7 +198,7 @@ impl Acquiring {
             let again = pause(copies);
             // An earlier copy of the request arrived late, and holds a lease or a position that was not delivered. The
             // next copy of this request withdraws that.
-            if code.as_deref() != Some("superseded") || Instant::now() + again > deadline {
+            if code.as_deref() != Some("request-replaced") || Instant::now() + again > deadline {
                 return Ok(answer);
             }
             sleep(again).await;
@@ -346,7 +346,7 @@ impl Acquiring {
             }
             // With a generated key, only an earlier copy of this acquire, which arrived late, can have superseded this
             // request. A further request takes the position back.
-            "superseded" => {
+            "request-replaced" => {
                 self.request.idempotency_key.is_none()
                     && (!wait.is_zero() || (answer.in_doubt && self.may_start_again()))
             }
@@ -497,8 +497,8 @@ pub struct AcquireRequest {
     /// With a key, a waiter takes an older waiter of the same lock, API key and `supersedes` key out of the queue. The
     /// older acquire ends with the problem `newer-waiter`. For one lock only, not for a group.
     pub supersedes: Option<SupersedeKey>,
-    /// Reserves the lock until a time, however long the request waits. For one lock only, without a TTL, a hold limit or
-    /// a minimum hold, and not shared.
+    /// Reserves the lock until a time, however long the request waits. For one lock only, without a TTL, a hold limit
+    /// or a minimum hold, and not shared.
     pub reserve: Option<Reserve>,
     /// Owner text for people; if absent, the owner of the client.
     pub owner: Option<Owner>,

@@ -41,5 +41,5 @@ pub use search::SearchText;
 pub use sharing::{Limit, LimitError, Mode, Sharing};
 pub use terms::{Ends, ExplicitTerms, Terms};
 pub use text::{Owner, Reason, ReleaseRequest, Text, TextError};
-pub use token::{KeeperId, Token, TokenError, TokenHash};
+pub use token::{RecipientId, Token, TokenError, TokenHash};
 pub use ttl::{HoldLimit, HoldLimitError, MinHold, MinHoldError, Ttl, TtlError};

@@ -1,4 +1,4 @@
-//! The token of a lease, its hash, and the id of the lease's keeper.
+//! The token of a lease, its hash, and the id of the lease's recipient.
 
 use std::{cell::RefCell, fmt};
 
@@ -158,45 +158,45 @@ impl Pool {
     }
 }
 
-// === Keeper id ===
+// === Recipient id ===
 
-/// The id of a lease's keeper: the program that renews the lease, and releases it when it is no longer needed.
+/// The id of a lease's recipient: the program that renews the lease, and releases it when it is no longer needed.
 ///
-/// Several programs may have the token of a lease, because a token can be handed on. The keeper id says which of them
-/// keeps the lease. It is not secret, because it has no effect without the token.
+/// Several programs may have the token of a lease, because a token can be handed on. The recipient id says which of
+/// them keeps the lease. It is not secret, because it has no effect without the token.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct KeeperId([u8; 32]);
+pub struct RecipientId([u8; 32]);
 
-// === impl KeeperId ===
+// === impl RecipientId ===
 
-impl KeeperId {
-    /// A new random keeper id, different from all others.
+impl RecipientId {
+    /// A new random recipient id, different from all others.
     pub fn random() -> Self {
         Self(bytes())
     }
 
-    /// The keeper id of an attempt, for the lease that the attempt is granted. It is derived from the hash of the
+    /// The recipient id of an attempt, for the lease that the attempt is granted. It is derived from the hash of the
     /// token.
     pub fn of_attempt(token: &TokenHash) -> Self {
         Self(*token.as_bytes())
     }
 
-    /// The id of the attempt with this keeper id, as an adoption is given back.
+    /// The id of the attempt with this recipient id, as an adoption is given back.
     #[must_use]
     pub fn attempt(self) -> TokenHash {
         TokenHash::from_bytes(self.0)
     }
 }
 
-impl fmt::Display for KeeperId {
+impl fmt::Display for RecipientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.attempt().fmt(f)
     }
 }
 
-impl fmt::Debug for KeeperId {
+impl fmt::Debug for RecipientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeeperId({self})")
+        write!(f, "RecipientId({self})")
     }
 }
 
@@ -260,6 +260,6 @@ mod tests {
     #[test]
     fn is_written_as_the_attempt_that_it_is() {
         let token = Token::random().hash();
-        assert_eq!(KeeperId::of_attempt(&token).to_string(), token.to_string());
+        assert_eq!(RecipientId::of_attempt(&token).to_string(), token.to_string());
     }
 }

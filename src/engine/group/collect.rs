@@ -8,13 +8,13 @@
 //!
 //! The last lock has the idempotency key, and its lease decides about the whole group. While a group is collected
 //! that lease has a TTL that it does not have afterwards. When all other leases have been renewed for the TTL that
-//! the caller asked for, the keeper of the deciding lease renews that lease, too; then the group is complete and is
+//! the caller asked for, the recipient of the deciding lease renews that lease, too; then the group is complete and is
 //! answered. So the deciding lease tells a request under the same key about the group:
 //!
 //! - The group is complete: the whole group is answered again. If another lease of it was lost since, the group has
 //!   ended.
 //! - The group is not complete: no caller was answered the group, and no other request can complete it now, because
-//!   the new request is the keeper from then on. The new request continues with the group, or releases it without
+//!   the new request is the recipient from then on. The new request continues with the group, or releases it without
 //!   using up the key.
 //!
 //! The release of a group begins with the deciding lease. If another request continues with that lease, the others
@@ -247,7 +247,7 @@ impl Collector {
     /// lock.
     async fn end_unfinished(&self, granted: Granted) -> Result<(), RoundEnd> {
         let (store, name) = (&self.engine.store, &granted.lease.name);
-        let given_back = store.give_back(name, &granted.hash, Some(granted.keeper));
+        let given_back = store.give_back(name, &granted.hash, Some(granted.recipient));
         let outcome = given_back.await.map_err(|error| {
             let error = GroupAcquireError::new(name, error.into());
             RoundEnd::Failed(error)
@@ -346,7 +346,7 @@ impl Collector {
             collected.watch(delivery);
         }
         match (outcome, interruption) {
-            (Err(error @ AcquireError::Superseded), _) => Err(failed(error)),
+            (Err(error @ AcquireError::Replaced), _) => Err(failed(error)),
             (outcome, Some(interruption)) => {
                 if let Ok(mut granted) = outcome {
                     if granted.hash == attempt.token() {
@@ -407,7 +407,7 @@ impl Collector {
             lease,
             hash,
             mut delivery,
-            keeper,
+            recipient,
         } = granted;
         let others = self.names.iter().zip(&self.slots);
         let others: Vec<_> = others.filter(|(name, _)| **name != lease.name).collect();
@@ -415,7 +415,7 @@ impl Collector {
         // release the other leases of an answered group.
         delivery.join_names(others.iter().map(|&(name, _)| name.clone()));
         // The request adopts every lease: a release of the group that is still under way ends none of them.
-        let adopter = Renewer::Adopter(keeper);
+        let adopter = Renewer::Adopter(recipient);
         let renewals = others.iter().map(|(name, _)| {
             let store = &self.engine.store;
             store.renew_as(adopter, name, &hash, RenewalTtl::default())
@@ -427,7 +427,7 @@ impl Collector {
             match renewal {
                 Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
                     self.engine.leases.insert(hash, name, &held);
-                    self.engine.leases.adopted_by(name, &hash, keeper);
+                    self.engine.leases.adopted_by(name, &hash, recipient);
                     self.engine.leases.charge(name, &hash, slot.clone());
                     let name = name.clone();
                     leases.push(Lease {
@@ -436,7 +436,7 @@ impl Collector {
                         ..lease.clone()
                     });
                 }
-                Ok(Renewal::Adopted) => return Err(failed(AcquireError::Superseded)),
+                Ok(Renewal::Adopted) => return Err(failed(AcquireError::Replaced)),
                 Ok(Renewal::Renewed(..) | Renewal::Lost(_)) => {
                     return Err(failed(AcquireError::IdempotencyExpired));
                 }

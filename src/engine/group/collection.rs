@@ -9,7 +9,7 @@ use crate::{
     engine::{
         AcquireError, Delivery, Granted, facts::Fact, reaper::GivenBack, start::EngineShared,
     },
-    lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
+    lock::{HeldLease, RecipientId, Lease, LockName, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
         contract::{Renewal, Renewer},
@@ -31,8 +31,8 @@ pub(super) struct Collection {
 
 struct CollectedLease {
     lease: Lease,
-    /// The keeper of the lease, if this is the lease that has the idempotency key.
-    decides_as: Option<KeeperId>,
+    /// The recipient of the lease, if this is the lease that has the idempotency key.
+    decides_as: Option<RecipientId>,
     renew_at: Instant,
 }
 
@@ -92,10 +92,10 @@ impl Collection {
         let Granted {
             lease,
             delivery,
-            keeper,
+            recipient,
             ..
         } = granted;
-        let decides_as = delivery.decides().then_some(keeper);
+        let decides_as = delivery.decides().then_some(recipient);
         self.watch(delivery);
         let renew_at = renew_at(&lease.held);
         self.leases.push(CollectedLease {
@@ -173,13 +173,13 @@ impl Collection {
 
     /// Renews all collected leases for the whole TTL that the caller asked for.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Result<(), RoundEnd> {
-        // The deciding lease comes last: once it has its whole TTL, the group is complete. Only the keeper of that
+        // The deciding lease comes last: once it has its whole TTL, the group is complete. Only the recipient of that
         // lease can renew it here, so no other request continues with the group or releases it.
         let leases = self.leases.iter_mut();
         let (last, rest): (Vec<_>, Vec<_>) = leases.partition(|it| it.decides_as.is_some());
         for leases in [rest, last] {
             let renewals = leases.into_iter().map(|it| {
-                let renewer = it.decides_as.map_or(Renewer::Bearer, Renewer::Keeper);
+                let renewer = it.decides_as.map_or(Renewer::Bearer, Renewer::Recipient);
                 it.renew(&self.engine, &self.token, renewer, Some(ttl))
             });
             let mut failed = Ok(());
@@ -234,7 +234,7 @@ impl CollectedLease {
                 Ok(())
             }
             Ok(Renewal::Adopted) => {
-                let error = GroupAcquireError::new(name, AcquireError::Superseded);
+                let error = GroupAcquireError::new(name, AcquireError::Replaced);
                 Err(RoundEnd::Failed(error))
             }
             Ok(Renewal::Lost(_)) => Err(RoundEnd::Lost),

@@ -15,7 +15,7 @@
 //! **The last lock decides.** Only the last name has the idempotency key. Its lock is held only if all others are, so
 //! a request that finds the lease of the last name has found the whole group; the other leases are renewed with the
 //! token, which shows that they are alive. The reaper releases the other leases only once it has released the last
-//! one. A request with a key first tries all names without waiting, the last name first. A group that is superseded
+//! one. A request with a key first tries all names without waiting, the last name first. A group that is replaced
 //! at its last name leaves the other leases to their short TTL, because the newer request may continue with them.
 //!
 //! The names of the group are stored with the metadata of each lease under the empty name, which no metadata entry of

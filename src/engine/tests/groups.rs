@@ -7,7 +7,7 @@ use tokio::{task::JoinHandle, time::sleep};
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, AcquireRequest, Engine, GrantedGroup, GroupAcquireError, GroupRequest},
-    lock::{GroupNames, HeldLease, KeeperId, Limit, LockName, Salt, Sharing, TokenHash, Ttl},
+    lock::{GroupNames, HeldLease, RecipientId, Limit, LockName, Salt, Sharing, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, GiveBack, Leaving, Releaser},
@@ -458,7 +458,7 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
 
 #[tokio::test(start_paused = true)]
 async fn what_a_newer_request_goes_on_with_is_left_to_it_and_the_rest_is_given_back_at_once() {
-    // A newer request has superseded this one: it has taken over the lease, or only the position, with another
+    // A newer request has replaced this one: it has taken over the lease, or only the position, with another
     // token.
     for (answer, expected) in [
         (GiveBack::Kept, &["c"][..]),
@@ -467,10 +467,10 @@ async fn what_a_newer_request_goes_on_with_is_left_to_it_and_the_rest_is_given_b
         let (store, engine) = engine_on(answering([refused(), granted(), granted(), queued()]));
         store.give_backs.lock().push_back(answer);
         let caller = begin(&engine, &waiting_request(KEY)).await;
-        store.tell(News::Superseded);
+        store.tell(News::Replaced);
         let (name, error) = refusal(caller.await.unwrap());
         assert_eq!(name.as_deref(), Some("c"));
-        assert!(matches!(error, AcquireError::Superseded));
+        assert!(matches!(error, AcquireError::Replaced));
         settle().await;
         assert_eq!(given_back(&store), expected);
         assert_eq!(unanswered(&store), ["c"]);
@@ -638,10 +638,10 @@ async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     assert_ne!(group.hash, token_of(&salt));
     settle().await;
-    let keeper = KeeperId::of_attempt(&asked(&store)[0].1);
+    let recipient = RecipientId::of_attempt(&asked(&store)[0].1);
     let c = LockName::new("c").unwrap();
     let unanswered = store.unanswered.lock().clone();
-    assert_eq!(unanswered, [(c, token_of(&salt), keeper)]);
+    assert_eq!(unanswered, [(c, token_of(&salt), recipient)]);
     assert_eq!(given_back(&store), NAMES, "whoever has taken the others");
     assert!(
         store
@@ -683,11 +683,11 @@ async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again
 #[tokio::test(start_paused = true)]
 async fn whoever_does_not_keep_the_lock_with_the_key_any_more_does_not_finish_the_group() {
     let (store, engine) = engine_on(answering(all_granted()));
-    *store.adopted_by.lock() = Some(KeeperId::random());
+    *store.adopted_by.lock() = Some(RecipientId::random());
     store.give_backs.lock().push_back(GiveBack::Kept);
     let (name, error) = refusal(acquire(&engine, &request(KEY)).await);
     assert_eq!(name.as_deref(), Some("c"));
-    assert!(matches!(error, AcquireError::Superseded));
+    assert!(matches!(error, AcquireError::Replaced));
     sleep(Duration::from_mins(1)).await;
     assert_eq!(given_back(&store), ["c"], "another request has the rest");
 }

@@ -8,7 +8,7 @@ use super::scripted_store::*;
 use crate::{
     engine::{AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
-    lock::{HeldLease, KeeperId, Reason, ReleaseRequest, Token, Ttl},
+    lock::{HeldLease, RecipientId, Reason, ReleaseRequest, Token, Ttl},
     store::{
         contract::{Acquisition, Loss, Release, Releaser, Renewal},
         parking::{News, Position},
@@ -98,7 +98,7 @@ async fn the_lock_rests_after_it_only_if_its_grant_was_read() {
         settle().await;
         let releaser = store.releasers.lock()[0];
         assert_eq!(
-            matches!(releaser, Releaser::Keeper(_)),
+            matches!(releaser, Releaser::Recipient(_)),
             is_read,
             "{releaser:?}"
         );
@@ -354,12 +354,12 @@ async fn little_that_is_left_of_a_long_lease_is_not_cut_short() {
     }
 }
 
-// === Keepers ===
+// === Recipients ===
 //
-// A stream renews and releases with its own keeper id.
+// A stream renews and releases with its own recipient id.
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_not_answered_is_tried_again_as_the_same_keeper() {
+async fn a_release_that_is_not_answered_is_tried_again_as_the_same_recipient() {
     for is_adopted in [false, true] {
         let store = ScriptedStore::answering(Ok(granted()));
         store.release_errors.lock().push_back(unknown());
@@ -367,7 +367,7 @@ async fn a_release_that_is_not_answered_is_tried_again_as_the_same_keeper() {
         let hold = engine.hold(request(None)).await.unwrap();
         settle().await;
         if is_adopted {
-            *store.adopted_by.lock() = Some(KeeperId::random());
+            *store.adopted_by.lock() = Some(RecipientId::random());
         }
         drop(hold);
         sleep(Duration::from_secs(10)).await;
@@ -477,7 +477,7 @@ async fn an_adoption_that_the_store_has_not_answered_is_given_back() {
             adopting.await.unwrap_err();
         }
         settle().await;
-        let keeper = store.adopted_by.lock().unwrap();
-        assert_eq!(*store.given_back.lock(), [keeper.attempt()]);
+        let recipient = store.adopted_by.lock().unwrap();
+        assert_eq!(*store.given_back.lock(), [recipient.attempt()]);
     }
 }

@@ -146,7 +146,7 @@ async fn a_lease_that_was_over_when_the_wait_ended_is_not_granted() {
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_that_was_not_renewed_is_refused_and_given_back_if_it_is_nobodys() {
     for (renewal, expected, is_nobodys) in [
-        (Ok(Renewal::Adopted), "Superseded", false),
+        (Ok(Renewal::Adopted), "Replaced", false),
         (Err(away()), "Store(Indeterminate(", true),
     ] {
         let (store, _engine, outcome) = told(lasting(TTL / 4), Some(renewal)).await;

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use crate::{
     engine::{Engine, ReleaseError, without_caller},
-    lock::{KeeperId, Token, TokenHash},
+    lock::{RecipientId, Token, TokenHash},
     store::contract::{Acquisition, Loss, Release, Releaser},
 };
 
@@ -23,20 +23,20 @@ fn release(
     async move { engine.release(name(), token, None).await }
 }
 
-fn keeper_of(releaser: Releaser) -> KeeperId {
-    releaser.keeper().expect("every release names a keeper")
+fn recipient_of(releaser: Releaser) -> RecipientId {
+    releaser.recipient().expect("every release names a recipient")
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_names_the_keeper_that_the_lease_had_when_the_release_came() {
+async fn a_release_names_the_recipient_that_the_lease_had_when_the_release_came() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let unknown = Token::random().hash();
     let first = engine.acquire(request(KEY)).await.unwrap();
     let token = first.hash;
-    for (token, keeper) in [(unknown, unknown), (token, token)] {
+    for (token, recipient) in [(unknown, unknown), (token, token)] {
         drop(release(&engine, token).await);
-        let named = keeper_of(*store.releasers.lock().last().unwrap());
-        assert_eq!(named, KeeperId::of_attempt(&keeper));
+        let named = recipient_of(*store.releasers.lock().last().unwrap());
+        assert_eq!(named, RecipientId::of_attempt(&recipient));
     }
     first.delivery.delivered();
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
@@ -47,9 +47,9 @@ async fn a_release_names_the_keeper_that_the_lease_had_when_the_release_came() {
     first.delivery.delivered();
     let again = engine.acquire(request(KEY)).await.unwrap();
     again.delivery.delivered();
-    let adopter = KeeperId::of_attempt(&store.attempts.lock()[1].token);
+    let adopter = RecipientId::of_attempt(&store.attempts.lock()[1].token);
     drop(release(&engine, first.hash).await);
-    assert_eq!(keeper_of(store.releasers.lock()[0]), adopter);
+    assert_eq!(recipient_of(store.releasers.lock()[0]), adopter);
     assert_eq!(store.releasers.lock().len(), 1, "one command");
 }
 
@@ -66,7 +66,7 @@ async fn a_release_ends_a_lease_that_was_adopted_elsewhere_only_while_its_caller
         store.releases.lock().push_back(Release::Released(None));
         let token = Token::random().hash();
         let caller = start(release(&engine, token)).await;
-        let adopter = KeeperId::random();
+        let adopter = RecipientId::random();
         *store.adopted_by.lock() = Some(adopter);
         sleep(takes).await;
         if hangs_up {
@@ -77,7 +77,7 @@ async fn a_release_ends_a_lease_that_was_adopted_elsewhere_only_while_its_caller
         settle().await;
         let releasers: Vec<_> = store.releasers.lock().drain(..).collect();
         let expected = if ends {
-            &[Releaser::Keeper(adopter)][..]
+            &[Releaser::Recipient(adopter)][..]
         } else {
             &[]
         };
@@ -91,7 +91,7 @@ async fn a_release_ends_a_lease_that_was_adopted_elsewhere_only_while_its_caller
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_begins_after_its_caller_hung_up_names_no_later_keeper() {
+async fn a_release_that_begins_after_its_caller_hung_up_names_no_later_recipient() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.acquire(request(None)).await.unwrap();
     let token = first.hash;

@@ -28,7 +28,7 @@ use crate::{
     },
     lifecycle::Lifecycle,
     lock::{
-        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, Lease, LockName,
+        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, RecipientId, Lease, LockName,
         Mode, ReleaseRequest, Terms, Token, TokenHash, Ttl,
     },
     store::{
@@ -54,17 +54,17 @@ pub(in crate::engine) struct ScriptedStore {
     /// The scripted answers to the release of undelivered leases (`give_back`); by default such a release ends
     /// a lease.
     pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
-    /// The keepers that released an unanswered lease.
-    pub(super) unanswered: Mutex<Vec<(LockName, TokenHash, KeeperId)>>,
+    /// The recipients that released an unanswered lease.
+    pub(super) unanswered: Mutex<Vec<(LockName, TokenHash, RecipientId)>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
     pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
     /// Who released these leases, in the same order.
     pub(super) releasers: Mutex<Vec<Releaser>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
-    /// The keeper that has adopted the lease: a stream, or an attempt that was answered it again. `None`: the
+    /// The recipient that has adopted the lease: a stream, or an attempt that was answered it again. `None`: the
     /// attempt that was granted the lease keeps it.
-    pub(super) adopted_by: Mutex<Option<KeeperId>>,
+    pub(super) adopted_by: Mutex<Option<RecipientId>>,
     /// The scripted answers to the command `leave`; by default the attempt has left.
     leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
     /// The attempts that left the queue, and for how long their positions are kept.
@@ -254,13 +254,13 @@ impl Store for ScriptedStore {
         assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
-            Renewer::Keeper(keeper) => {
+            Renewer::Recipient(recipient) => {
                 let keeps = *self.adopted_by.lock();
-                if keeps.is_some_and(|adopter| adopter != keeper) {
+                if keeps.is_some_and(|adopter| adopter != recipient) {
                     return Ok(Renewal::Adopted);
                 }
             }
-            Renewer::Adopter(keeper) => *self.adopted_by.lock() = Some(keeper),
+            Renewer::Adopter(recipient) => *self.adopted_by.lock() = Some(recipient),
         }
         if self.renewals_hang.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -284,8 +284,8 @@ impl Store for ScriptedStore {
         if let Some(error) = next(&self.release_errors) {
             return Err(error);
         }
-        let (keeper, keeps) = (releaser.keeper(), *self.adopted_by.lock());
-        if let (Some(_), Some(keeps)) = (keeper, keeps.filter(|keeps| Some(*keeps) != keeper)) {
+        let (recipient, keeps) = (releaser.recipient(), *self.adopted_by.lock());
+        if let (Some(_), Some(keeps)) = (recipient, keeps.filter(|keeps| Some(*keeps) != recipient)) {
             return Ok(Release::Adopted(keeps));
         }
         self.released.lock().push(*token);
@@ -302,10 +302,10 @@ impl Store for ScriptedStore {
         &self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
-        if let Some(keeper) = unanswered {
-            self.unanswered.lock().push((name.clone(), *token, keeper));
+        if let Some(recipient) = unanswered {
+            self.unanswered.lock().push((name.clone(), *token, recipient));
         }
         if is_away(name) {
             std::future::pending::<()>().await;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{AcquireError, AcquireRequest, Granted, ReleaseError},
-    lock::{CallerId, IdempotencyKey, KeeperId, LockName, Salt, Token},
+    lock::{CallerId, IdempotencyKey, RecipientId, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, Releaser, RenewalTtl},
@@ -212,7 +212,7 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
             assert_eq!(again.hash, token);
             again.delivery.delivered();
             let again = store.attempts.lock()[1].token;
-            *store.adopted_by.lock() = Some(KeeperId::of_attempt(&again));
+            *store.adopted_by.lock() = Some(RecipientId::of_attempt(&again));
         }
         sleep(Duration::from_secs(10)).await;
         assert_eq!(store.released.lock().is_empty(), is_answered);

@@ -319,9 +319,9 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
             // The attempt is about to leave the queue when the newer request takes over its position.
             sleep(WAIT + Duration::from_millis(1)).await;
         }
-        store.tell(News::Superseded);
+        store.tell(News::Replaced);
         store.open_gate();
-        assert_is(&caller.await.unwrap().unwrap_err(), "Superseded");
+        assert_is(&caller.await.unwrap().unwrap_err(), "Replaced");
         assert_eq!(store.left.lock().len(), usize::from(is_leaving));
     }
 }

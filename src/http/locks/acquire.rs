@@ -61,11 +61,11 @@ use super::{
 /// after a 423: a chain of short waits with one key keeps its position in the queue. To give the position up,
 /// ask once more with the key and without `wait_ms`: the answer is 423, or the lease if it was granted
 /// meanwhile, which you must then release. A request that still waits at that position is answered 409
-/// `superseded`.
+/// `request-replaced`.
 ///
 /// Of two requests with one key, the request that reaches the store last has the position; the other is
-/// answered 409 `superseded`. A request that was given up and delayed on its way can come after the request
-/// that replaced it: if you are told `superseded` and sent no newer request, ask again.
+/// answered 409 `request-replaced`. A request that was given up and delayed on its way can come after the request
+/// that replaced it: if you are told `request-replaced` and sent no newer request, ask again.
 ///
 /// If an answer that repeats a lease under its `Idempotency-Key` (200) is lost, the lease is not released:
 /// the first answer may have arrived. The lease ends when it is released, or with its TTL. A stream that held

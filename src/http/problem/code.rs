@@ -138,7 +138,7 @@ problem_codes! {
          within the last minute, or the lock rests since. A late repetition must not acquire the lock again. \
          Use a new key for each attempt to acquire a lock.",
         "Regard the work under that lease as over. To acquire the lock again, use a new key.";
-    Superseded = "superseded", CONFLICT,
+    RequestReplaced = "request-replaced", CONFLICT,
         "A newer request with the same key took over",
         "A later request with the same `Idempotency-Key` came before this request was answered. The \
          newest request has the position in the queue, the lease and the answer.",

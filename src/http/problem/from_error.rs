@@ -52,7 +52,7 @@ impl From<AcquireError> for Problem {
             )
             .with(Extra::RetryAfter(FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0))),
             AcquireError::TooManyLeases(excess) => excess.into(),
-            AcquireError::Superseded => Self::general(Code::Superseded),
+            AcquireError::Replaced => Self::general(Code::RequestReplaced),
             AcquireError::IdempotencyMismatch => Self::general(Code::IdempotencyMismatch),
             AcquireError::IdempotencyExpired => Self::general(Code::IdempotencyExpired),
             AcquireError::Unsupported(StoreFeature::Sharing) => Self::general(Code::UnsupportedByStore),
@@ -198,8 +198,8 @@ fn why_held(
     why + end
 }
 
-/// Why the first waiter of a lock that `count` leases share is not granted it: the waiter's own limit. All later waiters
-/// wait behind it, whatever their limits are. `None` if the lock is just passing to the waiter.
+/// Why the first waiter of a lock that `count` leases share is not granted it: the waiter's own limit. All later
+/// waiters wait behind it, whatever their limits are. `None` if the lock is just passing to the waiter.
 pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> Option<String> {
     let wants = match first.sharing {
         None => "the lock alone".to_owned(),

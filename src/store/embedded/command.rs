@@ -159,7 +159,7 @@ impl Outcome for Acquisition {
                 age(contention.holder.as_mut(), delay);
             }
             Self::QueueFull
-            | Self::Superseded
+            | Self::Replaced
             | Self::IdempotencyMismatch
             | Self::IdempotencyExpired
             | Self::NewerWaiter
@@ -174,7 +174,7 @@ impl Outcome for Leaving {
         match self {
             Self::Granted(held) => return age_living(held, delay),
             Self::Left(contention) => age(contention.holder.as_mut(), delay),
-            Self::Superseded | Self::NewerWaiter => {}
+            Self::Replaced | Self::NewerWaiter => {}
         }
         Ok(())
     }

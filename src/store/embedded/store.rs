@@ -24,7 +24,7 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, HeldLease, RecipientId, LockName, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
@@ -250,7 +250,7 @@ impl Store for EmbeddedStore {
         &self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         let (name, token) = (name.clone(), *token);
         self.change(move |state, now| Ok(state.give_back(&name, &token, unanswered, now)))

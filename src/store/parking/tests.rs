@@ -21,9 +21,9 @@ async fn news_reach_the_attempt_they_are_for_once_and_while_it_waits_for_that_na
     assert!(!parking.deliver(&named("b"), &token, News::GrantedProvisionally));
     assert_eq!(second.try_news(), None);
     // Only the first news are delivered; later news still find the attempt.
-    assert!(parking.deliver(&named("a"), &token, News::Superseded));
+    assert!(parking.deliver(&named("a"), &token, News::Replaced));
     assert!(parking.deliver(&named("a"), &token, News::Forgotten));
-    assert_eq!(second.news().await, News::Superseded);
+    assert_eq!(second.news().await, News::Replaced);
     assert_eq!(first.try_news(), None);
     drop((first, second));
     assert!(!parking.deliver(&named("a"), &token, News::GrantedProvisionally));
@@ -56,8 +56,8 @@ async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
     assert_eq!(parked.news().await, News::Forgotten);
     parked.rearm();
     assert_eq!(parked.try_news(), None);
-    assert!(parking.deliver(&named("a"), &token, News::Superseded));
-    assert_eq!(parked.news().await, News::Superseded);
+    assert!(parking.deliver(&named("a"), &token, News::Replaced));
+    assert_eq!(parked.news().await, News::Replaced);
     assert_eq!(parking.len(), 1);
     drop(parked);
     assert!(parking.is_empty());

@@ -20,7 +20,7 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, ServersKind, ServersUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
@@ -208,7 +208,7 @@ impl Store for RedisStore {
         &self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         let known = unanswered.map_or(GrantKnowledge::MayBeDelivered, GrantKnowledge::Unanswered);

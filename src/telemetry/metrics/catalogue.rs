@@ -83,7 +83,7 @@ catalogue! {
         "Time from the head of a request to the head of its answer, waits in the queue included; of a stream, until it begins."
 
     Counter "latchgate_acquires" ["outcome"] => acquires: Counts<1>,
-        "Acquires and holds by outcome: `granted`, `again` (answered with the lease of an earlier request with the same Idempotency-Key), `held` (the lock is held, or the wait ran out; a wait that several requests continue under one Idempotency-Key counts once), `refused` (too many waiters, superseded, Idempotency-Key used for another request or expired, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (the acquire may have taken effect), `failed` (foreign data, no fencing token left)."
+        "Acquires and holds by outcome: `granted`, `again` (answered with the lease of an earlier request with the same Idempotency-Key), `held` (the lock is held, or the wait ran out; a wait that several requests continue under one Idempotency-Key counts once), `refused` (too many waiters, replaced, Idempotency-Key used for another request or expired, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (the acquire may have taken effect), `failed` (foreign data, no fencing token left)."
     Counter "latchgate_shared_grants" [] => shared_grants: Counter,
         "Shared leases that were granted, a part of the acquires that were `granted`. The other leases are exclusive."
     Histogram "latchgate_wait_seconds" ["outcome"] => wait: Family<Labels<1>, LongHistogram>,

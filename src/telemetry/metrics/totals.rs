@@ -42,7 +42,7 @@ pub struct Acquires {
     pub again: u64,
     /// Another lease holds the lock, or the wait ran out. Requests that continue one wait count once.
     pub held: u64,
-    /// The gateway refused: too many waiters, superseded, key used for another request, draining.
+    /// The gateway refused: too many waiters, replaced, key used for another request, draining.
     pub refused: u64,
     /// The store was not available, and nothing happened.
     pub unavailable: u64,

@@ -143,7 +143,7 @@ async fn a_lease_that_ended_unheard_during_a_wait_is_asked_for_under_a_new_key()
 
 #[tokio::test]
 async fn a_copy_that_arrives_late_does_not_end_the_wait() {
-    let superseded = || Reply::problem(409, "superseded", "");
+    let superseded = || Reply::problem(409, "request-replaced", "");
     let gateway = FakeGateway::new([Reply::Lost, superseded(), superseded(), lease()]);
     wait(&gateway, FOR_EVER).await.unwrap();
     let received = gateway.received();
@@ -161,7 +161,7 @@ async fn a_copy_that_arrives_late_does_not_end_the_wait() {
     };
     let error = client(&gateway).acquire(&name(), &request).await;
     let error = error.unwrap_err();
-    assert_eq!(error.problem().unwrap().code, "superseded");
+    assert_eq!(error.problem().unwrap().code, "request-replaced");
     assert_eq!(gateway.received().len(), 1);
 }
 
@@ -293,7 +293,7 @@ async fn give_up_with(gateway: &FakeGateway, request: AcquireRequest) {
 #[tokio::test]
 async fn giving_up_releases_what_was_granted_unheard() {
     for late_copies in [0, 2] {
-        let late = (0..late_copies).map(|_| Reply::problem(409, "superseded", ""));
+        let late = (0..late_copies).map(|_| Reply::problem(409, "request-replaced", ""));
         let done = Reply::Answer(204, String::new());
         let replies = [Reply::Silence].into_iter().chain(late);
         let gateway = FakeGateway::new(replies.chain([lease(), done]));

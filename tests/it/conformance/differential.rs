@@ -1,9 +1,9 @@
-//! Random programs of commands on the embedded store and on Redis, whose clocks stand still unless a program moves them:
-//! both stores must answer alike.
+//! Random programs of commands on the embedded store and on Redis, whose clocks stand still unless a program moves
+//! them: both stores must answer alike.
 //!
-//! The programs leave out what only one store promises: the end of a lease to the millisecond (no moment of a program is
-//! the end of anything), the lengths of queues in answers other than inspections, and a grant that its waiter has not
-//! heard of. Each new waiter would wait for an hour, and leaves before the end of its reservation.
+//! The programs leave out what only one store promises: the end of a lease to the millisecond (no moment of a program
+//! is the end of anything), the lengths of queues in answers other than inspections, and a grant that its waiter has
+//! not heard of. Each new waiter would wait for an hour, and leaves before the end of its reservation.
 
 use std::fmt::Write as _;
 
@@ -34,8 +34,8 @@ const KEYS: usize = 3;
 /// How many of the last attempts the commands are about.
 const RECENT: usize = 8;
 
-/// How much time passes in a program at most: for a minute both stores remember how attempts and leases ended. Afterwards
-/// each forgets them at a time of its own.
+/// How much time passes in a program at most: for a minute both stores remember how attempts and leases ended.
+/// Afterwards each forgets them at a time of its own.
 const MEMORY: Duration = Duration::from_secs(59);
 
 /// How long new programs are run.
@@ -73,8 +73,8 @@ struct Program<'rig> {
     /// What is asked for under each idempotency key.
     keys: Vec<Attempt>,
     players: Vec<Player>,
-    /// Until when the position of each idempotency key is kept. A key whose position is over is not used again: on Redis a
-    /// timer of the gateway removes such a position, and the timers do not follow the clock of a program.
+    /// Until when the position of each idempotency key is kept. A key whose position is over is not used again: on
+    /// Redis a timer of the gateway removes such a position, and the timers do not follow the clock of a program.
     kept: [Duration; KEYS],
     /// When the first of these timers runs, by the clock of the machine.
     timer: Option<Instant>,
@@ -352,7 +352,7 @@ impl<'rig> Program<'rig> {
     async fn release(&mut self, one: usize) {
         let releaser = match self.random.below(6) {
             0 => Releaser::Unused,
-            1 => Releaser::Keeper(KeeperId::of_attempt(&self.players[one].attempt.token)),
+            1 => Releaser::Recipient(RecipientId::of_attempt(&self.players[one].attempt.token)),
             _ => Releaser::Bearer,
         };
         self.tell(&format!("{one} releases as {releaser:?}"));
@@ -534,7 +534,8 @@ impl<'rig> Program<'rig> {
         self.same(|_, twin| format!("{:?}", heard[twin]));
     }
 
-    /// The news of an attempt as text; `None` if it is still queued. A store may forget an attempt, which then asks again.
+    /// The news of an attempt as text; `None` if it is still queued. A store may forget an attempt, which then asks
+    /// again.
     async fn heard(
         &mut self,
         twin: usize,

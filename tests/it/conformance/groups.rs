@@ -183,7 +183,7 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
     drop(first.delivery);
     sleep(Duration::from_millis(100)).await;
     // A release of the group that came before the repeated request ends no part of it.
-    let earlier = Releaser::Keeper(KeeperId::of_attempt(&first.hash));
+    let earlier = Releaser::Recipient(RecipientId::of_attempt(&first.hash));
     for lock in ["x", "y"] {
         let released = stores[0]
             .release_as(earlier, &name(lock), &first.hash, true)

@@ -26,7 +26,7 @@ struct Held {
     /// The attempts that were answered this lease because of its idempotency key.
     answered: HashSet<TokenHash>,
     /// The last attempt that was answered this lease.
-    keeper: TokenHash,
+    recipient: TokenHash,
 }
 
 // === impl Model ===
@@ -54,12 +54,12 @@ impl Model {
             // If the attempt was answered the lease of another attempt, which was answered again since, the store may
             // report this.
             let held = self.held.get(&attempt.name);
-            let is_superseded = held.is_some_and(|held| {
-                held.answered.contains(&attempt.token) && held.keeper != attempt.token
+            let is_replaced = held.is_some_and(|held| {
+                held.answered.contains(&attempt.token) && held.recipient != attempt.token
             });
             return *answer == Err(Unavailability::Withdrawn.into())
                 || (has_expired && *answer == Ok(Acquisition::IdempotencyExpired))
-                || (is_superseded && *answer == Ok(Acquisition::Superseded));
+                || (is_replaced && *answer == Ok(Acquisition::Replaced));
         }
         if self.withdraws_what_was_released
             && self.have_released.contains(&token)
@@ -69,8 +69,8 @@ impl Model {
         }
         let Ok(answer) = answer else { return false };
         if let Some(held) = self.held.get_mut(&attempt.name) {
-            if held.token == attempt.token && held.keeper != attempt.token {
-                return *answer == Acquisition::Superseded;
+            if held.token == attempt.token && held.recipient != attempt.token {
+                return *answer == Acquisition::Replaced;
             }
             if held.token == attempt.token {
                 return matches!(answer, Acquisition::Granted(lease) if lease.fence == held.fence);
@@ -83,12 +83,12 @@ impl Model {
                 }
                 // The attempt was answered this lease before, and a newer attempt was since. A client that repeats a
                 // command must learn this.
-                if *answer == Acquisition::Superseded {
-                    return held.answered.contains(&attempt.token) && held.keeper != attempt.token;
+                if *answer == Acquisition::Replaced {
+                    return held.answered.contains(&attempt.token) && held.recipient != attempt.token;
                 }
                 held.answered_again = true;
                 held.answered.insert(attempt.token);
-                held.keeper = attempt.token;
+                held.recipient = attempt.token;
                 return matches!(answer, Acquisition::Replayed(lease, _) if lease.fence == held.fence);
             }
         }
@@ -108,7 +108,7 @@ impl Model {
             key: key.map(|key| (key.hash, key.fingerprint)),
             answered_again: false,
             answered: HashSet::new(),
-            keeper: attempt.token,
+            recipient: attempt.token,
         };
         self.held.insert(attempt.name.clone(), held);
         Some(lease.fence) > before

@@ -6,7 +6,7 @@ use super::{
     fixture::{embedded::Embedded, redis::Redis, redlock::Redlock},
     groups, history, late,
     leases::{
-        breaks, checks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
+        breaks, checks, exclusion, expiry, fences, give_back, idempotency, recipients, release, renew,
         requests,
     },
     list, paths, random, told,
@@ -91,8 +91,8 @@ conformance! {
             leaves_others_and_other_names_alone,
             of_an_ended_lease_holds_nothing,
             of_what_was_answered_to_nobody_leaves_the_key_usable,
-            of_what_was_answered_to_nobody_is_for_its_keeper,;
-        keepers:
+            of_what_was_answered_to_nobody_is_for_its_recipient,;
+        recipients:
             the_attempt_that_was_granted_keeps_it,
             whoever_it_was_adopted_from_ends_nothing,
             whoever_it_was_adopted_from_does_not_renew_it_either,
@@ -100,10 +100,10 @@ conformance! {
             of_many_who_adopt_it_together_one_keeps_it,
             an_adoption_may_be_repeated,
             the_token_alone_renews_and_releases_whoever_keeps_it,
-            an_answer_under_the_key_makes_a_keeper,
-            an_older_request_of_the_key_is_told_that_it_is_superseded,
+            an_answer_under_the_key_makes_a_recipient,
+            an_older_request_of_the_key_is_told_that_it_is_replaced,
             an_adopted_lease_is_not_given_back,
-            the_keeper_of_one_lease_is_none_of_the_next,
+            the_recipient_of_one_lease_is_none_of_the_next,
             a_lease_is_adopted_after_a_restart,
             an_adoption_that_was_given_back_is_refused,
             an_ended_lease_is_not_adopted,;
@@ -211,7 +211,7 @@ conformance! {
             one_who_leaves_after_the_grant_is_told_so,
             one_who_confirms_is_told_whether_it_holds_the_lock,
             one_who_leaves_without_having_queued_has_left,
-            one_who_leaves_after_it_was_superseded_takes_nobody_along,
+            one_who_leaves_after_it_was_replaced_takes_nobody_along,
             one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_request,;
         places:
             are_kept_for_whoever_asks_again,
@@ -246,7 +246,8 @@ conformance! {
     }
 }
 
-/// The cases for shared locks, for rests, for reservations and for `supersedes`. The quorum store does not support them.
+/// The cases for shared locks, for rests, for reservations and for `supersedes`. The quorum store does not support
+/// them.
 mod sharing {
     use std::future::ready;
 
@@ -334,8 +335,8 @@ mod sharing {
                 a_give_back_before_the_acquire_arrives_refuses_it,
                 a_give_back_racing_the_acquire_leaves_nothing_held,
                 a_lease_that_was_answered_again_is_not_given_back,
-                each_has_a_keeper_of_its_own,
-                an_older_request_of_the_key_is_told_that_it_is_superseded,;
+                each_has_a_recipient_of_its_own,
+                an_older_request_of_the_key_is_told_that_it_is_replaced,;
             shown:
                 inspect_shows_first_who_ends_first,
                 of_very_many_those_are_shown_who_end_first,

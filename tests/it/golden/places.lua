@@ -13,7 +13,7 @@ local waited = is_ticket(ticket) and string.format('%.0f', math.max(0, us - stri
 news = news .. field(field(what) .. field(string.sub(waiter, 2, 65)))
 send(gateway, what, string.sub(waiter, 2, 65))
 if string.sub(ticket, 2, 17) ~= NO_GATEWAY or (string.byte(ticket, 21) == 49) then
-notify(string.sub(ticket, 2, 17), 'superseded', other)
+notify(string.sub(ticket, 2, 17), 'replaced', other)
 if (string.byte(ticket, 19) == 49) then
 redis.call('SET', name .. 'key:' .. string.sub(ticket, 147, 210), 'n' .. older, 'PX', 60000)
 notify(string.sub(ticket, 2, 17), 'outdated', older)
@@ -128,8 +128,8 @@ local used = name .. 'key:' .. string.sub(body, 147, 210)
 return held and (#held >= 207) and (string.byte(held, 1) == 50) and not (string.byte(held, 2) == 42)
 and string.find(string.sub(held, 71, 143), '^%d+$') ~= nil
 return (string.byte(held, 67) < 97) and tonumber(string.match(held, '\n!(%d+)')) or nil
-local keeper = string.sub(held, 144, 207)
-return keeper == NO_KEEPER and string.sub(held, 2, 65) or keeper
+local recipient = string.sub(held, 144, 207)
+return recipient == NO_RECIPIENT and string.sub(held, 2, 65) or recipient
 local state = string.sub(held, 66, 66)
 local state = type(body) == 'string' and (#body >= 146) and string.sub(body, 1, 1)
 return (state == 'q' or state == 'w') and string.find(string.sub(body, 22, 82), '^%d+$') ~= nil
@@ -152,8 +152,8 @@ local before = record[3] and tonumber(string.sub(record[3], 1, 16))
 -- release
 local held = redis.call('GETRANGE', lock, '0', '270')
 local ours = string.sub(held, 1, 65) == id
-local keeper = string.sub(held, 144, 207)
-keeper = string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper
+local recipient = string.sub(held, 144, 207)
+recipient = string.byte(recipient) == 32 and string.sub(id, 2, 65) or recipient
 local rests = ours and used and string.sub(held, 136, 143) ~= '00000000'
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
@@ -172,8 +172,8 @@ since = string.sub(held, 87, 102)
 ttl = math.min(tonumber(ARGV[2]) or tonumber(string.sub(held, 119, 126)), tonumber(ARGV[3]) or math.huge)
 local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
 local kept = as_kept and string.sub(as_kept, 103, 118)
-keeper, ttl = adopts and before or string.sub(held, 144, 207), string.format('%08.0f', ttl)
-held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. ttl .. string.sub(held, 127, 143) .. keeper .. string.sub(held, 208)
+recipient, ttl = adopts and before or string.sub(held, 144, 207), string.format('%08.0f', ttl)
+held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. ttl .. string.sub(held, 127, 143) .. recipient .. string.sub(held, 208)
 if whole and (string.byte(held, 68) == 49) then
 redis.call('SET', name .. 'key:' .. string.sub(held, 208, 271), 'l' .. id, 'PX', left + 60000)
 -- rest
@@ -181,7 +181,7 @@ local least = tonumber(string.sub(lease, 136, 143)) or 0
 local left = math.min(least, math.ceil((string.sub(lease, 87, 102) - us) / 1000) + least)
 if left <= 0 or (string.byte(lease, 67) < 97) then
 local id, ends = REST .. string.sub(lease, 71, 86), string.format('%016.0f', us + left * 1000)
-lease = id .. 'r' .. string.sub(lease, 67, 67) .. keyed .. string.sub(lease, 69, 102) .. ends .. string.sub(lease, 119, 143) .. keeper .. string.sub(lease, 208)
+lease = id .. 'r' .. string.sub(lease, 67, 67) .. keyed .. string.sub(lease, 69, 102) .. ends .. string.sub(lease, 119, 143) .. recipient .. string.sub(lease, 208)
 return string.sub(lease, 1, 207) .. '\n' .. slot, left
 -- restore
 local ends = shifted(string.sub(asked, 1, 16))

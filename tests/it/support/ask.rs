@@ -56,7 +56,7 @@ pub(crate) trait Ask: Store {
         leases
     }
 
-    /// Repeats an acquire whose lease lives. Answers the lease, its salt, and its keeper before.
+    /// Repeats an acquire whose lease lives. Answers the lease, its salt, and its recipient before.
     async fn must_replay(&self, asked: &Attempt) -> (HeldLease, Salt) {
         match self.acquire(asked).await {
             Ok(Acquisition::Replayed(held, salt)) => (held, salt),
@@ -138,9 +138,9 @@ pub(crate) trait Ask: Store {
     }
 
     /// Takes an attempt out of the queue, although a newer attempt must have its position.
-    async fn must_be_superseded(&self, asked: &Attempt, grace: Option<Duration>) {
+    async fn must_be_replaced(&self, asked: &Attempt, grace: Option<Duration>) {
         let left = self.leave(&asked.name, &asked.token, grace).await;
-        assert_eq!(left, Ok(Leaving::Superseded), "{}", asked.name);
+        assert_eq!(left, Ok(Leaving::Replaced), "{}", asked.name);
     }
 
     /// Renews a lease, which must be lost.

@@ -21,7 +21,7 @@ pub(crate) use latchgate::{
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, Ends, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
-        IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, MinHold, Mode,
+        IdempotencyHash, IdempotencyKey, RecipientId, Lease, Limit, LockName, Metadata, MinHold, Mode,
         Owner, Reason, ReleaseRequest, Said, Salt, Sharing, SupersedeHash, SupersedeKey, Terms,
         Token, TokenHash, Ttl,
     },

@@ -20,7 +20,7 @@ const NOTHING: [&str; 10] = [
     "store-unavailable",
     "draining",
     "overloaded",
-    "superseded",
+    "request-replaced",
     "newer-waiter",
     "idempotency-expired",
     "too-many-waiters",

@@ -188,7 +188,7 @@ pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         said,
         key,
         request,
-        keeper: None,
+        recipient: None,
     })
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     clock::Clock,
     lock::{
-        Ends, FencingToken, HeldLease, IdempotencyHash, KeeperId, Mode, Reason, ReleaseRequest,
+        Ends, FencingToken, HeldLease, IdempotencyHash, RecipientId, Mode, Reason, ReleaseRequest,
         Reservation, Said, TokenHash, Ttl,
     },
     store::contract::{Attempt, Idempotency, RenewalTtl},
@@ -32,9 +32,9 @@ pub(crate) struct Lease {
     pub(crate) key: Option<Box<LeaseKey>>,
     /// Present if the holder was asked to release the lease. Boxed, because a release request is rare.
     pub(crate) request: Option<Box<LeaseRequest>>,
-    /// The keeper that has adopted the lease; `None` while its own attempt is the keeper. In memory only: a
-    /// keeper keeps a lease by a connection to this process.
-    pub(crate) keeper: Option<Box<KeeperId>>,
+    /// The recipient that has adopted the lease; `None` while its own attempt is the recipient. In memory only: a
+    /// recipient keeps a lease by a connection to this process.
+    pub(crate) recipient: Option<Box<RecipientId>>,
 }
 
 /// How a lease ends, unless it is released or broken before.
@@ -131,7 +131,7 @@ impl Lease {
                 })
             }),
             request: None,
-            keeper: None,
+            recipient: None,
         }
     }
 
@@ -178,32 +178,32 @@ impl Lease {
             .is_some_and(|key| key.delivery == LeaseDelivery::Never)
     }
 
-    /// The keeper of the lease: the last that has adopted it, or else the attempt that was granted it.
-    pub(crate) fn keeper(&self) -> KeeperId {
-        let adopter = self.keeper.as_deref().copied();
-        adopter.unwrap_or_else(|| KeeperId::of_attempt(&self.token))
+    /// The recipient of the lease: the last that has adopted it, or else the attempt that was granted it.
+    pub(crate) fn recipient(&self) -> RecipientId {
+        let adopter = self.recipient.as_deref().copied();
+        adopter.unwrap_or_else(|| RecipientId::of_attempt(&self.token))
     }
 
-    /// Whether this keeper still keeps the lease.
-    pub(crate) fn is_kept_by(&self, keeper: KeeperId) -> bool {
-        self.keeper() == keeper
+    /// Whether this recipient still keeps the lease.
+    pub(crate) fn is_kept_by(&self, recipient: RecipientId) -> bool {
+        self.recipient() == recipient
     }
 
-    /// Whether another keeper has taken the lease over (adopted it) from the attempt that was granted it.
+    /// Whether another recipient has taken the lease over (adopted it) from the attempt that was granted it.
     pub(crate) fn is_adopted(&self) -> bool {
-        !self.is_kept_by(KeeperId::of_attempt(&self.token))
+        !self.is_kept_by(RecipientId::of_attempt(&self.token))
     }
 
-    /// The same lease with a new keeper, which has taken the lease over.
-    pub(crate) fn adopted(self, keeper: KeeperId) -> Self {
+    /// The same lease with a new recipient, which has taken the lease over.
+    pub(crate) fn adopted(self, recipient: RecipientId) -> Self {
         Self {
-            keeper: Some(Box::new(keeper)),
+            recipient: Some(Box::new(recipient)),
             ..self
         }
     }
 
-    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later. A caller that has
-    /// the token knows of the lease.
+    /// The lease after a renewal: the lease ends a TTL from now, or at its former end if that is later. A caller that
+    /// has the token knows of the lease.
     pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let mut lease = self.clone();
         lease.ttl = ttl.applied_to(self.ttl);
@@ -260,8 +260,8 @@ impl Lease {
         };
     }
 
-    /// The rest of the lease if it is released now: it keeps the lock or the slot until the minimum hold is over, under a
-    /// hash that no token has. `None` if there is no such time left, or if the holder was asked to release the lease.
+    /// The rest of the lease if it is released now: it keeps the lock or the slot until the minimum hold is over, under
+    /// a hash that no token has. `None` if there is no such time left, or if the holder was asked to release the lease.
     pub(crate) fn rest(&self, now: Moment) -> Option<Self> {
         let Rest::Until(until) = self.rests else {
             return None;
@@ -283,7 +283,7 @@ impl Lease {
             said: Said::default(),
             key: None,
             request: None,
-            keeper: None,
+            recipient: None,
         })
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     lock::{
-        BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
+        BreakTarget, HeldLease, RecipientId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
     },
     store::{
         StoreError, Unavailability,
@@ -34,8 +34,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 // === impl State ===
 
 impl State {
-    /// Brings the lock up to date, and answers the first case that applies. The cases are those of `acquire.lua`, in the
-    /// same order and under the names of its replies. (The script refuses an attempt whose position was taken over:
+    /// Brings the lock up to date, and answers the first case that applies. The cases are those of `acquire.lua`, in
+    /// the same order and under the names of its replies. (The script refuses an attempt whose position was taken over:
     /// here no copy of its command comes late.)
     pub(crate) fn acquire(
         &mut self,
@@ -50,19 +50,19 @@ impl State {
         // A free lock never has a queue.
         let position = held.and_then(|_| self.position_of(attempt));
 
-        // superseded: the attempt has left, and its position is kept. A grant for it belongs to the caller that comes
+        // replaced: the attempt has left, and its position is kept. A grant for it belongs to the caller that comes
         // back.
         let own = held.and_then(|held| held.of_token(token));
         let is_kept = |queued: &Queued| !queued.attended && queued.attempt.token == *token;
         if own.is_some_and(Lease::is_undelivered)
             || position.as_ref().is_some_and(|(_, it)| is_kept(it))
         {
-            return Ok(Acquisition::Superseded);
+            return Ok(Acquisition::Replaced);
         }
-        // again; superseded: a newer request with the same idempotency key was answered the lease meanwhile.
+        // again; replaced: a newer request with the same idempotency key was answered the lease meanwhile.
         if let Some(own) = own {
             return Ok(if own.is_adopted() {
-                Acquisition::Superseded
+                Acquisition::Replaced
             } else {
                 Acquisition::Granted(own.held(now))
             });
@@ -102,7 +102,7 @@ impl State {
         }
         let Some(waiting) = attempt.wait else {
             if let Some((order, before)) = position.filter(|_| key.is_some()) {
-                self.supersede(name, &before);
+                self.mark_replaced(name, &before);
                 self.queues.put(name, order, None);
                 // Without the removed position, the waiters behind that position may be able to share the lock.
                 self.hand_off(name, now);
@@ -115,12 +115,12 @@ impl State {
             since: now,
             until: now.after(waiting.max_wait).after(MARGIN),
             attended: true,
-            superseded: None,
+            replaced: None,
         };
         if let Some((order, before)) = position {
             queued.since = before.since;
             if before.attempt.token != *token {
-                queued.superseded = self.supersede(name, &before);
+                queued.replaced = self.mark_replaced(name, &before);
             }
             self.queues.put(name, order, Some(queued));
             return Ok(Acquisition::Queued(self.queue_position(name, order, now)));
@@ -149,7 +149,7 @@ impl State {
         Ok(Lease::grant(attempt, mode, fence, now, self.wall))
     }
 
-    /// Answers an attempt whose idempotency key has a living lease. The attempt becomes the keeper of the
+    /// Answers an attempt whose idempotency key has a living lease. The attempt becomes the recipient of the
     /// lease, which is not given back from now on, because a caller may know of it.
     fn replay(
         &mut self,
@@ -163,8 +163,8 @@ impl State {
             return Acquisition::IdempotencyMismatch;
         };
         let salt = key.salt;
-        let keeper = KeeperId::of_attempt(&attempt.token);
-        let replayed = lease.replayed(now).adopted(keeper);
+        let recipient = RecipientId::of_attempt(&attempt.token);
+        let replayed = lease.replayed(now).adopted(recipient);
         let held = replayed.held(now);
         self.put(&attempt.name, replayed);
         if lease.is_undelivered() {
@@ -176,11 +176,11 @@ impl State {
         }
     }
 
-    /// Tells the attempt that had a position that a newer request has taken it over, and answers the token of the attempt;
-    /// `None` if nobody waits at the position.
-    fn supersede(&mut self, name: &LockName, before: &Queued) -> Option<TokenHash> {
+    /// Tells the attempt that had a position that a newer request has taken it over, and answers the token of the
+    /// attempt; `None` if nobody waits at the position.
+    fn mark_replaced(&mut self, name: &LockName, before: &Queued) -> Option<TokenHash> {
         let token = before.attended.then_some(before.attempt.token)?;
-        self.announce(name, token, News::Superseded);
+        self.announce(name, token, News::Replaced);
         Some(token)
     }
 
@@ -193,7 +193,7 @@ impl State {
         let older = older.and_then(|order| self.queues.put(name, order, None));
         if let Some(older) = &older {
             let token = older.attempt.token;
-            for gone in [Some(token), older.superseded].into_iter().flatten() {
+            for gone in [Some(token), older.replaced].into_iter().flatten() {
                 self.add_tombstone(&RowKey::outdated(name, &gone), now);
             }
             if let Some(key) = &older.attempt.idempotency {
@@ -255,7 +255,7 @@ impl State {
             && !lease.is_undelivered()
         {
             return if lease.is_adopted() {
-                Leaving::Superseded
+                Leaving::Replaced
             } else {
                 Leaving::Granted(lease.held(now))
             };
@@ -264,7 +264,7 @@ impl State {
         let position = queue.and_then(|queue| queue.of_token(token));
         if let Some((order, queued)) = position {
             if queued.attempt.token != *token {
-                return Leaving::Superseded;
+                return Leaving::Replaced;
             }
             let keep_for = keep_for.filter(|_| queued.attempt.idempotency.is_some());
             let kept = keep_for.map(|keep_for| Queued {
@@ -283,26 +283,26 @@ impl State {
     /// Answers whether the attempt holds the lock durably. This store makes no provisional grants.
     pub(crate) fn confirm(&self, name: &LockName, token: &TokenHash, now: Moment) -> Confirmation {
         match self.durable_lease(name, token, now) {
-            Some(lease) if lease.is_adopted() => Confirmation::Superseded,
+            Some(lease) if lease.is_adopted() => Confirmation::Replaced,
             Some(lease) if !lease.is_undelivered() => Confirmation::Confirmed(lease.held(now)),
             Some(_) | None => Confirmation::Lost,
         }
     }
 
-    /// Ends the grant of an attempt, and refuses the attempt from now on. `unanswered` is the keeper, if it
+    /// Ends the grant of an attempt, and refuses the attempt from now on. `unanswered` is the recipient, if it
     /// knows that the grant was answered to no caller.
     pub(crate) fn give_back(
         &mut self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
         now: Moment,
     ) -> GiveBack {
         let mut given_back = GiveBack::NothingHeld;
         if let Some(lease) = self.living_of(name, token, now) {
             let fence = lease.fence;
             let kept = match unanswered {
-                Some(keeper) => !lease.is_kept_by(keeper),
+                Some(recipient) => !lease.is_kept_by(recipient),
                 None => lease.was_replayed() || lease.is_adopted(),
             };
             if kept {
@@ -327,8 +327,8 @@ impl State {
         given_back
     }
 
-    /// Ends the living lease of this token; if a keeper releases it, only if that keeper still keeps it. Before the
-    /// minimum hold is over, a rest takes its place.
+    /// Ends the living lease of this token; if a recipient releases it, only if that recipient still keeps it. Before
+    /// the minimum hold is over, a rest takes its place.
     pub(crate) fn release(
         &mut self,
         releaser: Releaser,
@@ -338,9 +338,9 @@ impl State {
     ) -> Release {
         if let Some(lease) = self.living_of(name, token, now) {
             let (fence, held_for) = (lease.fence, now.since(lease.granted_at));
-            let keeper = releaser.keeper();
-            if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
-                return Release::Adopted(lease.keeper());
+            let recipient = releaser.recipient();
+            if recipient.is_some_and(|recipient| !lease.is_kept_by(recipient)) {
+                return Release::Adopted(lease.recipient());
             }
             let rest = releaser.may_rest().then(|| lease.rest(now)).flatten();
             // The end of the lease is remembered until a minute after its rest.
@@ -377,14 +377,14 @@ impl State {
         let margin = lease.expires_at.since(now);
         let mut lease = lease.renewed(ttl, now);
         match renewer {
-            Renewer::Keeper(keeper) if !lease.is_kept_by(keeper) => return Renewal::Adopted,
-            Renewer::Adopter(keeper)
-                if self.remembers(&RowKey::given_back(name, &keeper.attempt()), now) =>
+            Renewer::Recipient(recipient) if !lease.is_kept_by(recipient) => return Renewal::Adopted,
+            Renewer::Adopter(recipient)
+                if self.remembers(&RowKey::given_back(name, &recipient.attempt()), now) =>
             {
                 return Renewal::Adopted;
             }
-            Renewer::Adopter(keeper) => lease = lease.adopted(keeper),
-            Renewer::Keeper(_) | Renewer::Bearer => {}
+            Renewer::Adopter(recipient) => lease = lease.adopted(recipient),
+            Renewer::Recipient(_) | Renewer::Bearer => {}
         }
         let held = lease.held(now);
         self.put(name, lease);

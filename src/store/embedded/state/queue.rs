@@ -22,7 +22,7 @@ use super::{
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     positions: BTreeMap<u64, Queued>,
-    /// Position of each attempt by its token; also by the token of the last attempt that was superseded at the
+    /// Position of each attempt by its token; also by the token of the last attempt that was replaced at the
     /// position.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
@@ -61,7 +61,7 @@ impl Queue {
         self.positions.get(&order)
     }
 
-    /// The position of the attempt with this token, even if another attempt has superseded it there.
+    /// The position of the attempt with this token, even if another attempt has replaced it there.
     pub(crate) fn of_token(&self, token: &TokenHash) -> Option<(u64, &Queued)> {
         self.find(self.by_token.get(token))
     }
@@ -121,7 +121,7 @@ impl Queue {
 }
 
 fn tokens(queued: &Queued) -> impl Iterator<Item = TokenHash> {
-    [Some(queued.attempt.token), queued.superseded]
+    [Some(queued.attempt.token), queued.replaced]
         .into_iter()
         .flatten()
 }
@@ -143,8 +143,8 @@ pub(crate) struct Queued {
     pub(crate) attended: bool,
     /// The token of the attempt from which this attempt took over the position, if that attempt was still
     /// waiting. Only the last such attempt is remembered, because it may have been about to leave when it was
-    /// superseded.
-    pub(crate) superseded: Option<TokenHash>,
+    /// replaced.
+    pub(crate) replaced: Option<TokenHash>,
 }
 
 // === impl Queued ===

@@ -63,7 +63,7 @@ async fn a_grant_to_a_kept_place_lasts_as_long_as_the_place_and_its_ttl_once_it_
         }
         // No caller knows of the lease, so neither a late copy of the attempt nor a reboot extends it.
         let late = rig.store().acquire(&first).await;
-        assert_eq!(late, Ok(Acquisition::Superseded), "{restart}");
+        assert_eq!(late, Ok(Acquisition::Replaced), "{restart}");
         let left = KEEP.saturating_sub(Duration::from_secs(2));
         assert_eq!(rig.left("lock").await, left, "{restart}");
         rig.clock.advance(Duration::from_secs(2));

@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, FencingToken, IdempotencyHash, KeeperId, LockName, MinHold, Ttl},
+    lock::{BreakTarget, FencingToken, IdempotencyHash, RecipientId, LockName, MinHold, Ttl},
     store::{
         Unavailability,
         contract::{
@@ -113,7 +113,7 @@ impl Callers {
                 state.give_back(&name, &token, None, now);
             }
             11 => {
-                let adopter = Renewer::Adopter(KeeperId::random());
+                let adopter = Renewer::Adopter(RecipientId::random());
                 drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
             }
             12 => {
@@ -202,7 +202,8 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
         state.acquire(reader, now).unwrap();
     }
     assert!(state.commit().is_empty());
-    // The disk is full: the release of the writer makes room for one lease only, so only one reader is granted the lock.
+    // The disk is full: the release of the writer makes room for one lease only, so only one reader is granted the
+    // lock.
     let shortage = Shortage {
         error: Unavailability::Overloaded.into(),
         room: 0,
@@ -323,7 +324,7 @@ fn confirmed(state: &State, attempts: &[Attempt], now: Moment) -> Vec<Option<Fen
         .map(|it| state.confirm(&it.name, &it.token, now));
     let fence = |confirmed| match confirmed {
         Confirmation::Confirmed(held) => Some(held.fence),
-        Confirmation::Lost | Confirmation::Superseded => None,
+        Confirmation::Lost | Confirmation::Replaced => None,
     };
     confirmed.map(fence).collect()
 }

@@ -133,7 +133,7 @@ impl RedisGateway {
                         self.parking
                             .deliver(keys.name(), &token, News::GrantedProvisionally);
                 }
-                ScriptNews::Superseded(token) => self.end(keys.name(), &token, News::Superseded),
+                ScriptNews::Replaced(token) => self.end(keys.name(), &token, News::Replaced),
                 ScriptNews::Outdated(token) => self.end(keys.name(), &token, News::NewerWaiter),
                 ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
                 ScriptNews::Unsent => {
@@ -175,8 +175,8 @@ impl RedisGateway {
             (Some("broken"), Some(token), Some(Ok(name))) => {
                 self.breaks.publish(BrokenLease { name, token });
             }
-            (Some("superseded"), Some(token), Some(Ok(name))) => {
-                self.end(&name, &token, News::Superseded);
+            (Some("replaced"), Some(token), Some(Ok(name))) => {
+                self.end(&name, &token, News::Replaced);
             }
             (Some("outdated"), Some(token), Some(Ok(name))) => {
                 self.end(&name, &token, News::NewerWaiter);

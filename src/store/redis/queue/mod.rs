@@ -1,7 +1,7 @@
 //! The queues in Redis as this gateway sees them: its waiters, the news of scripts and messages, and timers.
 //!
 //! An attempt enters `Parking` *before* it is sent, because a message about it may overtake the reply. Its task then
-//! sleeps until a message arrives (granted, granted provisionally, superseded, forgotten). It leaves the queue when its
+//! sleeps until a message arrives (granted, granted provisionally, replaced, forgotten). It leaves the queue when its
 //! wait runs out, when the caller hangs up, when the gateway drains, or when the API key is revoked. A grant that
 //! arrives at this moment is answered, or is released if the caller has gone.
 //!
@@ -27,7 +27,7 @@
 //! waiters ask again.
 //!
 //! **One key.** The newest request under an `Idempotency-Key` has the position; *newest* means latest at the store. An
-//! older request is answered `superseded`. A request that takes a position over inherits its waiting time: the store
+//! older request is answered `replaced`. A request that takes a position over inherits its waiting time: the store
 //! says since when the position is queued.
 
 pub(super) mod gateway;

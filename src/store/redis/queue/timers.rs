@@ -16,7 +16,7 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    lock::{FencingToken, KeeperId, LockName, TokenHash},
+    lock::{FencingToken, RecipientId, LockName, TokenHash},
     store::partition::{Partition, PartitionedCommands},
 };
 
@@ -34,8 +34,8 @@ pub(crate) enum OrphanKind {
     /// The grant with this fence. If the attempt received the grant in another way, it keeps the grant.
     Grant(FencingToken),
     /// The attempt has ended, and another server has taken over since. Its position in the queue there must be
-    /// released, or the grant with this fence, which this keeper may have adopted.
-    Departed(Option<FencingToken>, Option<KeeperId>),
+    /// released, or the grant with this fence, which this recipient may have adopted.
+    Departed(Option<FencingToken>, Option<RecipientId>),
 }
 
 /// Timers by key: at most one for each key, which fires at the earliest time that was set.

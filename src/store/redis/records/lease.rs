@@ -45,7 +45,7 @@ pub(in crate::store::redis) const SHARED: &[u8] = b"2*";
 /// How much of a lease is read: more than the longest lease, whose owner and metadata are escaped in the longest way.
 pub(in crate::store::redis) const MAX_LEASE_BYTES: usize = 16_384;
 /// Length of the fields at the beginning of a record that every lease has.
-const HEAD: usize = LEASE.place("keeper").end;
+const HEAD: usize = LEASE.place("recipient").end;
 
 /// The record of a lease, as a text.
 #[derive(Debug, Clone, Copy)]
@@ -218,9 +218,9 @@ mod tests {
         let token = "5".repeat(64);
         let written = |entry: &str| {
             let (since, ends) = (NOW - 1_000_000, NOW + 5_000_000);
-            let keeper = " ".repeat(64);
+            let recipient = " ".repeat(64);
             format!(
-                "2{token}hx000{:016}{since}{ends}0003000099999999900000000{keeper}ci\n{entry}",
+                "2{token}hx000{:016}{since}{ends}0003000099999999900000000{recipient}ci\n{entry}",
                 7
             )
         };

@@ -24,8 +24,8 @@ pub(super) const GRANT: &[Field] = &[
     ("hold_limit", 9),
     // How long the lock rests after the grant, in ms, if the lease is released earlier; 0 for no rest.
     ("min_hold", 8),
-    // A blank keeper: the attempt itself is the keeper of the lease.
-    ("keeper", 64),
+    // A blank recipient: the attempt itself is the recipient of the lease.
+    ("recipient", 64),
     // `key`, fingerprint and salt of the idempotency key are in hexadecimal digits.
     ("key", 64),
     ("fingerprint", 64),
@@ -36,15 +36,15 @@ pub(super) const GRANT: &[Field] = &[
 pub(super) const RESERVED: u64 = 999_999_999;
 
 /// Length of the fields of an idempotency key in the terms of a lease.
-pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
+pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("recipient").end;
 
 const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
     Ok(blanks) => blanks,
     Err(_) => panic!("blanks are ASCII"),
 };
 
-/// How long a lease lasts if it is granted now, in ms; for a reservation its end, as a time in ms. Scripts take a number
-/// above the longest TTL for a time.
+/// How long a lease lasts if it is granted now, in ms; for a reservation its end, as a time in ms. Scripts take a
+/// number above the longest TTL for a time.
 pub(in crate::store::redis) fn lasts(terms: &Terms) -> u64 {
     match &terms.ends {
         Ends::Ttl { ttl, hold_limit } => {

@@ -81,7 +81,7 @@ pub(in crate::store::redis) fn place(attempt: &Attempt, late: bool) -> Cow<'stat
 pub(in crate::store::redis) fn waiter(ticket: &str, now_us: u64) -> Option<Waiter> {
     let queued = number(ticket, const { TICKET.place("since") })?;
     let keyed = ticket.get(const { TICKET.place("keyed") })? == "1";
-    let head = const { TICKET.place("keeper").end };
+    let head = const { TICKET.place("recipient").end };
     let owner = ticket.get(head + if keyed { KEYED } else { 0 }..)?;
     Some(Waiter {
         // An owner that another program wrote may be invalid, and is left out, because the owner is only shown.

@@ -391,8 +391,8 @@ impl Shared {
         })
     }
 
-    /// Answers an attempt with the lease that lives under its idempotency key. From then on this attempt is the keeper
-    /// of the lease.
+    /// Answers an attempt with the lease that lives under its idempotency key. From then on this attempt is the
+    /// recipient of the lease.
     pub(super) async fn replay_under_key(
         &self,
         keys: &Keys,
@@ -420,8 +420,8 @@ impl Shared {
         );
         let answers = answers.await;
         drop(adopting);
-        if answers.count(|answer| *answer == Ok(ReplayReply::Superseded)) > 0 {
-            return Ok(TryOutcome::done(Acquisition::Superseded));
+        if answers.count(|answer| *answer == Ok(ReplayReply::Replaced)) > 0 {
+            return Ok(TryOutcome::done(Acquisition::Replaced));
         }
         let found: Vec<_> = answers
             .iter()

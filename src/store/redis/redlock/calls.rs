@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     lock::{
-        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, ReleaseRequest,
+        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, RecipientId, ReleaseRequest,
         Salt, TokenHash,
     },
     store::{
@@ -55,8 +55,8 @@ pub(super) enum Vote {
     Mismatch,
     /// The lease under the idempotency key has ended at the node.
     Expired,
-    /// A newer request with the idempotency key is the keeper of this attempt's lease.
-    Superseded,
+    /// A newer request with the idempotency key is the recipient of this attempt's lease.
+    Replaced,
     /// The try, or the whole attempt, was withdrawn.
     Withdrawn,
     /// The node has no vote: it does not answer, may not vote yet, or is not fit to vote.
@@ -107,8 +107,8 @@ pub(super) struct ReplayRequest {
 pub(super) enum ReplayReply {
     /// The lease, the salt of its token, and whether the lease may have been delivered to another attempt before.
     Lease(HeldLease, Salt, bool),
-    /// A newer request under the idempotency key is the keeper of the lease.
-    Superseded,
+    /// A newer request under the idempotency key is the recipient of the lease.
+    Replaced,
     /// The lease does not live at the node under this idempotency key.
     NotFound,
 }
@@ -123,14 +123,14 @@ pub(super) enum NodeRelease {
     Broken { held: bool },
     /// The lease was not at the node, for this reason.
     Lost(Loss),
-    /// Another keeper has adopted the lease and keeps it.
+    /// Another recipient has adopted the lease and keeps it.
     Adopted(LeaseCopy),
 }
 
 /// A lease at a node, from which another node can take the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseCopy {
-    pub(super) keeper: KeeperId,
+    pub(super) recipient: RecipientId,
     pub(super) left: Duration,
     /// The lease record, which only `restore.lua` reads.
     record: Box<[u8]>,
@@ -265,7 +265,7 @@ impl Node {
             "held" | "foreign" => Ok(Vote::Taken(reply.holder(keys)?)),
             "mismatch" => Ok(Vote::Mismatch),
             "expired" => Ok(Vote::Expired),
-            "superseded" => Ok(Vote::Superseded),
+            "replaced" => Ok(Vote::Replaced),
             "withdrawn" => Ok(Vote::Withdrawn),
             _ => Err(reply.refusal(keys)),
         }
@@ -369,7 +369,7 @@ impl Node {
                 let salt = Salt::from_bytes(salt);
                 Ok(ReplayReply::Lease(reply.lease(keys)?, salt, delivered))
             }
-            "superseded" => Ok(ReplayReply::Superseded),
+            "replaced" => Ok(ReplayReply::Replaced),
             "gone" => Ok(ReplayReply::NotFound),
             _ => Err(reply.unexpected()),
         }
@@ -391,8 +391,8 @@ impl Node {
                 .arg(TOMBSTONE_MS);
             match renewer {
                 Renewer::Bearer => command.arg("").arg(0),
-                Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
-                Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
+                Renewer::Recipient(recipient) => command.arg(recipient.to_string()).arg(0),
+                Renewer::Adopter(recipient) => command.arg(recipient.to_string()).arg(1),
             };
         };
         let run = self.run(&self.scripts.renew, keys, &token, fill);
@@ -426,7 +426,7 @@ impl Node {
         match reply.kind() {
             "confirmed" => Ok(Confirmation::Confirmed(reply.lease(keys)?)),
             "lost" => Ok(Confirmation::Lost),
-            "superseded" => Ok(Confirmation::Superseded),
+            "replaced" => Ok(Confirmation::Replaced),
             _ => Err(reply.unexpected()),
         }
     }
@@ -434,20 +434,20 @@ impl Node {
     pub(super) async fn release(
         &self,
         keys: &Keys,
-        keeper: Option<KeeperId>,
+        recipient: Option<RecipientId>,
         lease: &TokenHash,
         granted_here: bool,
     ) -> Result<NodeRelease, StoreError> {
         let token = lease.to_string();
-        let keeper = match keeper {
+        let recipient = match recipient {
             None => "",
-            // Most leases have the keeper that their token names.
-            Some(keeper) if keeper.attempt() == *lease => &token,
-            Some(keeper) => &keeper.to_string(),
+            // Most leases have the recipient that their token names.
+            Some(recipient) if recipient.attempt() == *lease => &token,
+            Some(recipient) => &recipient.to_string(),
         };
         let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
-            command.arg(&token).arg(TOMBSTONE_MS).arg(keeper);
+            command.arg(&token).arg(TOMBSTONE_MS).arg(recipient);
             command.arg((!granted_here).then_some(1));
         };
         let run = self.run(&self.scripts.release, keys, &token, fill);
@@ -455,10 +455,10 @@ impl Node {
         let loss = match reply.kind() {
             "released" => return Ok(NodeRelease::Released(ended(&mut reply))),
             "adopted" => {
-                let keeper = reply.text().as_deref().and_then(token_hash);
-                let keeper = keeper.ok_or_else(|| reply.unexpected())?;
+                let recipient = reply.text().as_deref().and_then(token_hash);
+                let recipient = recipient.ok_or_else(|| reply.unexpected())?;
                 return Ok(NodeRelease::Adopted(LeaseCopy {
-                    keeper: KeeperId::of_attempt(&keeper),
+                    recipient: RecipientId::of_attempt(&recipient),
                     left: reply.integer().and_then(millis).unwrap_or_default(),
                     record: reply.bytes().unwrap_or_default().into(),
                 }));
@@ -485,13 +485,13 @@ impl Node {
         }
     }
 
-    /// Asks the node once to take a lease again that the keeper `released_by` has released there. `left`: the time that
-    /// was left then. Answers whether the node has taken the lease.
+    /// Asks the node once to take a lease again that the recipient `released_by` has released there. `left`: the time
+    /// that was left then. Answers whether the node has taken the lease.
     pub(super) async fn restore(
         &self,
         keys: &Keys,
         lease: &TokenHash,
-        released_by: KeeperId,
+        released_by: RecipientId,
         left: Duration,
         copy: &LeaseCopy,
     ) -> Result<bool, StoreError> {
@@ -508,14 +508,14 @@ impl Node {
     }
 
     /// Withdraws an undelivered try. Without a nonce, withdraws the whole attempt, which may have been delivered.
-    /// `unanswered` is the keeper, if it knows that the lease was answered to no caller: the idempotency key then stays
-    /// usable.
+    /// `unanswered` is the recipient, if it knows that the lease was answered to no caller: the idempotency key then
+    /// stays usable.
     pub(super) async fn withdraw(
         &self,
         keys: &Keys,
         token: &TokenHash,
         nonce: Option<&Nonce>,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut Command, _| {
@@ -525,8 +525,8 @@ impl Node {
             command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
             let uses_key = nonce.is_none() && unanswered.is_none();
             command.arg(TOMBSTONE_MS).arg(u8::from(uses_key));
-            if let Some(keeper) = unanswered {
-                command.arg(keeper.to_string());
+            if let Some(recipient) = unanswered {
+                command.arg(recipient.to_string());
             }
         };
         let run = self.run(&self.scripts.withdraw, keys, &token, fill);

@@ -27,8 +27,8 @@ pub(super) struct LocalQueue {
     /// Held by the task that tries to take the lock, so that this gateway contends with other gateways and not with
     /// itself.
     pub(super) turn: AsyncMutex<()>,
-    /// Held while a lease changes its keeper. Otherwise two keepers that adopt the lease at the same time could each
-    /// have some of the nodes.
+    /// Held while a lease changes its recipient. Otherwise two recipients that adopt the lease at the same time could
+    /// each have some of the nodes.
     pub(super) adopting: AsyncMutex<()>,
     /// Notified when the lock of this queue may be free.
     pub(super) woken: Notify,
@@ -54,7 +54,7 @@ pub(super) enum JoinOutcome {
     Queued {
         ahead: u64,
         waited: Duration,
-        superseded: Option<TokenHash>,
+        replaced: Option<TokenHash>,
         contend: bool,
     },
     Full,
@@ -70,7 +70,7 @@ pub(super) enum LeaveOutcome {
     /// The attempt was in the queue. It was removed, or its position is kept.
     Removed,
     /// Another attempt has taken over the position of the attempt.
-    Superseded,
+    Replaced,
     /// The attempt is not in the queue of the lock at this gateway.
     NotQueued,
     /// The attempt is still in the queue, because the lock is being tried for it. The task that has the turn knows the
@@ -112,7 +112,7 @@ impl LocalQueue {
             since: now,
             until: now + waiting.max_wait + MARGIN,
             attended: true,
-            superseded: None,
+            replaced: None,
         };
         queue.waiters.retain(|it| it.until > now);
         let same =
@@ -128,7 +128,7 @@ impl LocalQueue {
                 }
                 waiter.since = before.since;
                 if before.attended && before.attempt.token != attempt.token {
-                    waiter.superseded = Some(before.attempt.token);
+                    waiter.replaced = Some(before.attempt.token);
                 }
                 *before = waiter.clone();
                 at
@@ -144,7 +144,7 @@ impl LocalQueue {
         JoinOutcome::Queued {
             ahead: count(ahead),
             waited: now.saturating_duration_since(waiter.since),
-            superseded: waiter.superseded,
+            replaced: waiter.replaced,
             contend: !std::mem::replace(&mut queue.contended, true),
         }
     }
@@ -179,11 +179,11 @@ impl LocalQueue {
     ) -> LeaveOutcome {
         let mut queue = self.queue.lock();
         let is_tried = queue.tried == Some(*token) && !has_turn;
-        let superseded = queue.waiters.iter().any(|it| it.superseded == Some(*token));
+        let replaced = queue.waiters.iter().any(|it| it.replaced == Some(*token));
         let mut places = queue.waiters.iter();
         let Some(at) = places.position(|it| it.attempt.token == *token) else {
-            return if superseded {
-                LeaveOutcome::Superseded
+            return if replaced {
+                LeaveOutcome::Replaced
             } else {
                 LeaveOutcome::NotQueued
             };
@@ -341,7 +341,7 @@ pub(super) struct LocalWaiter {
     pub(super) attended: bool,
     /// The waiter that had this position before the present waiter, if that waiter was still waiting, perhaps about to
     /// leave.
-    pub(super) superseded: Option<TokenHash>,
+    pub(super) replaced: Option<TokenHash>,
 }
 
 // === impl LocalWaiter ===

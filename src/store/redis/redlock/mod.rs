@@ -22,9 +22,9 @@
 //!   growing time.
 //! * A renewal counts the nodes that still have the lease, and no node takes a lease again. A release, a break and the
 //!   release of an undelivered lease count the nodes where the lease is gone; the sweeper does the rest.
-//! * A release by a keeper that has lost the lease to another ends the lease at a node that missed the adoption. If a
-//!   majority refuses the release, `restore.lua` makes such a node take the lease again, if an idempotency key makes the
-//!   node remember its release.
+//! * A release by a recipient that has lost the lease to another ends the lease at a node that missed the adoption. If
+//!   a majority refuses the release, `restore.lua` makes such a node take the lease again, if an idempotency key makes
+//!   the node remember its release.
 //! * Waiters queue in memory at their gateway; one task per lock contends for the first waiter. So waiters are served
 //!   in order within a gateway, and in no order between gateways. If `lg:{NAME}:wanted` exists, freeing the lock
 //!   publishes `free NAME`; a try each second is the fallback.

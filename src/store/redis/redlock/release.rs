@@ -11,7 +11,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    lock::{KeeperId, LockName, TokenHash},
+    lock::{RecipientId, LockName, TokenHash},
     store::{
         StoreError,
         contract::{GiveBack, Loss, Release},
@@ -34,7 +34,7 @@ use super::{
 impl Shared {
     pub(super) async fn release(
         self: &Arc<Self>,
-        keeper: Option<KeeperId>,
+        recipient: Option<RecipientId>,
         name: &LockName,
         token: &TokenHash,
         granted_here: bool,
@@ -43,7 +43,7 @@ impl Shared {
         let majority = self.quorum.majority();
         let began = Instant::now();
         let answers = self.quorum.ask(
-            |node| node.release(&keys, keeper, token, granted_here),
+            |node| node.release(&keys, recipient, token, granted_here),
             |answers| ReleaseTally::from_replies(answers).is_decided(majority),
         );
         let answers = answers.await;
@@ -54,13 +54,13 @@ impl Shared {
             // lease is swept there.
             for node in answers.others(|answer| matches!(answer, Ok(NodeRelease::Released(_)))) {
                 self.sweeper
-                    .sweep(node, name, token, SweepTarget::Lease(keeper));
+                    .sweep(node, name, token, SweepTarget::Lease(recipient));
             }
             self.hand_off(name).await;
         }
-        if let (Some(Release::Adopted(keeper)), Some(released_by)) = (&outcome, keeper) {
+        if let (Some(Release::Adopted(recipient)), Some(released_by)) = (&outcome, recipient) {
             let released = (name, token, released_by);
-            self.restore_where_released(released, &answers, *keeper, began);
+            self.restore_where_released(released, &answers, *recipient, began);
         }
         outcome.ok_or_else(|| self.unknown(&answers, release_tally.released > 0))
     }
@@ -74,13 +74,13 @@ impl Shared {
 // === impl Shared ===
 
 impl Shared {
-    /// Makes the nodes that have released the lease take it again, in the background. A node whose answer is missing may
-    /// have released the lease too, or does so soon.
+    /// Makes the nodes that have released the lease take it again, in the background. A node whose answer is missing
+    /// may have released the lease too, or does so soon.
     fn restore_where_released(
         self: &Arc<Self>,
-        (name, token, released_by): (&LockName, &TokenHash, KeeperId),
+        (name, token, released_by): (&LockName, &TokenHash, RecipientId),
         answers: &NodeReplies<Result<NodeRelease, StoreError>>,
-        keeper: KeeperId,
+        recipient: RecipientId,
         began: Instant,
     ) {
         let copies = answers.iter().filter_map(|answer| match answer {
@@ -88,7 +88,7 @@ impl Shared {
             _ => None,
         });
         let (copies, majority): (Vec<_>, _) = (copies.collect(), self.quorum.majority());
-        let Some(&copy) = copies.iter().find(|copy| copy.keeper == keeper) else {
+        let Some(&copy) = copies.iter().find(|copy| copy.recipient == recipient) else {
             return;
         };
         // Where fewer nodes have the lease, it may have ended, and another caller may have the lock.
@@ -131,8 +131,8 @@ pub(super) struct ReleaseTally {
     answered: usize,
     pub(super) released: usize,
     broken: usize,
-    /// The other keepers that have the lease.
-    adopted: Vec<KeeperId>,
+    /// The other recipients that have the lease.
+    adopted: Vec<RecipientId>,
     /// The lease that the nodes have released, from a node that knows its fence.
     ended: Option<EndedLease>,
     /// How the lease was lost, for each node that did not have the lease or where it was broken.
@@ -156,7 +156,7 @@ impl ReleaseTally {
                     let ended = ended.filter(|it| it.fence.get() > UNRATIFIED);
                     release_tally.ended = release_tally.ended.or(ended);
                 }
-                NodeRelease::Adopted(copy) => release_tally.adopted.push(copy.keeper),
+                NodeRelease::Adopted(copy) => release_tally.adopted.push(copy.recipient),
                 NodeRelease::Broken { held } => {
                     release_tally.broken += 1;
                     release_tally.losses.push(Loss::Broken { held: *held });
@@ -174,9 +174,9 @@ impl ReleaseTally {
         let adopted = self.adopted.len();
         if adopted >= majority || (released == 0 && adopted + losses >= majority) {
             // A node may have missed the last adoption.
-            let named = |keeper| self.adopted.iter().filter(|it| **it == keeper).count();
-            if let Some(keeper) = self.adopted.iter().max_by_key(|it| named(**it)) {
-                return Some(Release::Adopted(*keeper));
+            let named = |recipient| self.adopted.iter().filter(|it| **it == recipient).count();
+            if let Some(recipient) = self.adopted.iter().max_by_key(|it| named(**it)) {
+                return Some(Release::Adopted(*recipient));
             }
         }
         // A majority of the nodes has broken the lease, or did not have the lease any more when the release came.
@@ -200,8 +200,8 @@ impl ReleaseTally {
         match self.outcome(majority) {
             Some(Release::Lost(_)) => is_decided(&self.losses, majority, self.nodes),
             Some(Release::Released(_) | Release::Adopted(_)) => true,
-            // Without a break, more answers are not worth waiting for: if a keeper has adopted the lease, the lease has
-            // not ended at the nodes where it is kept.
+            // Without a break, more answers are not worth waiting for: if a recipient has adopted the lease, the lease
+            // has not ended at the nodes where it is kept.
             None => self.answered >= majority && self.broken == 0,
         }
     }
@@ -218,7 +218,7 @@ impl Shared {
         &self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
@@ -311,8 +311,8 @@ impl Shared {
         let nonce = match &sweep.swept {
             SweepTarget::Try(nonce) => Some(nonce),
             SweepTarget::Attempt => None,
-            SweepTarget::Lease(keeper) => {
-                let released = node.release(&keys, *keeper, &sweep.token, true).await?;
+            SweepTarget::Lease(recipient) => {
+                let released = node.release(&keys, *recipient, &sweep.token, true).await?;
                 if matches!(released, NodeRelease::Released(_)) {
                     return Ok(());
                 }

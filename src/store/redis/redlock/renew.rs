@@ -76,7 +76,7 @@ impl Shared {
         let local_queue = self.local_queues.get_or_create(name);
         let _adopting = match renewer {
             Renewer::Adopter(_) => Some(local_queue.adopting.lock().await),
-            Renewer::Bearer | Renewer::Keeper(_) => None,
+            Renewer::Bearer | Renewer::Recipient(_) => None,
         };
         let began = Instant::now();
         let answers = self.quorum.ask(
@@ -169,14 +169,14 @@ fn confirmation(
     if let Some(lease) = accepted(&sure, majority, began, Instant::now()) {
         return Some(Confirmation::Confirmed(lease));
     }
-    let superseded = answers.count(|answer| *answer == Ok(Confirmation::Superseded));
-    if superseded + confirmed.len() >= majority && superseded > 0 {
-        return Some(Confirmation::Superseded);
+    let replaced = answers.count(|answer| *answer == Ok(Confirmation::Replaced));
+    if replaced + confirmed.len() >= majority && replaced > 0 {
+        return Some(Confirmation::Replaced);
     }
     let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed;
     // A lease that only a minority of the nodes has accepted was never granted. But the nodes that have not answered
     // may have accepted it too.
-    let others = answers.nodes() - superseded - lost - confirmed.len();
+    let others = answers.nodes() - replaced - lost - confirmed.len();
     (accepting(&sure) + others < majority).then_some(Confirmation::Lost)
 }
 

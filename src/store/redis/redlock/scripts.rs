@@ -37,7 +37,7 @@ const PARTS: &Parts = &Parts {
     texts: &[
         ("adopt", include_str!("lua/parts/adopt.lua")),
         ("copied", include_str!("lua/parts/copied.lua")),
-        ("keeper", include_str!("lua/parts/keeper.lua")),
+        ("recipient", include_str!("lua/parts/recipient.lua")),
         ("memory", include_str!("lua/parts/memory.lua")),
         ("propose", include_str!("lua/parts/propose.lua")),
         ("record", include_str!("lua/parts/record.lua")),

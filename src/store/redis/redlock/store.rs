@@ -24,7 +24,7 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, ServersUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability,
         contract::{
@@ -239,7 +239,7 @@ impl Store for RedlockStore {
     ) -> Result<Release, StoreError> {
         let _working = self.enter()?;
         self.shared
-            .release(releaser.keeper(), name, token, granted_here)
+            .release(releaser.recipient(), name, token, granted_here)
             .await
     }
 
@@ -260,7 +260,7 @@ impl Store for RedlockStore {
         &self,
         name: &LockName,
         token: &TokenHash,
-        unanswered: Option<KeeperId>,
+        unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
         self.shared.give_back(name, token, unanswered).await
@@ -308,8 +308,8 @@ impl Store for RedlockStore {
     }
 
     fn supports(&self, feature: StoreFeature) -> bool {
-        // Counters at a majority of the nodes cannot bound how many shared leases there are. A node that missed a release
-        // would not know of the rest. The nodes have no common queue, and no common clock.
+        // Counters at a majority of the nodes cannot bound how many shared leases there are. A node that missed a
+        // release would not know of the rest. The nodes have no common queue, and no common clock.
         match feature {
             StoreFeature::Sharing
             | StoreFeature::MinHold

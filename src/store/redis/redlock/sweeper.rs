@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tracing::warn;
 
-use crate::lock::{KeeperId, LockName, TokenHash};
+use crate::lock::{RecipientId, LockName, TokenHash};
 
 use super::scripts::Nonce;
 
@@ -29,9 +29,9 @@ pub(super) enum SweepTarget {
     Try(Nonce),
     /// The whole attempt, whose lease may have been delivered.
     Attempt,
-    /// The lease, which was released by this keeper, or has no majority any more. A lease that another keeper has
+    /// The lease, which was released by this recipient, or has no majority any more. A lease that another recipient has
     /// adopted stays.
-    Lease(Option<KeeperId>),
+    Lease(Option<RecipientId>),
 }
 
 /// One try, attempt or lease to end at one node.

@@ -40,8 +40,8 @@ impl VoteVerdict {
         if any(&|vote| *vote == Vote::Withdrawn) {
             return Self::Withdrawn;
         }
-        if any(&|vote| *vote == Vote::Superseded) {
-            return Self::Refused(Acquisition::Superseded);
+        if any(&|vote| *vote == Vote::Replaced) {
+            return Self::Refused(Acquisition::Replaced);
         }
         let reserved = votes.iter().filter_map(|vote| match vote {
             Vote::Reserved(fence, _) => Some(*fence),

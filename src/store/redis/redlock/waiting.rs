@@ -76,8 +76,8 @@ impl Shared {
         let Some(waiting) = attempt.wait else {
             return match local_queue.drop_keyed(attempt) {
                 Err(_in_other_words) => Acquisition::IdempotencyMismatch,
-                Ok(superseded) => {
-                    self.supersede(&attempt.name, superseded);
+                Ok(replaced) => {
+                    self.mark_replaced(&attempt.name, replaced);
                     let waiters = local_queue.len(Instant::now());
                     Acquisition::Held(Contention { holder, waiters })
                 }
@@ -86,14 +86,14 @@ impl Shared {
         match local_queue.join(attempt, waiting, Instant::now()) {
             JoinOutcome::Full => Acquisition::QueueFull,
             JoinOutcome::Mismatch => Acquisition::IdempotencyMismatch,
-            JoinOutcome::HasLeft => Acquisition::Superseded,
+            JoinOutcome::HasLeft => Acquisition::Replaced,
             JoinOutcome::Queued {
                 ahead,
                 waited,
-                superseded,
+                replaced,
                 contend,
             } => {
-                self.supersede(&attempt.name, superseded);
+                self.mark_replaced(&attempt.name, replaced);
                 if contend {
                     self.start_contending(&attempt.name, local_queue);
                 }
@@ -108,10 +108,10 @@ impl Shared {
         }
     }
 
-    fn supersede(&self, name: &LockName, superseded: Option<TokenHash>) {
-        if let Some(token) = superseded {
+    fn mark_replaced(&self, name: &LockName, replaced: Option<TokenHash>) {
+        if let Some(token) = replaced {
             // A waiter that has left already does not need the news.
-            let _delivered = self.parking.deliver(name, &token, News::Superseded);
+            let _delivered = self.parking.deliver(name, &token, News::Replaced);
         }
     }
 
@@ -135,16 +135,16 @@ impl Shared {
                 // from every node.
                 LeaveOutcome::Removed => self.confirm(name, token).await.ok(),
                 LeaveOutcome::NotQueued => Some(self.confirm(name, token).await?),
-                LeaveOutcome::Superseded | LeaveOutcome::BeingTried => None,
+                LeaveOutcome::Replaced | LeaveOutcome::BeingTried => None,
             };
             match confirmed {
                 Some(Confirmation::Confirmed(lease)) => return Ok(Leaving::Granted(lease)),
-                Some(Confirmation::Superseded) => return Ok(Leaving::Superseded),
+                Some(Confirmation::Replaced) => return Ok(Leaving::Replaced),
                 Some(Confirmation::Lost) | None => {}
             }
         }
         match left {
-            LeaveOutcome::Superseded => Ok(Leaving::Superseded),
+            LeaveOutcome::Replaced => Ok(Leaving::Replaced),
             LeaveOutcome::Removed | LeaveOutcome::NotQueued | LeaveOutcome::BeingTried => {
                 Ok(Leaving::Left(self.contention(&keys, &local_queue).await))
             }

@@ -25,11 +25,11 @@
 --   The first case that applies, in this order:
 --   clock ARGV 1: news, seconds       no fence can be made from the time
 --   exhausted | counter ARGV 1: news  all fences are used up; the fence counter is no number
---   superseded ARGV 1: news           the attempt has left, and its position is kept
---   again ARGV 1: news, lease, time   the attempt already holds the lock; `superseded`: a newer request keeps its lease
+--   replaced ARGV 1: news           the attempt has left, and its position is kept
+--   again ARGV 1: news, lease, time   the attempt already holds the lock; `replaced`: a newer request keeps its lease
 --   newer ARGV 1: news                a newer waiter took this attempt, or one with its key, out of the queue
 --   withdrawn ARGV 1: news            the attempt was given back, or its lease has ended
---   superseded ARGV 1: news           a newer request with the same key took over the position or the lease
+--   replaced ARGV 1: news           a newer request with the same key took over the position or the lease
 --   mismatch ARGV 1: news             the lease or the position of the key has other terms
 --   collected | replayed ARGV 1: news, lease, time, waited
 --                                     the lease that lives under the key. Collected: no caller was answered it before.
@@ -246,9 +246,9 @@ local function replay(kept, share)
   end
   -- No caller has been told about this lease yet, except possibly this attempt, whose answer may have been lost.
   local first = is_untold(kept) or (lease_answered_is(kept, '2') and before == token)
-  -- The lease may be delivered by this answer. So it is no longer given back, and this attempt is its keeper.
+  -- The lease may be delivered by this answer. So it is no longer given back, and this attempt is its recipient.
   local answered = first and '2' or '1'
-  lease = lease_with(lease, { answered = answered, keeper = token })
+  lease = lease_with(lease, { answered = answered, recipient = token })
   if share then
     share.rewrite(lease)
   else
@@ -268,7 +268,7 @@ local function notify(gateway, what, waiter)
 end
 
 -- The newest request owns its key: the letter `s` in `:of:ID` keeps an earlier attempt from taking it back.
-local function supersede(other, ticket)
+local function mark_replaced(other, ticket)
   if is_ticket(ticket) then
     redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
   end
@@ -278,7 +278,7 @@ end
 local function take_over(at, other, ticket)
   redis.call('DEL', name .. 'absent')
   if ticket_gateway(ticket) ~= NO_GATEWAY or ticket_late_is(ticket, '1') then
-    supersede(other, ticket)
+    mark_replaced(other, ticket)
   else
     redis.call('DEL', name .. 'of:' .. other)
   end
@@ -288,7 +288,7 @@ local function take_over(at, other, ticket)
     redis.call('LREM', wait, '1', other)
     redis.call('DEL', used)
   end
-  notify(ticket_gateway(ticket), 'superseded', other)
+  notify(ticket_gateway(ticket), 'replaced', other)
 end
 
 -- Joins a queue that may be full: dead tickets must not keep living attempts out until their turn comes. Each attempt
@@ -335,27 +335,28 @@ local function decide(seen)
   local letter, kind = became and string.sub(became, 1, 1), whose and owner_kind(whose)
   local share, exclusive = is_shared(held) and (share or sharing()), is_lease(held) and held
 
-  -- superseded: the attempt has left, and its position is kept. A grant for it belongs to the caller that comes back.
+  -- replaced: the attempt has left, and its position is kept. A grant for it belongs to the caller that comes back.
   if is_ticket(became) and ticket_gateway(became) == NO_GATEWAY then
-    return refuse('superseded')
+    return refuse('replaced')
   end
-  -- again; superseded: a newer request with the same idempotency key was answered the lease meanwhile.
+  -- again; replaced: a newer request with the same idempotency key was answered the lease meanwhile.
   local own = exclusive or share and share.find(id, us)
   if own and lease_id(own) == id then
     if used and kept_by(own) ~= id_token(id) then
-      return refuse('superseded')
+      return refuse('replaced')
     end
     return again(own, share) or decide(read())
   end
-  -- newer, withdrawn, superseded: how the attempt ended.
+  -- newer, withdrawn, replaced: how the attempt ended.
   if letter == 'n' or kind == 'n' then
     return refuse('newer')
   elseif letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
     return refuse('withdrawn')
   elseif letter == 'a' or letter == 's' then
-    return refuse('superseded')
+    return refuse('replaced')
   end
-  -- mismatch, collected, replayed: the living lease of the key. In a shared lock, it is the lease to which the key leads.
+  -- mismatch, collected, replayed: the living lease of the key. In a shared lock, it is the lease to which the key
+  -- leads.
   local kept = exclusive or share and whose and share.find(owner_id(whose), us)
   if kept and used and lease_keyed_is(kept, '1') and lease_key(kept) == key then
     if lease_fingerprint(kept) ~= packed_fingerprint(ARGV[3]) then
@@ -373,7 +374,7 @@ local function decide(seen)
   local count = (fits or not waits) and redis.call('LLEN', wait)
   if fits and count == 0 then
     -- An earlier attempt with the same key has not confirmed its grant in time.
-    supersede(other, other and redis.pcall('GET', name .. 'of:' .. other))
+    mark_replaced(other, other and redis.pcall('GET', name .. 'of:' .. other))
     return take(us, not alone and function(lease)
       local granted = (share and share.grant or sharing().open)(lease, us)
       local slot = string.match(granted, '\n(%d+)$')
@@ -427,7 +428,7 @@ local function decide(seen)
   end
   local older, its_ticket = rival()
   local waiters = older and remove_older(older, its_ticket, joined) or joined
-  supersede(other, other and ticket)
+  mark_replaced(other, other and ticket)
   write_ticket(us, us, late)
   if older and share then
     -- The older waiter may have been the head, and have kept the waiters behind it from sharing the lock.

@@ -77,11 +77,11 @@ for _, lease in ipairs(meant) do
       redis.call('SET', lock, asked, 'PX', left)
     end
     sooner = math.min(sooner or left, left)
-    -- A rest ends sooner, too, but has neither token nor keeper.
+    -- A rest ends sooner, too, but has neither token nor recipient.
     if not lease_state_is(lease, 'r') then
       -- After this time, the token of a lease that has ended is told that the lease was broken.
       redis.call('SET', name .. 'asked:' .. id, string.format('%016.0f', ends), 'PX', ARGV[3] + BACKSTOP / 1000 + TOMBSTONE)
-      -- The keeper of the lease, at any gateway, learns of the request now, and not with its next renewal.
+      -- The recipient of the lease, at any gateway, learns of the request now, and not with its next renewal.
       send('all', 'broken', id_token(id))
     end
   end

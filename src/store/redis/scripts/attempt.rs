@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, KeeperId, Mode, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, RecipientId, Mode, Salt, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{
@@ -41,11 +41,12 @@ pub(in crate::store::redis) enum GrantKnowledge {
     /// as used.
     WaitsForReplicas(FencingToken),
     /// The attempt has ended on another server, or on this server before the server lost data. The script gives up the
-    /// position of the attempt at this gateway, or the grant with this fence, which this keeper may have adopted. The
-    /// idempotency key does not count as used.
-    Departed(Option<FencingToken>, Option<KeeperId>),
-    /// No caller was answered the lease, neither by this keeper nor before. The idempotency key does not count as used.
-    Unanswered(KeeperId),
+    /// position of the attempt at this gateway, or the grant with this fence, which this recipient may have adopted.
+    /// The idempotency key does not count as used.
+    Departed(Option<FencingToken>, Option<RecipientId>),
+    /// No caller was answered the lease, neither by this recipient nor before. The idempotency key does not count as
+    /// used.
+    Unanswered(RecipientId),
 }
 
 /// Longest wait that is sent to the store. A caller with a longer wait asks again before this time is over.
@@ -139,7 +140,7 @@ impl LockScripts<'_> {
                 contention: self.contention(reply)?,
             })),
             "full" => Ok(Acquisition::QueueFull),
-            "superseded" => Ok(Acquisition::Superseded),
+            "replaced" => Ok(Acquisition::Replaced),
             "mismatch" => Ok(Acquisition::IdempotencyMismatch),
             "expired" => Ok(Acquisition::IdempotencyExpired),
             "newer" => Ok(Acquisition::NewerWaiter),
@@ -179,7 +180,7 @@ impl LockScripts<'_> {
         let confirmation = match reply.kind() {
             "confirmed" => Confirmation::Confirmed(self.held(&mut reply)?),
             "lost" => Confirmation::Lost,
-            "superseded" => Confirmation::Superseded,
+            "replaced" => Confirmation::Replaced,
             _ => return Err(reply.unexpected()),
         };
         Ok((confirmation, run))
@@ -209,7 +210,7 @@ impl LockScripts<'_> {
                 Leaving::Left(reply.contention(&self.keys)?)
             }
             "granted" => Leaving::Granted(self.held(&mut reply)?),
-            "superseded" => Leaving::Superseded,
+            "replaced" => Leaving::Replaced,
             "newer" => Leaving::NewerWaiter,
             _ => return Err(reply.unexpected()),
         };
@@ -244,18 +245,18 @@ impl LockScripts<'_> {
         known: GrantKnowledge,
     ) -> Result<GiveBack, StoreError> {
         let id = id(token);
-        let (mode, fence, keeper) = match known {
+        let (mode, fence, recipient) = match known {
             GrantKnowledge::MayBeDelivered => (0, None, None),
             GrantKnowledge::Undelivered(fence) => (1, Some(fence), None),
             GrantKnowledge::WaitsForReplicas(_) => (2, None, None),
-            GrantKnowledge::Unanswered(keeper) => (2, None, Some(keeper)),
-            GrantKnowledge::Departed(fence, keeper) => (3, fence, keeper),
+            GrantKnowledge::Unanswered(recipient) => (2, None, Some(recipient)),
+            GrantKnowledge::Departed(fence, recipient) => (3, fence, recipient),
         };
         let fence = fence.map(|fence| format!("{:016}", fence.get()));
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor()).arg(mode);
             command.arg(fence.as_deref().unwrap_or_default());
-            command.arg(keeper.map(|keeper| keeper.to_string()));
+            command.arg(recipient.map(|recipient| recipient.to_string()));
         };
         let run = self.run_with_news(&self.context.scripts.give_back, &id, fill);
         let mut reply = run.await?.reply;
@@ -278,7 +279,7 @@ impl LockScripts<'_> {
                 .count()
                 .and_then(|fence| FencingToken::new(fence).ok()),
         };
-        self.note_departed(token, OrphanKind::Departed(ended, keeper));
+        self.note_departed(token, OrphanKind::Departed(ended, recipient));
         Ok(outcome)
     }
 

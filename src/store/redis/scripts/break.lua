@@ -44,7 +44,7 @@ local became = redis.call('GET', of)
 if became then
   return (became == 'x' and 'broken ' or 'changed ') .. nonce .. ' 0:'
 end
--- Records that a lease was broken, and tells the keeper of the lease.
+-- Records that a lease was broken, and tells the recipient of the lease.
 local function remember_break(id, lease, delivered, replaces)
   if replaces then
     redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)
@@ -52,7 +52,7 @@ local function remember_break(id, lease, delivered, replaces)
   if delivered and lease_keyed_is(lease, '1') then
     redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', TOMBSTONE)
   end
-  -- The keeper of the lease, at any gateway, learns of the break now, and not with its next renewal.
+  -- The recipient of the lease, at any gateway, learns of the break now, and not with its next renewal.
   send('all', 'broken', id_token(id))
 end
 

@@ -11,7 +11,7 @@
 -- Reply
 --   confirmed ARGV 1: lease, time
 --   lost ARGV 1:        the grant has ended, or the attempt has left and the grant is for its kept position
---   superseded ARGV 1:  a newer request under its idempotency key keeps the lease
+--   replaced ARGV 1:  a newer request under its idempotency key keeps the lease
 --   shared ARGV 1:      nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1:      nothing was done: while the slot is being moved, the lease was not found with these keys
 -- Replay
@@ -47,7 +47,7 @@ if not (held and (share or is_lease(held))) or lease_id(held) ~= id then
 end
 -- A newer request under the same idempotency key may have been answered the lease meanwhile, and keeps it.
 if kept_by(held) ~= id_token(id) then
-  return 'superseded ' .. id .. ' '
+  return 'replaced ' .. id .. ' '
 end
 -- A kept position means that the attempt has left, and that this command is a late copy.
 held = not lease_state_is(held, 'k') and settle_lease(held, us, share, not whole)

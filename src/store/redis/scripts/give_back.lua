@@ -13,7 +13,7 @@
 --      may still have the grant or the ticket; else 0. Only with 0 the idempotency key counts as used
 --   4  the fence of the grant to release, in 16 digits, or empty for any lease of the attempt; with 3 also a position
 --      of the attempt at this gateway is given up
---   5  the keeper that knows that no caller was answered the lease, or nothing
+--   5  the recipient that knows that no caller was answered the lease, or nothing
 -- Reply
 --   given_back ARGV 1: news, fence  the lease was released; its fence, in 16 digits
 --   kept ARGV 1: news     the lease was adopted, answered again under its idempotency key, or delivered after all
@@ -82,7 +82,7 @@ end
 
 local keyed = lease_keyed_is(lease, '1')
 local adopted = kept_by(lease) ~= (ARGV[5] or id_token(id))
--- If the keeper knows that it answered the lease to no caller, no earlier caller was answered either.
+-- If the recipient knows that it answered the lease to no caller, no earlier caller was answered either.
 local again = not ARGV[5] and keyed and lease_answered_is(lease, '1')
 -- The message of the grant may be late, and the attempt may have received the grant from the store.
 local heard = ARGV[3] == '1' and lease_state_is(lease, 'h')

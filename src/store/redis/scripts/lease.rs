@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{
     lock::{
-        BreakTarget, FencingToken, ForeignMark, KeeperId, Limit, ReleaseRequest, Token, TokenHash,
+        BreakTarget, FencingToken, ForeignMark, RecipientId, Limit, ReleaseRequest, Token, TokenHash,
     },
     store::{
         StoreError,
@@ -46,8 +46,8 @@ impl LockScripts<'_> {
             command.arg(&id).arg_ttl(ttl.asked).arg_ttl(ttl.max);
             match renewer {
                 Renewer::Bearer => command,
-                Renewer::Keeper(keeper) => command.arg(keeper.to_string()),
-                Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
+                Renewer::Recipient(recipient) => command.arg(recipient.to_string()),
+                Renewer::Adopter(recipient) => command.arg(recipient.to_string()).arg(1),
             };
         };
         let mut reply = self
@@ -75,19 +75,19 @@ impl LockScripts<'_> {
         granted_here: bool,
     ) -> Result<Release, StoreError> {
         let id = id(token);
-        // Most leases have the keeper that their id names.
-        let keeper = releaser.keeper();
-        let other = keeper.filter(|keeper| keeper.attempt() != *token);
-        let other = other.map(|keeper| keeper.to_string());
-        let keeper = keeper.map(|_| other.as_deref().unwrap_or(&id[1..]));
+        // Most leases have the recipient that their id names.
+        let recipient = releaser.recipient();
+        let other = recipient.filter(|recipient| recipient.attempt() != *token);
+        let other = other.map(|recipient| recipient.to_string());
+        let recipient = recipient.map(|_| other.as_deref().unwrap_or(&id[1..]));
         let fill = |command: &mut Command, _| {
             command.arg(&id).arg(self.floor());
             match (granted_here, releaser.may_rest()) {
-                (true, true) => command.arg(keeper),
-                (true, false) => command.arg(keeper.unwrap_or_default()).arg(1),
+                (true, true) => command.arg(recipient),
+                (true, false) => command.arg(recipient.unwrap_or_default()).arg(1),
                 (false, rests) => {
                     let unused = if rests { "" } else { "1" };
-                    command.arg(keeper.unwrap_or_default()).arg(unused).arg(1)
+                    command.arg(recipient.unwrap_or_default()).arg(unused).arg(1)
                 }
             };
         };
@@ -96,9 +96,9 @@ impl LockScripts<'_> {
         let loss = match reply.kind() {
             "released" => return Ok(Release::Released(reply.str().and_then(ended))),
             "adopted" => {
-                let keeper = reply.str().and_then(token_hash);
-                let keeper = keeper.ok_or_else(|| reply.unexpected())?;
-                return Ok(Release::Adopted(KeeperId::of_attempt(&keeper)));
+                let recipient = reply.str().and_then(token_hash);
+                let recipient = recipient.ok_or_else(|| reply.unexpected())?;
+                return Ok(Release::Adopted(RecipientId::of_attempt(&recipient)));
             }
             "another" => Loss::HeldByAnother,
             "free" => Loss::Free,

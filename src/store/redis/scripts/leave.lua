@@ -11,7 +11,7 @@
 -- Reply
 --   left ARGV 1: news, contention ..
 --   granted ARGV 1: news, lease, time  the attempt holds the lock, for its full TTL from now
---   superseded ARGV 1: news            a newer request with the same idempotency key has the position, or keeps
+--   replaced ARGV 1: news            a newer request with the same idempotency key has the position, or keeps
 --                                      the lease
 --   newer ARGV 1: news                 a newer waiter has taken the attempt out of the queue
 -- Replay
@@ -69,7 +69,7 @@ if lease then
     -- An earlier copy of this command kept the position: its grant belongs to the caller that comes back.
     return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS)
   elseif kept_by(lease) ~= id_token(id) then
-    return 'superseded ' .. id .. ' ' .. field(news)
+    return 'replaced ' .. id .. ' ' .. field(news)
   end
   lease = settle_lease(lease, us, share)
   if lease then
@@ -81,7 +81,7 @@ end
 
 local body, count, left = redis.call('GET', of), redis.call('LLEN', wait), 0
 if body == 's' or body == 'a' then
-  return 'superseded ' .. id .. ' ' .. field(news)
+  return 'replaced ' .. id .. ' ' .. field(news)
 elseif body == 'n' then
   return 'newer ' .. id .. ' ' .. field(news)
 elseif is_queued(body) and ARGV[3] ~= '' and ticket_keyed_is(body, '1')

@@ -10,14 +10,14 @@
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  the keeper that releases the lease, if a keeper does; otherwise absent or empty
+--   3  the recipient that releases the lease, if a recipient does; otherwise absent or empty
 --   4  1 if the lease was delivered to no caller, or was not used: the lock does not rest; otherwise absent or empty
 --   5  1 if another gateway has granted the lease: its end is remembered until that gateway has asked; otherwise absent
 -- Reply
 --   released ARGV 1: news, lease  lease: the fence of the lease, and since when it was held in us, in 16 digits each,
 --                                with ARGV 5 also the time, and 1 if the lease had a minimum hold that counts, else
 --                                0; nothing if an earlier copy has ended the lease
---   adopted ARGV 1: news, keeper  this other keeper has the lease
+--   adopted ARGV 1: news, recipient  this other recipient has the lease
 --   another | free ARGV 1: news, 0 | 1
 --                                the token does not hold the lock; 1: another holder has the lock
 --   broken ARGV 1: news, 0 | 1   the lease was broken; 1: another holder has the lock
@@ -44,10 +44,10 @@ local name = string.sub(lock, 1, -5)
 local held = redis.call('GETRANGE', lock, lease_range('id', 'key'))
 local ours = lease_id(held) == id
 if ours and releaser then
-  local keeper = lease_keeper(held)
-  keeper = string.byte(keeper) == 32 and id_token(id) or keeper
-  if keeper ~= releaser then
-    return 'adopted ' .. id .. ' 0:64:' .. keeper
+  local recipient = lease_recipient(held)
+  recipient = string.byte(recipient) == 32 and id_token(id) or recipient
+  if recipient ~= releaser then
+    return 'adopted ' .. id .. ' 0:64:' .. recipient
   end
 end
 -- Whether the lock may rest. Most leases have no minimum hold, and need none of the parts below.

@@ -10,11 +10,11 @@
 --   1  the id of the lease: '2' and the hash of its token
 --   2  ttl in ms, or empty for the ttl of the lease
 --   3  the longest ttl that the caller may have, in ms, or empty; a longer ttl, also of the lease, is cut to this ttl
---   4  the keeper that renews the lease, if a keeper does
---   5  1 if that keeper adopts the lease
+--   4  the recipient that renews the lease, if a recipient does
+--   5  1 if that recipient adopts the lease
 -- Reply
 --   renewed ARGV 1: lease, time, and the instant at which the lease would have ended
---   adopted ARGV 1:             another keeper has adopted the lease, or this adoption was given back
+--   adopted ARGV 1:             another recipient has adopted the lease, or this adoption was given back
 --   another | free ARGV 1: 0 | 1
 --                               the token does not hold the lock; 1: another holder has the lock
 --   broken ARGV 1: 0 | 1        the lease was broken; 1: another holder has the lock
@@ -74,8 +74,8 @@ if left <= 0 then
   end
   return (forced or held and 'another ' or 'free ') .. id .. ' 1:' .. (held and '1' or '0')
 end
-local keeper, adopts = ARGV[4], ARGV[5]
-if keeper and not adopts and kept_by(held) ~= keeper then
+local recipient, adopts = ARGV[4], ARGV[5]
+if recipient and not adopts and kept_by(held) ~= recipient then
   return 'adopted ' .. id .. ' '
 elseif adopts and not whole then
   return 'moving ' .. id .. ' '
@@ -93,19 +93,19 @@ end
 -- import attempt_marks
 
 local before = kept_by(held)
-if adopts and before ~= keeper then
-  -- A keeper whose lease was adopted by another keeper is refused: its command is a late copy, and the newer keeper
-  -- keeps the lease. So is an adoption that was given back, because its caller no longer waits for it.
-  local became = redis.call('GET', name .. 'of:2' .. keeper)
+if adopts and before ~= recipient then
+  -- A recipient whose lease was adopted by another recipient is refused: its command is a late copy, and the newer
+  -- recipient keeps the lease. So is an adoption that was given back, because its caller no longer waits for it.
+  local became = redis.call('GET', name .. 'of:2' .. recipient)
   if became == 'a' or became == 'g' then
     return 'adopted ' .. id .. ' '
   end
   remember_end('2' .. before, 'a', left + TOMBSTONE)
-  before = keeper
+  before = recipient
 end
 -- A renewal by the holder proves that the grant was delivered.
-keeper, ttl = adopts and before or lease_keeper(held), string.format('%08.0f', ttl)
-held = lease_with(held, { state = 'h', ends = ends, ttl = ttl, keeper = keeper })
+recipient, ttl = adopts and before or lease_recipient(held), string.format('%08.0f', ttl)
+held = lease_with(held, { state = 'h', ends = ends, ttl = ttl, recipient = recipient })
 if share then
   share.keep(held, us)
 elseif lasts then

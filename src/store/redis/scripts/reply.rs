@@ -152,7 +152,7 @@ pub(in crate::store::redis) enum ScriptNews {
     /// grant.
     Provisional(TokenHash),
     /// Another attempt has taken over the position of an attempt that waits at this gateway.
-    Superseded(TokenHash),
+    Replaced(TokenHash),
     /// A newer waiter has taken an attempt that waits at this gateway out of the queue.
     Outdated(TokenHash),
     /// The queue has more dead tickets or grants than one script handles: the gateway looks at the lock again.
@@ -197,7 +197,7 @@ impl ScriptNews {
                 Some(Self::Passed(Duration::from_millis(ms)))
             }
             "provisional" => token_hash(&fields.text()?).map(Self::Provisional),
-            "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
+            "replaced" => token_hash(&fields.text()?).map(Self::Replaced),
             "outdated" => token_hash(&fields.text()?).map(Self::Outdated),
             "more" => Some(Self::More),
             "unsent" => Some(Self::Unsent),
@@ -254,7 +254,7 @@ mod tests {
         let read = news(&[
             &["passed", "3000"],
             &["provisional", &ticket],
-            &["superseded", &ticket],
+            &["replaced", &ticket],
             &["outdated", &ticket],
             &["more"],
             &["unsent"],
@@ -263,7 +263,7 @@ mod tests {
         let expected = [
             ScriptNews::Passed(Duration::from_secs(3)),
             ScriptNews::Provisional(token),
-            ScriptNews::Superseded(token),
+            ScriptNews::Replaced(token),
             ScriptNews::Outdated(token),
             ScriptNews::More,
             ScriptNews::Unsent,
@@ -278,7 +278,7 @@ mod tests {
         for odd in [
             &["odd"][..],
             &["passed", "-1"],
-            &["superseded", "x"],
+            &["replaced", "x"],
             &["granted", &"0".repeat(64)],
             &[],
         ] {

@@ -202,15 +202,15 @@ async fn they_leave_room_to_a_holder_and_are_counted() {
     until("the store is asked", || asked() > GIVEN_UP).await;
     let renew =
         format!("PUT /locks/a/renew HTTP/1.1\r\nHost: localhost\r\nLock-Token: {TOKEN}\r\n\r\n");
-    let mut keeper = TcpStream::connect(address).await.unwrap();
-    send(&mut keeper, &renew).await;
+    let mut recipient = TcpStream::connect(address).await.unwrap();
+    send(&mut recipient, &renew).await;
     until("it is asked to renew", || {
         matches!(service.script.asked().last(), Some(StoreCall::Renew(..)))
     })
     .await;
     service.script.paused.lift();
     answered(&mut holder, 204).await;
-    answered(&mut keeper, 200).await;
+    answered(&mut recipient, 200).await;
     // The store got all releases, and they are carried out without their callers.
     let releases = r#"latchgate_releases_total{outcome="released"}"#;
     let dropped = r#"latchgate_abandoned_releases_total{outcome="dropped"}"#;

@@ -124,9 +124,9 @@ async fn a_gateway_at_which_as_many_wait_as_may_does_not_ask_the_store() {
 #[tokio::test]
 async fn the_older_of_two_requests_with_one_key_is_409() {
     let (service, answer) = one_waits(WITH_KEY).await;
-    assert_eq!(service.script.tell(&News::Superseded), 1);
+    assert_eq!(service.script.tell(&News::Replaced), 1);
     let answer = answer.await.unwrap();
-    assert_eq!(answer.problem(), (409, "superseded"));
+    assert_eq!(answer.problem(), (409, "request-replaced"));
 }
 
 #[tokio::test]

@@ -92,7 +92,7 @@ pub(crate) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture
     released(&store, &next).await;
 }
 
-pub(crate) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &dyn Fixture) {
+pub(crate) async fn of_what_was_answered_to_nobody_is_for_its_recipient(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let [first, newer, next] = [(); 3].map(|()| keyed("lock", LONG, key));
@@ -105,15 +105,15 @@ pub(crate) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &d
     released(&store, &next).await;
 }
 
-/// Releases the undelivered lease of an attempt, on behalf of `keeper`.
+/// Releases the undelivered lease of an attempt, on behalf of `recipient`.
 async fn give_back_unanswered(
     store: &AnyStore,
     attempt: &Attempt,
-    keeper: &Attempt,
+    recipient: &Attempt,
     expected: GiveBack,
 ) {
-    let keeper = KeeperId::of_attempt(&keeper.token);
+    let recipient = RecipientId::of_attempt(&recipient.token);
     let (name, token) = (&attempt.name, &attempt.token);
-    let outcome = store.give_back(name, token, Some(keeper)).await;
+    let outcome = store.give_back(name, token, Some(recipient)).await;
     assert_eq!(outcome, Ok(expected));
 }

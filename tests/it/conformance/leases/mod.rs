@@ -7,7 +7,7 @@ pub(super) mod expiry;
 pub(super) mod fences;
 pub(super) mod give_back;
 pub(super) mod idempotency;
-pub(super) mod keepers;
+pub(super) mod recipients;
 pub(super) mod release;
 pub(super) mod renew;
 pub(super) mod requests;

@@ -1,6 +1,6 @@
 //! Clauses 3, 8 and 9 for shared locks: repeated requests, undelivered leases, and adoption.
 
-use crate::conformance::{leases::keepers::superseded, prelude::*};
+use crate::conformance::{leases::recipients::replaced, prelude::*};
 
 /// Two leases that share `lock` up to its limit. The first has an idempotency key.
 async fn full(fixture: &dyn Fixture, key: IdempotencyHash) -> [Attempt; 2] {
@@ -190,54 +190,54 @@ pub(crate) async fn a_lease_that_was_answered_again_is_not_given_back(fixture: &
     fixture.store().must_replay(&again).await;
     let store = fixture.store();
     store.must_give_back(&first, GiveBack::Kept).await;
-    // The lease of the second attempt has no other keeper, so it is released.
+    // The lease of the second attempt has no other recipient, so it is released.
     store.must_give_back(&second, GiveBack::GivenBack).await;
     released(&fixture.store(), &first).await;
 }
 
-pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
+pub(crate) async fn each_has_a_recipient_of_its_own(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = full(fixture, key()).await;
-    let [adopter, stranger] = [KeeperId::random(), KeeperId::random()];
+    let [adopter, stranger] = [RecipientId::random(), RecipientId::random()];
     store.must_renew_as(Renewer::Adopter(adopter), &first).await;
-    // The former keeper of the first lease can no longer end it, and the keeper of the first lease cannot end the
+    // The former recipient of the first lease can no longer end it, and the recipient of the first lease cannot end the
     // second.
-    let [kept, keeps] = [&first, &second].map(|lease| KeeperId::of_attempt(&lease.token));
+    let [kept, keeps] = [&first, &second].map(|lease| RecipientId::of_attempt(&lease.token));
     let cases = [
         (&first, kept, adopter),
         (&first, stranger, adopter),
         (&second, kept, keeps),
         (&second, adopter, keeps),
     ];
-    for (lease, keeper, keeps) in cases {
-        let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
+    for (lease, recipient, keeps) in cases {
+        let renewal = renew_as(&store, Renewer::Recipient(recipient), lease).await;
         assert_eq!(renewal, Renewal::Adopted);
-        let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
+        let release = store.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
         assert_eq!(release.await.unwrap(), Release::Adopted(keeps));
     }
     store.must_give_back(&first, GiveBack::Kept).await;
     assert_eq!(holders(&store, "lock").await, 2);
-    for (lease, keeper) in [
+    for (lease, recipient) in [
         (&first, adopter),
-        (&second, KeeperId::of_attempt(&second.token)),
+        (&second, RecipientId::of_attempt(&second.token)),
     ] {
-        store.must_renew_as(Renewer::Keeper(keeper), lease).await;
-        let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
+        store.must_renew_as(Renewer::Recipient(recipient), lease).await;
+        let release = store.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
         assert!(matches!(release.await, Ok(Release::Released(_))));
     }
     assert!(is_free(&store, "lock").await);
 }
 
-pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
+pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_replaced(
     fixture: &dyn Fixture,
 ) {
     let key = key();
     let [older, _second] = full(fixture, key).await;
     let newer = under(key, one_of(2, "lock", LONG));
     fixture.store().must_replay(&newer).await;
-    superseded(fixture, &older).await;
-    let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
-    fixture.store().must_renew_as(keeper, &older).await;
+    replaced(fixture, &older).await;
+    let recipient = Renewer::Recipient(RecipientId::of_attempt(&newer.token));
+    fixture.store().must_renew_as(recipient, &older).await;
 }
 
 async fn renew_as(store: &AnyStore, renewer: Renewer, lease: &Attempt) -> Renewal {

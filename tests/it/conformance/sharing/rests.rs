@@ -70,16 +70,16 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
     let store = fixture.store();
     for way in 0..4 {
         let lease = store.must_hold(cooling(LONG, attempt("lock", LONG))).await;
-        let keeper = KeeperId::of_attempt(&lease.token);
+        let recipient = RecipientId::of_attempt(&lease.token);
         let (lock, token) = (&lease.name, &lease.token);
         match way {
             0 => store.must_give_back(&lease, GiveBack::GivenBack).await,
             1 => {
-                let given_back = store.give_back(lock, token, Some(keeper)).await;
+                let given_back = store.give_back(lock, token, Some(recipient)).await;
                 assert_eq!(given_back, Ok(GiveBack::GivenBack));
             }
             _ => {
-                let unused = [Releaser::Undelivered(keeper), Releaser::Unused][way - 2];
+                let unused = [Releaser::Undelivered(recipient), Releaser::Unused][way - 2];
                 let release = store.release_as(unused, lock, token, true).await;
                 assert!(matches!(release, Ok(Release::Released(_))));
             }
@@ -87,9 +87,9 @@ pub(crate) async fn are_not_left_by_what_was_not_delivered(fixture: &dyn Fixture
         assert!(is_free(&store, "lock").await, "{way}");
     }
     let lease = store.must_hold(cooling(LONG, attempt("lock", LONG))).await;
-    let keeper = Releaser::Keeper(KeeperId::of_attempt(&lease.token));
+    let recipient = Releaser::Recipient(RecipientId::of_attempt(&lease.token));
     let release = store
-        .release_as(keeper, &lease.name, &lease.token, true)
+        .release_as(recipient, &lease.name, &lease.token, true)
         .await;
     assert!(matches!(release, Ok(Release::Released(_))));
     rests(&store, "lock").await;

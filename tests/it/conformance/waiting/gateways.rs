@@ -295,9 +295,9 @@ impl Caller {
     }
 
     /// Waits for a refusal because of a newer request with the same key.
-    pub(crate) async fn superseded(self) {
+    pub(crate) async fn replaced(self) {
         let error = self.refused().await;
-        assert!(matches!(error, AcquireError::Superseded), "{error:?}");
+        assert!(matches!(error, AcquireError::Replaced), "{error:?}");
     }
 
     pub(crate) async fn answer(self) -> Result<Granted, AcquireError> {

@@ -81,7 +81,7 @@ pub(crate) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn 
     }
 }
 
-pub(crate) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
+pub(crate) async fn one_who_leaves_after_it_was_replaced_takes_nobody_along(
     fixture: &dyn Fixture,
 ) {
     let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
@@ -92,7 +92,7 @@ pub(crate) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
     for attempt in [&older, &newer] {
         store.must_queue(attempt).await;
     }
-    store.must_be_superseded(&older, None).await;
+    store.must_be_replaced(&older, None).await;
     store.must_give_back(&older, GiveBack::NothingHeld).await;
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
@@ -116,9 +116,9 @@ pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_
         Acquisition::Replayed(held, _) | Acquisition::Collected(held, ..) => held,
         other => panic!("{other:?}"),
     };
-    there.must_be_superseded(&older, None).await;
-    let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
-    let renewed = here.must_renew_as(keeper, &older).await;
+    there.must_be_replaced(&older, None).await;
+    let recipient = Renewer::Recipient(RecipientId::of_attempt(&newer.token));
+    let renewed = here.must_renew_as(recipient, &older).await;
     assert_eq!(renewed.fence, lease.fence);
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixtur
 pub(crate) async fn belong_to_the_newest_request(fixture: &dyn Fixture) {
     let (gateways, lease, key, older) = placed(fixture, GRACE, "twice").await;
     let newer = gateways.ask(keyed("twice", &key));
-    older.superseded().await;
+    older.replaced().await;
     assert_eq!(gateways.shown("lock").await.waiters, 1);
     let lease = gateways.pass(&lease, newer).await;
     gateways.end(&lease).await;
@@ -112,7 +112,7 @@ pub(crate) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture
 pub(crate) async fn that_are_given_up_supersede_whoever_waits_there(fixture: &dyn Fixture) {
     let (gateways, lease, key, waits) = placed(fixture, LONG, "waits").await;
     gateways.ask(not_waiting("waits", &key)).held().await;
-    waits.superseded().await;
+    waits.replaced().await;
     assert_eq!(gateways.shown("lock").await.waiters, 0);
     gateways.end(&lease).await;
 }

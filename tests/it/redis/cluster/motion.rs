@@ -28,8 +28,8 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
         ahead(&cluster, name, gone).await;
         let renewed = store.must_renew(&asked, Some(ttl(60_000))).await;
         assert!(renewed.expires_in > Duration::from_secs(50) && renewed.fence == lease.fence);
-        let keeper = Renewer::Keeper(KeeperId::of_attempt(&asked.token));
-        store.must_renew_as(keeper, &asked).await;
+        let recipient = Renewer::Recipient(RecipientId::of_attempt(&asked.token));
+        store.must_renew_as(recipient, &asked).await;
         store.must_release(&asked).await;
         // The lock is free, but no attempt may get it before the move of the slot has ended.
         assert_unavailable(store.acquire(&attempt(name)).await);

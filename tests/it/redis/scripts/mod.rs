@@ -5,7 +5,7 @@ mod breaks;
 mod fences;
 mod foreign;
 mod hold_limits;
-mod keepers;
+mod recipients;
 mod keys;
 mod late;
 pub(crate) mod list;

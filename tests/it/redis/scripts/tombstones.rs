@@ -65,7 +65,7 @@ async fn every_end_of_an_attempt_refuses_its_acquire() {
     rig.run(&["REPLICAOF", "NO", "ONE"]).await;
     for (letter, has_key, attempt) in asked {
         let expected = match (*letter, has_key) {
-            ("a" | "s", _) => Ok(Acquisition::Superseded),
+            ("a" | "s", _) => Ok(Acquisition::Replaced),
             ("r", true) => Ok(Acquisition::IdempotencyExpired),
             _ => Err(Unavailability::Withdrawn.into()),
         };
@@ -93,7 +93,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
 
         let adopted = rig.must_hold(attempt(&format!("adopted-{before}"))).await;
         remember(server, &adopted, before).await;
-        let newer = Renewer::Adopter(KeeperId::random());
+        let newer = Renewer::Adopter(RecipientId::random());
         let renewal = store.renew_as(newer, &adopted.name, &adopted.token, RenewalTtl::default());
         assert!(matches!(renewal.await, Ok(Renewal::Renewed(..))));
         let later = if before == "g" { "a" } else { before };

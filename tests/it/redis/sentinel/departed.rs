@@ -116,8 +116,8 @@ async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
     let (store, [first, second]) = (&named.store, &named.servers);
     let [undelivered, unanswered] = ["undelivered", "unanswered"].map(attempt);
     store.must_grant_each([&undelivered, &unanswered]).await;
-    let keeper = KeeperId::random();
-    let adopter = Renewer::Adopter(keeper);
+    let recipient = RecipientId::random();
+    let adopter = Renewer::Adopter(recipient);
     store.must_renew_as(adopter, &unanswered).await;
     let keys = ["lg:{undelivered}:lock", "lg:{unanswered}:lock"];
     let mut copies = Vec::new();
@@ -128,7 +128,7 @@ async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
         .must_give_back(&undelivered, GiveBack::GivenBack)
         .await;
     let (name, token) = (&unanswered.name, &unanswered.token);
-    let given_back = store.give_back(name, token, Some(keeper)).await;
+    let given_back = store.give_back(name, token, Some(recipient)).await;
     assert_eq!(given_back, Ok(GiveBack::GivenBack));
     // The replica has the grants, and nothing after them.
     for (key, copy) in keys.iter().zip(&copies) {

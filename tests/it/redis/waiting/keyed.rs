@@ -55,12 +55,12 @@ async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
     let newer = waiting(keyed("back", "k"));
     let mut told = here.stand(&older).await;
     let mut stands = there.stand(&newer).await;
-    assert_eq!(told.news().await, News::Superseded);
+    assert_eq!(told.news().await, News::Replaced);
     // The gateway of the older attempt asks again, because the message was lost or the queue seemed to be.
     drop(told);
     let _place = here.park(&older);
-    here.must_answer(&older, Acquisition::Superseded).await;
-    here.must_be_superseded(&older, Some(GRACE)).await;
+    here.must_answer(&older, Acquisition::Replaced).await;
+    here.must_be_replaced(&older, Some(GRACE)).await;
     here.release(&lease).await;
     assert_eq!(stands.news().await, News::GrantedProvisionally);
 }
@@ -123,7 +123,7 @@ async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one(
         let older = one_that_was_overtaken(&gates, &server, lock).await;
         none_stands_beside(&gates[0], lock, async {
             let left = gates[1].leave(&older.name, &older.token, keep).await;
-            let expected = matches!(left, Ok(Leaving::Left(_) | Leaving::Superseded));
+            let expected = matches!(left, Ok(Leaving::Left(_) | Leaving::Replaced));
             assert!(expected, "{left:?}");
         })
         .await;
@@ -166,7 +166,7 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
     until("the older place lapses", is_so).await;
     let newest = gate.ask(keyed_request("lapses", "k"));
     let told = newer.refusal().await;
-    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert!(matches!(told, AcquireError::Replaced), "{told:?}");
     assert_eq!(gate.look("lapses").await.waiters, 1);
     drop(newest);
 }
@@ -183,7 +183,7 @@ async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
     gate.release(&lease).await;
     gate.release(&behind.lease().await).await;
     let told = older.refusal().await;
-    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert!(matches!(told, AcquireError::Replaced), "{told:?}");
     assert_eq!(server.text(&["GET", key]).await, newer);
 }
 
@@ -198,7 +198,7 @@ async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newe
     let newer = waiting(keyed("late", "k"));
     gates[0].must_grant(&newer).await;
     let late = gates[1].acquire(&older).await.unwrap();
-    assert!(matches!(late, Acquisition::Superseded), "{late:?}");
+    assert!(matches!(late, Acquisition::Replaced), "{late:?}");
 }
 
 /// A waiter that has not confirmed its grant in time asks again, after a newer waiter has come.

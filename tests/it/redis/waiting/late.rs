@@ -151,7 +151,7 @@ async fn a_confirmation_does_not_touch_a_lease_that_a_newer_request_keeps() {
     assert!(expected, "{collected:?}");
     let before = server.text(&["GET", "lg:{kept}:lock"]).await;
     gates[0]
-        .must_not_confirm(&older, Confirmation::Superseded)
+        .must_not_confirm(&older, Confirmation::Replaced)
         .await;
     assert_eq!(server.text(&["GET", "lg:{kept}:lock"]).await, before);
 }

@@ -62,7 +62,7 @@ async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
     // again, even when the newer one is forgotten.
     lose(&server, "crowd", 600, "s").await;
     let told = older.refusal().await;
-    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
+    assert!(matches!(told, AcquireError::Replaced), "{told:?}");
     // As after a grant that has ended, and that the gateway was not told about.
     for at in [0, 300, 790] {
         lose(&server, "crowd", at, "w").await;

@@ -304,8 +304,8 @@ async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unhe
 async fn who_may_not_ask_any_more_passes_a_free_lock_on_before_it_is_refused() {
     for (letter, answer) in [
         ("g", "withdrawn "),
-        ("a", "superseded "),
-        ("s", "superseded "),
+        ("a", "replaced "),
+        ("s", "replaced "),
         ("r", "withdrawn "),
         ("b", "withdrawn "),
     ] {

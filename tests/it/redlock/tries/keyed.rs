@@ -1,4 +1,4 @@
-//! Idempotency keys on a quorum, and the keeper of a lease that several nodes have.
+//! Idempotency keys on a quorum, and the recipient of a lease that several nodes have.
 
 use crate::redlock::prelude::*;
 
@@ -134,25 +134,25 @@ async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() 
 async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_heard_of() {
     let (rig, proxies) = Rig::with_proxies(3).await;
     let (asked, _) = rig.grant_everywhere("lock").await;
-    let (first, second) = (KeeperId::of_attempt(&asked.token), KeeperId::random());
+    let (first, second) = (RecipientId::of_attempt(&asked.token), RecipientId::random());
     rig.store
         .must_renew_as(Renewer::Adopter(second), &asked)
         .await;
     // The adoption did not reach one node, and another node replies late.
-    let forget = ["HDEL", "lg:{lock}:info", "keeper"];
+    let forget = ["HDEL", "lg:{lock}:info", "recipient"];
     rig.server(2).run(&forget).await;
     write_down_everything(rig.server(0)).await;
     proxies[1].strike(&asked.token.to_string(), Fault::HoldReply);
     let release = rig
         .store
-        .release_as(Releaser::Keeper(first), &asked.name, &asked.token, true)
+        .release_as(Releaser::Recipient(first), &asked.name, &asked.token, true)
         .await;
     assert!(!matches!(release, Ok(Release::Released(_))), "{release:?}");
     proxies[1].let_go();
     // Leftovers are swept: here with two commands, which find nothing.
     until_runs(rig.server(0), &asked.token, 3).await;
     rig.store
-        .must_renew_as(Renewer::Keeper(second), &asked)
+        .must_renew_as(Renewer::Recipient(second), &asked)
         .await;
     assert_eq!(rig.holds(&asked.name).await, 2);
 }
@@ -174,8 +174,8 @@ async fn replayed_at_two_nodes(rig: &Rig) -> (Attempt, Attempt) {
 
 /// Releases a lease as the attempt that was granted it. The nodes that have answered it again must refuse.
 async fn release_refused(rig: &Rig, first: &Attempt, second: &Attempt) {
-    let [former, keeps] = [first, second].map(|it| KeeperId::of_attempt(&it.token));
-    let releaser = Releaser::Keeper(former);
+    let [former, keeps] = [first, second].map(|it| RecipientId::of_attempt(&it.token));
+    let releaser = Releaser::Recipient(former);
     let release = rig
         .store
         .release_as(releaser, &first.name, &first.token, true);
@@ -183,7 +183,7 @@ async fn release_refused(rig: &Rig, first: &Attempt, second: &Attempt) {
 }
 
 async fn release_kept(rig: &Rig, first: &Attempt, second: &Attempt) {
-    let releaser = Releaser::Keeper(KeeperId::of_attempt(&second.token));
+    let releaser = Releaser::Recipient(RecipientId::of_attempt(&second.token));
     let release = rig
         .store
         .release_as(releaser, &first.name, &first.token, true);
@@ -203,7 +203,7 @@ async fn a_node_that_missed_the_replay_gets_the_lease_back_after_a_release_that_
         rig.server(node).text(&read).await
     };
     for field in [
-        "fence", "ttl", "owner", "metadata", "idem", "finger", "salt", "keeper",
+        "fence", "ttl", "owner", "metadata", "idem", "finger", "salt", "recipient",
     ] {
         assert_eq!(record(2, field).await, record(0, field).await, "{field}");
     }

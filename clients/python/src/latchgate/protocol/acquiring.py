@@ -184,7 +184,7 @@ class Acquiring:
                         raise
                     retry.in_doubt = True
                 continue
-            if (answer.problem() or {}).get("code") in ("locked", "superseded", "idempotency-expired"):
+            if (answer.problem() or {}).get("code") in ("locked", "request-replaced", "idempotency-expired"):
                 # After these answers, the lease granted before has ended or belongs to a newer request.
                 self._granted = None
             pause = self._pause_before_next(answer, wait, retry)
@@ -213,7 +213,7 @@ class Acquiring:
             # wait: it takes a lease granted since the previous request, or leaves the queue. With the caller's key
             # there is no such request, because the caller's next call may take the lease or the position.
             again = wait > 0 and (self._request.idempotency_key is None or self._left() > 0)
-        elif code == "superseded":
+        elif code == "request-replaced":
             # With a generated key, only an earlier copy of this request, which arrived late, can have taken the
             # position. A further request takes it back.
             again = self._request.idempotency_key is None and (
@@ -284,7 +284,7 @@ class Acquiring:
                 copies += 1
                 pause = backoff(copies)
                 # An earlier copy of the request arrived late. The next copy withdraws what that copy holds.
-                if problem.get("code") != "superseded" or now() + pause > deadline:
+                if problem.get("code") != "request-replaced" or now() + pause > deadline:
                     break
                 yield Pause(pause)
             if answer.status in (200, 201):

@@ -52,7 +52,7 @@ if not before or before > told then
   redis.call('HSET', info, 'asked', string.format('%016.0f', told) .. ARGV[3])
   -- A caller with the token of the lease is told of the request when the lease has ended after that time.
   remember(ended, now, told + ARGV[4], 'q:' .. token)
-  -- The message tells the keeper of the lease, at any gateway, of the request now, and not with its next renewal.
+  -- The message tells the recipient of the lease, at any gateway, of the request now, and not with its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 return { 'asked', token }

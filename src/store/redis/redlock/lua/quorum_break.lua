@@ -87,7 +87,7 @@ end
 remember(ended, now, unpack(ends))
 redis.call('DEL', lock, info)
 if ours then
-  -- The message tells the keeper of the lease, at any gateway, of the break now, and not with its next renewal.
+  -- The message tells the recipient of the lease, at any gateway, of the break now, and not with its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. held .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 wake()

@@ -12,7 +12,7 @@
 --   {confirmed, ARGV 1, lease ..}
 --   {lost, ARGV 1}             the confirmation came too late, or the attempt has left and its kept position was
 --                              granted the lock
---   {superseded, ARGV 1}       a newer request under its idempotency key keeps the lease
+--   {replaced, ARGV 1}       a newer request under its idempotency key keeps the lease
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
 --   Counts the TTL again from then. Never brings back a lease that has ended.
@@ -29,7 +29,7 @@ local token, tombstone = ARGV[1], ARGV[2]
 -- import time
 -- import record
 -- import memory
--- import keeper
+-- import recipient
 -- import lease_reply
 -- import settle
 
@@ -42,8 +42,8 @@ if held ~= token or not record or record[2] ~= token then
   return { 'lost', token }
 end
 -- A newer request under the same idempotency key may have been answered with the lease meanwhile, and keeps it.
-if keeper_of(token) ~= token then
-  return { 'superseded', token }
+if recipient_of(token) ~= token then
+  return { 'replaced', token }
 end
 local now = instants(redis.call('TIME'))
 -- The lease of a kept position belongs to the request that comes back for it: this command is a late copy of an earlier

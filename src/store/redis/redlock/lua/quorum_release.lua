@@ -9,13 +9,13 @@
 -- ARGV
 --   1  the hash of the token
 --   2  how long to remember an end, in ms
---   3  the keeper that releases the lease, or empty
+--   3  the recipient that releases the lease, or empty
 --   4  1 if another gateway has granted the lease: its end is remembered for that gateway; otherwise absent
 -- Reply
 --   {released, ARGV 1, fence, held}  the lease had this fence, and with ARGV 4 was held for this long, in ms; without
 --                              both if an earlier copy has ended the lease
---   {adopted, ARGV 1, keeper, ms left, record}  this other keeper has adopted the lease and keeps it; with its record,
---                              from which `restore` makes a copy
+--   {adopted, ARGV 1, recipient, ms left, record}  this other recipient has adopted the lease and keeps it; with its
+--                              record, from which `restore` makes a copy
 --   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: another holder has it
 --   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: another holder has the lock; 1: the lease
 --                              was here, and a break has ended it
@@ -41,7 +41,7 @@ local token = ARGV[1]
 -- import publish_free
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', 'keeper', 'asked', 'fence', 'acquired')
+local record, layout = read_record(info, 'idem', 'recipient', 'asked', 'fence', 'acquired')
 if layout then
   return { 'layout', token, layout }
 end
@@ -49,8 +49,8 @@ if held ~= token then
   local now = instants(redis.call('TIME'))
   if remembers(ended, 'r:' .. token, now) then
     if ARGV[3] ~= token then
-      -- Only the attempt that was granted the lease is sure not to be its last keeper. The last keeper ends the lease
-      -- here too: a late copy of `restore` must not bring it back.
+      -- Only the attempt that was granted the lease is sure not to be its last recipient. The last recipient ends the
+      -- lease here too: a late copy of `restore` must not bring it back.
       remember(ended, now, now + ARGV[2], 'g:' .. token)
     end
     return { 'released', token }
@@ -61,10 +61,10 @@ if held ~= token then
   return { is_overdue(ended, token, now, ARGV[2]) and 'overdue' or held and 'another' or 'free', token, held and 1 or 0 }
 end
 local ours = record and record[2] == token and record
-local keeper = ours and ours[4] or token
-if ARGV[3] ~= '' and keeper ~= ARGV[3] then
+local recipient = ours and ours[4] or token
+if ARGV[3] ~= '' and recipient ~= ARGV[3] then
   local copy = { instants(redis.call('TIME')), unpack(redis.call('HMGET', info, unpack(COPIED))) }
-  return { 'adopted', token, keeper, redis.call('PTTL', lock), cmsgpack.pack(copy) }
+  return { 'adopted', token, recipient, redis.call('PTTL', lock), cmsgpack.pack(copy) }
 end
 if ours and ours[5] then
   -- The holder was asked to release the lease, and releases it in time, so the request is forgotten.

@@ -10,11 +10,11 @@
 --   2  ttl in ms, or empty for the lease's own
 --   3  the longest ttl that the caller may have in ms, or empty; a longer ttl, the lease's own too, becomes this ttl
 --   4  how long to remember an end, in ms
---   5  the keeper that renews the lease, or empty
---   6  1 if that keeper adopts the lease, else 0
+--   5  the recipient that renews the lease, or empty
+--   6  1 if that recipient adopts the lease, else 0
 -- Reply
 --   {renewed, ARGV 1, lease .., the time that was left before in ms}
---   {adopted, ARGV 1}          another keeper has adopted the lease and keeps it
+--   {adopted, ARGV 1}          another recipient has adopted the lease and keeps it
 --   {another | free, ARGV 1}   the token does not hold the lock; another holder has it, or none
 --   {broken, ARGV 1, 0 | 1}    its lease was broken; 1: another holder has the lock
 --   {layout, ARGV 1, version}  the record is not of this layout
@@ -34,7 +34,7 @@ local token = ARGV[1]
 -- import time
 -- import record
 -- import memory
--- import keeper
+-- import recipient
 -- import adopt
 -- import lease_reply
 
@@ -57,7 +57,7 @@ end
 if not record or record[2] ~= token then
   return { 'another', token }
 end
-if ARGV[5] ~= '' and ARGV[6] == '0' and keeper_of(token) ~= ARGV[5] then
+if ARGV[5] ~= '' and ARGV[6] == '0' and recipient_of(token) ~= ARGV[5] then
   return { 'adopted', token }
 end
 

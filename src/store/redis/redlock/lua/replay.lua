@@ -15,7 +15,7 @@
 --   {replayed, ARGV 1, salt, lease ..}
 --   {collected, ARGV 1, salt, lease ..}  the same, and the lease was answered to no caller before,
 --                                        except perhaps to this very attempt
---   {superseded, ARGV 1}                 a newer request under the key keeps the lease
+--   {replaced, ARGV 1}                 a newer request under the key keeps the lease
 --   {gone, ARGV 1}                       that lease does not live here under this key
 -- Replay
 --   Answers the same.
@@ -31,7 +31,7 @@ local token, key, lease, tombstone = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- import time
 -- import memory
--- import keeper
+-- import recipient
 -- import adopt
 -- import lease_reply
 -- import settle
@@ -46,7 +46,7 @@ redis.call('ZSCORE', ended, '')
 -- The lease may be delivered by this answer: from now on it is not released as undelivered.
 redis.call('HDEL', info, 'returnable')
 if not adopt(lease, token, now, now + left + tombstone) then
-  return { 'superseded', token }
+  return { 'replaced', token }
 end
 if record[4] then
   left = settle(now)

@@ -36,7 +36,7 @@
 --   {replay, ARGV 2, token}               the lease of this token lives under the idempotency key
 --   {held, ARGV 2, token, lease ..}       another attempt has the lock
 --   {foreign, ARGV 2, ms left, mark}      a foreign client has the lock; -1: without an expiry
---   {mismatch | expired | superseded | withdrawn, ARGV 2}  the attempt or the try is refused
+--   {mismatch | expired | replaced | withdrawn, ARGV 2}  the attempt or the try is refused
 --   {clock, ARGV 2, seconds}              the time of this node is impossible
 --   {counter | exhausted, ARGV 2}         the fence counter is no number, or at its end
 --   {layout, ARGV 2, version}             the record is not of this layout
@@ -57,7 +57,7 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import vote
 -- import record
 -- import memory
--- import keeper
+-- import recipient
 -- import lease_reply
 -- import propose
 
@@ -93,9 +93,9 @@ end
 local left = held and redis.call('PTTL', lock)
 local ours = held and left >= 0 and record and record[2] == held and record
 if ours and held == token then
-  -- A newer request under the same idempotency key may have been answered the lease meanwhile, and is its keeper.
-  local superseded = key ~= '' and keeper_of(token) ~= token
-  return { superseded and 'superseded' or 'again', nonce }
+  -- A newer request under the same idempotency key may have been answered the lease meanwhile, and is its recipient.
+  local replaced = key ~= '' and recipient_of(token) ~= token
+  return { replaced and 'replaced' or 'again', nonce }
 end
 if key ~= '' then
   if ours and ours[3] == key then

@@ -1,6 +1,6 @@
 #!lua
--- Restore, at one node of a quorum: takes a lease again that a keeper has released here, because this node did not know
--- that the lease had been answered again. A majority knows, and keeps the lease.
+-- Restore, at one node of a quorum: takes a lease again that a recipient has released here, because this node did not
+-- know that the lease had been answered again. A majority knows, and keeps the lease.
 --
 -- KEYS
 --   1  lock   string: the hash of the holder's token
@@ -9,7 +9,7 @@
 --   4  fence  string: the fence counter of the slot
 -- ARGV
 --   1  the hash of the token
---   2  the keeper that has released the lease here
+--   2  the recipient that has released the lease here
 --   3  how many ms were left of the lease when it was released here
 --   4  how long an end is remembered, in ms
 --   5  the record of the lease at a node that keeps it, with the instant of that node at which it was read
@@ -20,8 +20,8 @@
 --                              over; or this node has not accepted its fence
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
---   Answers `refused`: a release of one keeper is undone once. A copy that arrives after the last keeper has released
---   the lease, or after a break, is refused too.
+--   Answers `refused`: a release of one recipient is undone once. A copy that arrives after the last recipient has
+--   released the lease, or after a break, is refused too.
 -- Clock
 --   TIME of this node, once. The time that is left counts from the release here, so a late copy does not make the lease
 --   last longer.
@@ -51,8 +51,8 @@ local expiry = released and released + ARGV[3]
 if not expiry or expiry <= now or held == token or remembers(ended, 'g:' .. token, now) then
   return { 'refused', token }
 end
--- The release that is remembered is not that of this keeper but a later one: the lease was restored here before.
--- Without this, the copy of a repeated release would bring the lease back after its last keeper has released it.
+-- The release that is remembered is not that of this recipient but a later one: the lease was restored here before.
+-- Without this, the copy of a repeated release would bring the lease back after its last recipient has released it.
 if remembers(ended, 'a:' .. ARGV[2], now) then
   return { 'refused', token }
 end
@@ -87,8 +87,8 @@ redis.call('DEL', info)
 redis.call('HSET', info, unpack(fields))
 local until_then = string.format('%.0f', expiry)
 redis.call('PEXPIREAT', info, until_then)
--- The keeper that released the lease does not keep it any more: a late copy of its adoption is refused here, and so is
--- another copy of this command.
+-- The recipient that released the lease does not keep it any more: a late copy of its adoption is refused here, and so
+-- is another copy of this command.
 remember(ended, now, expiry + tombstone, 'a:' .. ARGV[2], expiry + tombstone, 'k:' .. record.idem)
 redis.call('ZREM', ended, 'r:' .. token)
 redis.call('SET', lock, token, 'PXAT', until_then)

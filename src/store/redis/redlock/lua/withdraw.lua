@@ -12,7 +12,7 @@
 --   2  the nonce of the try to withdraw, or empty for the whole attempt
 --   3  how long to remember an end, in ms
 --   4  1 if the lease may have been delivered, so that its idempotency key is used, else 0
---   5  the keeper that knows that the lease was answered to no caller, or nothing
+--   5  the recipient that knows that the lease was answered to no caller, or nothing
 -- Reply
 --   {given_back, ARGV 1}       its undelivered lease is released
 --   {kept, ARGV 1}             its lease was adopted, or answered again under its idempotency key, or is
@@ -40,7 +40,7 @@ local UNRATIFIED = '1'
 -- import time
 -- import record
 -- import memory
--- import keeper
+-- import recipient
 -- import publish_free
 
 local held = redis.call('GET', lock)
@@ -57,7 +57,7 @@ if not ours or (nonce ~= '' and ours[3] ~= nonce) then
   return { 'nothing', token }
 end
 local key = ours[4]
-if keeper_of(token) ~= (ARGV[5] or token) or (not ARGV[5] and key and not ours[5]) then
+if recipient_of(token) ~= (ARGV[5] or token) or (not ARGV[5] and key and not ours[5]) then
   return { 'kept', token }
 end
 -- If the lease was renewed, a try was granted: a try that was not granted is never renewed. So a later try was granted,

@@ -15,7 +15,7 @@ local function key_of(body)
 end
 
 -- Cleans up after a dead ticket that was deleted: deletes its idempotency key. If the key leads elsewhere, the attempt
--- is marked as superseded.
+-- is marked as replaced.
 local function bury(id, body)
   if not ticket_keyed_is(body, '1') then
     return
@@ -93,8 +93,8 @@ end
 
 -- Grants a free lock to the first live waiter, or the lock that `count` leases share (`share` has its functions) to the
 -- head of the queue, then to each next waiter that may share it. Expired leases must have been removed before. Answers
--- `passed` if a waiter was granted the lock. Else no waiter was, and the answer is `nobody` (no waiter may hold the lock
--- now), `more` (more dead tickets are queued), or `stays` (there is no fence, and why). Redis may refuse the first
+-- `passed` if a waiter was granted the lock. Else no waiter was, and the answer is `nobody` (no waiter may hold the
+-- lock now), `more` (more dead tickets are queued), or `stays` (there is no fence, and why). Redis may refuse the first
 -- command for the queue and for the counter, if another program wrote them: both come before a live waiter leaves the
 -- queue, and from then on no command fails. `head`: the id at the head of the queue, if the script has read it.
 local function hand_over(us, share, count, head)

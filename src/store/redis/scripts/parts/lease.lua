@@ -1,7 +1,7 @@
 -- Reads leases in `:lock` and tickets in `:of:ID`. The layouts are in `records/`.
 
--- The keeper field of a lease that no keeper has adopted.
-local NO_KEEPER = '                                                                '
+-- The recipient field of a lease that no recipient has adopted.
+local NO_RECIPIENT = '                                                                '
 -- The gateway field of a ticket whose position is kept for a caller that is away.
 local NO_GATEWAY = '                '
 -- Expiry of the queue in ms, longer than any wait. Once an hour each gateway with a waiter for the lock sets this
@@ -22,7 +22,7 @@ end
 
 -- Whether `:lock` holds an exclusive lease of this layout. Any other value, except SHARED, is foreign.
 local function is_lease(held)
-  return held and lease_reaches(held, 'keeper') and id_version_is(held, '2') and not id_token_is(held, '*')
+  return held and lease_reaches(held, 'recipient') and id_version_is(held, '2') and not id_token_is(held, '*')
     and string.find(lease_span(held, 'fence', 'min_hold'), '^%d+$') ~= nil
 end
 
@@ -45,10 +45,10 @@ local function reserved_until(hold_limit, text)
   return hold_limit == RESERVED and tonumber(string.match(text, '\n{"":"@(%d+)')) or nil
 end
 
--- The keeper of a lease: until a keeper adopts the lease, the attempt that was granted it.
+-- The recipient of a lease: until a recipient adopts the lease, the attempt that was granted it.
 local function kept_by(held)
-  local keeper = lease_keeper(held)
-  return keeper == NO_KEEPER and id_token(held) or keeper
+  local recipient = lease_recipient(held)
+  return recipient == NO_RECIPIENT and id_token(held) or recipient
 end
 
 -- Whether no caller was told of a lease yet: the grant is provisional, or was made for a kept position.
@@ -60,7 +60,7 @@ end
 -- Whether the value of `:of:ID` is a valid ticket: `q` is queued, `w` was granted the lock and has not confirmed the
 -- grant.
 local function is_ticket(body)
-  local state = type(body) == 'string' and ticket_reaches(body, 'keeper') and ticket_state(body)
+  local state = type(body) == 'string' and ticket_reaches(body, 'recipient') and ticket_state(body)
   return (state == 'q' or state == 'w') and string.find(ticket_span(body, 'limit', 'min_hold'), '^%d+$') ~= nil
 end
 

@@ -191,7 +191,8 @@ local function sharing()
   -- last lease ends; for a waiter with a limit, when fewer leases than the limit are left.
   function share.next_look(us)
     local head = redis.pcall('LINDEX', name .. 'wait', '0')
-    local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, ticket_range('state', 'keeper'))
+    local body = type(head) == 'string' and
+      redis.pcall('GETRANGE', name .. 'of:' .. head, ticket_range('state', 'recipient'))
     local limit = is_queued(body) and not ticket_mode_is(body, 'x') and tonumber(ticket_limit(body)) or 1
     local after = '(' .. us
     local rank = math.max(0, redis.call('ZCOUNT', ids, after, '+inf') - limit)
@@ -218,8 +219,8 @@ local function sharing()
     return read_all(shown), #rests
   end
 
-  -- The state of a shared lock for a reply: how many leases share it, how many of them rest if leases are shown, when to
-  -- look again, at most `most` leases (or only the lease with this fence, if it exists), and the time; nothing if no
+  -- The state of a shared lock for a reply: how many leases share it, how many of them rest if leases are shown, when
+  -- to look again, at most `most` leases (or only the lease with this fence, if it exists), and the time; nothing if no
   -- lease is left.
   function share.show(us, most, fence)
     local count = redis.call('ZCOUNT', ids, '(' .. us, '+inf')

@@ -138,7 +138,7 @@ impl Client {
                 // Another client holds the lock, or this client came too late for a lease that it missed.
                 Some(Err(AcquireError::Held { .. })) => {}
                 // The request that the client abandoned reached the store later than this one.
-                Some(Err(AcquireError::Superseded)) if tried > 0 => {}
+                Some(Err(AcquireError::Replaced)) if tried > 0 => {}
                 Some(Err(AcquireError::IdempotencyExpired)) => break,
                 Some(Err(error)) => panic!("{error:?}, {}", self.observer.how_to_repeat()),
             }

@@ -41,7 +41,7 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedNews {
     Granted,
-    Superseded,
+    Replaced,
     NewerWaiter,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Holds {
     /// The attempt has its own lease.
     Lease,
     /// The attempt's lease was answered to a newer request with the same key.
-    Superseded,
+    Replaced,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ struct ModelWaiter {
     /// Whether the lease was answered again to a request with its key.
     settled: bool,
     /// The last attempt that was answered the lease.
-    keeper: usize,
+    recipient: usize,
 }
 
 // === impl Model ===
@@ -85,7 +85,7 @@ impl Model {
             ask,
             attended: true,
             settled: false,
-            keeper: who,
+            recipient: who,
         };
         let waiters = self.queue.len() as u64;
         let Some(holder) = &mut self.holder else {
@@ -98,7 +98,7 @@ impl Model {
             }
             holder.attended = true;
             holder.settled = true;
-            holder.keeper = who;
+            holder.recipient = who;
             return Answer::Replayed(holder.who);
         }
         let same = |it: &ModelWaiter| ask.key.is_some() && it.ask.key == ask.key;
@@ -108,7 +108,7 @@ impl Model {
                 return Answer::Mismatch;
             }
             if before.attended {
-                self.news.push((before.who, ExpectedNews::Superseded));
+                self.news.push((before.who, ExpectedNews::Replaced));
             }
             if !ask.waits {
                 self.queue.remove(ahead);
@@ -171,10 +171,10 @@ impl Model {
     /// The answer to a holder, also one that does not know of its grant, that asks again or leaves.
     pub(super) fn holds(&self, who: usize) -> Option<Holds> {
         let holder = self.holder.filter(|holder| holder.who == who)?;
-        Some(if holder.keeper == who {
+        Some(if holder.recipient == who {
             Holds::Lease
         } else {
-            Holds::Superseded
+            Holds::Replaced
         })
     }
 

@@ -215,7 +215,7 @@ impl Game {
         self.tell(format!("{one} leaves, keeping {keep}: {answer:?}"));
         let right = match (self.model.holds(one), &answer) {
             (Some(Holds::Lease), Leaving::Granted(held)) => Some(held.fence) == self.fence,
-            (Some(Holds::Superseded), Leaving::Superseded) => true,
+            (Some(Holds::Replaced), Leaving::Replaced) => true,
             (None, Leaving::Left(contention)) => contention.waiters == self.model.leave(one, keep),
             _ => false,
         };
@@ -238,7 +238,7 @@ impl Game {
             (Holds::Lease, Acquisition::Granted(held), Confirmation::Confirmed(same)) => {
                 Some(held.fence) == self.fence && same.fence == held.fence
             }
-            (Holds::Superseded, Acquisition::Superseded, Confirmation::Superseded) => true,
+            (Holds::Replaced, Acquisition::Replaced, Confirmation::Replaced) => true,
             _ => false,
         };
         self.check(right, &format!("it holds the {holds:?}"));
@@ -254,20 +254,20 @@ impl Game {
             if news == Ok(News::Forgotten) {
                 news = Ok(match player.store.acquire(&player.attempt).await.unwrap() {
                     Acquisition::Granted(held) => News::Granted(held),
-                    Acquisition::Superseded => News::Superseded,
+                    Acquisition::Replaced => News::Replaced,
                     Acquisition::NewerWaiter => News::NewerWaiter,
                     other => return self.check(false, &format!("it is told {other:?} then")),
                 });
             }
             let held = match (told, news) {
-                (ExpectedNews::Superseded, Ok(News::Superseded))
+                (ExpectedNews::Replaced, Ok(News::Replaced))
                 | (ExpectedNews::NewerWaiter, Ok(News::NewerWaiter)) => continue,
                 (ExpectedNews::Granted, Ok(News::Granted(held))) => held,
                 (ExpectedNews::Granted, Ok(News::GrantedProvisionally)) => {
                     let Attempt { name, token, .. } = &player.attempt;
                     match player.store.confirm(name, token).await.unwrap() {
                         Confirmation::Confirmed(held) => held,
-                        Confirmation::Lost | Confirmation::Superseded => {
+                        Confirmation::Lost | Confirmation::Replaced => {
                             return self.check(false, "it is not lost");
                         }
                     }

@@ -1,11 +1,11 @@
-//! Clause 9: a lease has one keeper, the last one that adopted it.
+//! Clause 9: a lease has one recipient, the last one that adopted it.
 
 use crate::conformance::prelude::*;
 
 pub(crate) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     kept(fixture, &lease, first(&lease)).await;
-    not_kept(fixture, &lease, KeeperId::random(), first(&lease)).await;
+    not_kept(fixture, &lease, RecipientId::random(), first(&lease)).await;
     ends_as(fixture, &lease, first(&lease), Release::Released(None)).await;
     assert!(is_free(&fixture.store(), "lock").await);
 }
@@ -21,7 +21,7 @@ pub(crate) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixtu
 pub(crate) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     adopted(fixture, &lease).await;
-    let older = Renewer::Keeper(first(&lease));
+    let older = Renewer::Recipient(first(&lease));
     let renewal = renewed_as(fixture, &lease, older, 2 * LONG).await;
     assert_eq!(renewal, Renewal::Adopted);
     let renewed = fixture.store().must_renew(&lease, None).await;
@@ -41,26 +41,26 @@ pub(crate) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
 pub(crate) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let stores = fixture.gateways();
-    let adopters: Vec<_> = (0..20).map(|_| KeeperId::random()).collect();
+    let adopters: Vec<_> = (0..20).map(|_| RecipientId::random()).collect();
     let mut adoptions = JoinSet::new();
     for (store, id) in stores.iter().cycle().zip(&adopters) {
         let (store, lease, adopter) = (store.clone(), lease.clone(), Renewer::Adopter(*id));
         adoptions.spawn(async move { store.must_renew_as(adopter, &lease).await });
     }
     adoptions.join_all().await;
-    let mut keepers = 0;
+    let mut recipients = 0;
     for id in adopters {
-        match renewed_as(fixture, &lease, Renewer::Keeper(id), LONG).await {
-            Renewal::Renewed(..) => keepers += 1,
+        match renewed_as(fixture, &lease, Renewer::Recipient(id), LONG).await {
+            Renewal::Renewed(..) => recipients += 1,
             other => assert_eq!(other, Renewal::Adopted),
         }
     }
-    assert_eq!(keepers, 1);
+    assert_eq!(recipients, 1);
 }
 
 pub(crate) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
-    let id = KeeperId::random();
+    let id = RecipientId::random();
     for _ in 0..3 {
         fixture
             .store()
@@ -79,11 +79,11 @@ pub(crate) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture
     ends_as(fixture, &lease, adopter, Release::Lost(Loss::Free)).await;
 }
 
-pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture) {
+pub(crate) async fn an_answer_under_the_key_makes_a_recipient(fixture: &dyn Fixture) {
     let key = key();
     let (store, lease) = holding(fixture, keyed("lock", LONG, key)).await;
     let mut before = first(&lease);
-    // The former keeper also loses the lease if it has been answered again before.
+    // The former recipient also loses the lease if it has been answered again before.
     for _ in 0..3 {
         let again = keyed("lock", LONG, key);
         store.must_replay(&again).await;
@@ -94,7 +94,7 @@ pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture
     ends_as(fixture, &lease, before, Release::Released(None)).await;
 }
 
-pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
+pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_replaced(
     fixture: &dyn Fixture,
 ) {
     let key = key();
@@ -102,7 +102,7 @@ pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     let newer = keyed("lock", LONG, key);
     granted(&fixture.store(), &older).await;
     fixture.store().must_replay(&newer).await;
-    superseded(fixture, &older).await;
+    replaced(fixture, &older).await;
     kept(fixture, &older, first(&newer)).await;
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
     kept(fixture, &lease, adopter).await;
 }
 
-pub(crate) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
+pub(crate) async fn the_recipient_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
     let (lease, adopter) = held_and_adopted(fixture).await;
     released(&fixture.store(), &lease).await;
     let next = held(fixture).await;
@@ -134,7 +134,7 @@ pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
 
 pub(crate) async fn an_adoption_that_was_given_back_is_refused(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
-    let (store, given_up) = (fixture.store(), KeeperId::random());
+    let (store, given_up) = (fixture.store(), RecipientId::random());
     let given_back = store
         .give_back(&lease.name, &given_up.attempt(), None)
         .await;
@@ -147,19 +147,19 @@ pub(crate) async fn an_adoption_that_was_given_back_is_refused(fixture: &dyn Fix
 pub(crate) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     released(&fixture.store(), &lease).await;
-    let adopter = Renewer::Adopter(KeeperId::random());
+    let adopter = Renewer::Adopter(RecipientId::random());
     let renewal = renewed_as(fixture, &lease, adopter, LONG).await;
     assert_eq!(renewal, Renewal::Lost(Loss::Free));
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-/// Asserts that each further command of the older attempt, at any gateway, is answered as superseded, because an
+/// Asserts that each further command of the older attempt, at any gateway, is answered as replaced, because an
 /// earlier such answer may have been lost.
-pub(crate) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
+pub(crate) async fn replaced(fixture: &dyn Fixture, older: &Attempt) {
     for store in fixture.gateways() {
-        store.must_answer(older, Acquisition::Superseded).await;
-        store.must_be_superseded(older, None).await;
-        let confirmed = Confirmation::Superseded;
+        store.must_answer(older, Acquisition::Replaced).await;
+        store.must_be_replaced(older, None).await;
+        let confirmed = Confirmation::Replaced;
         store.must_not_confirm(older, confirmed).await;
     }
 }
@@ -168,36 +168,37 @@ async fn held(fixture: &dyn Fixture) -> Attempt {
     holding(fixture, attempt("lock", LONG)).await.1
 }
 
-/// A lease, and the keeper that has adopted it.
-async fn held_and_adopted(fixture: &dyn Fixture) -> (Attempt, KeeperId) {
+/// A lease, and the recipient that has adopted it.
+async fn held_and_adopted(fixture: &dyn Fixture) -> (Attempt, RecipientId) {
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
     (lease, adopter)
 }
 
-/// The keeper of an attempt's own lease.
-fn first(attempt: &Attempt) -> KeeperId {
-    KeeperId::of_attempt(&attempt.token)
+/// The recipient of an attempt's own lease.
+fn first(attempt: &Attempt) -> RecipientId {
+    RecipientId::of_attempt(&attempt.token)
 }
 
-async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> KeeperId {
-    let id = KeeperId::random();
+async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> RecipientId {
+    let id = RecipientId::random();
     let (store, renewer) = (fixture.store(), Renewer::Adopter(id));
     store.must_renew_as(renewer, lease).await;
     id
 }
 
-/// Asserts that this keeper can renew the lease.
-async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
-    let (store, renewer) = (fixture.store(), Renewer::Keeper(keeper));
+/// Asserts that this recipient can renew the lease.
+async fn kept(fixture: &dyn Fixture, lease: &Attempt, recipient: RecipientId) {
+    let (store, renewer) = (fixture.store(), Renewer::Recipient(recipient));
     store.must_renew_as(renewer, lease).await;
 }
 
-/// Asserts that this keeper can neither renew nor release the lease, which lives on, and is told which keeper has it.
-async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId, keeps: KeeperId) {
-    let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
+/// Asserts that this recipient can neither renew nor release the lease, which lives on, and is told which recipient has
+/// it.
+async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, recipient: RecipientId, keeps: RecipientId) {
+    let renewal = renewed_as(fixture, lease, Renewer::Recipient(recipient), LONG).await;
     assert_eq!(renewal, Renewal::Adopted);
-    ends_as(fixture, lease, keeper, Release::Adopted(keeps)).await;
+    ends_as(fixture, lease, recipient, Release::Adopted(keeps)).await;
     assert!(!is_free(&fixture.store(), "lock").await);
 }
 
@@ -207,9 +208,9 @@ async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms
     renewal.await.unwrap()
 }
 
-async fn ends_as(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId, expected: Release) {
+async fn ends_as(fixture: &dyn Fixture, lease: &Attempt, recipient: RecipientId, expected: Release) {
     let store = fixture.store();
-    let release = store.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
+    let release = store.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
     let release = match release.await.unwrap() {
         Release::Released(_) => Release::Released(None),
         other => other,

@@ -1,4 +1,4 @@
-//! The keeper of a lease, with lost replies and late copies.
+//! The recipient of a lease, with lost replies and late copies.
 
 use crate::redis::prelude::*;
 
@@ -6,13 +6,13 @@ use crate::redis::prelude::*;
 async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
     let (rig, proxy) = Rig::with_proxy().await;
     let lease = rig.must_hold(attempt("adopted")).await;
-    let id = KeeperId::random();
+    let id = RecipientId::random();
     proxy.strike(&id.to_string(), Fault::CutReply);
     rig.must_renew_as(Renewer::Adopter(id), &lease).await;
     assert_eq!(proxy.strikes(), 1);
-    let first = KeeperId::of_attempt(&lease.token);
+    let first = RecipientId::of_attempt(&lease.token);
     let release =
-        |keeper| rig.release_as(Releaser::Keeper(keeper), &lease.name, &lease.token, true);
+        |recipient| rig.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
     assert_eq!(release(first).await.unwrap(), Release::Adopted(id));
     assert!(matches!(release(id).await, Ok(Release::Released(_))));
 }
@@ -21,7 +21,7 @@ async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
 async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     let (rig, proxy) = Rig::with_proxy().await;
     let lease = rig.must_hold(attempt("late")).await;
-    let [older, newer] = [KeeperId::random(), KeeperId::random()];
+    let [older, newer] = [RecipientId::random(), RecipientId::random()];
     let renew = |renewer| rig.renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default());
     proxy.strike(&older.to_string(), Fault::HoldRequest);
     for adopter in [older, newer] {
@@ -32,8 +32,8 @@ async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     let before = scripts().await;
     proxy.let_go();
     until("the late copy arrives", async || scripts().await > before).await;
-    rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
-    // A repeated adoption by the older keeper is refused as well.
+    rig.must_renew_as(Renewer::Recipient(newer), &lease).await;
+    // A repeated adoption by the older recipient is refused as well.
     assert_eq!(renew(Renewer::Adopter(older)).await, Ok(Renewal::Adopted));
 }
 
@@ -41,7 +41,7 @@ async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
 async fn a_late_copy_of_an_adoption_whose_caller_hung_up_takes_the_lease_from_no_stream() {
     let (rig, proxy) = Rig::with_proxy().await;
     let lease = rig.must_hold(attempt("left")).await;
-    let [older, newer] = [KeeperId::random(), KeeperId::random()];
+    let [older, newer] = [RecipientId::random(), RecipientId::random()];
     proxy.strike(&older.to_string(), Fault::HoldRequest);
     tokio::select! {
         _ = rig.renew_as(Renewer::Adopter(older), &lease.name, &lease.token, RenewalTtl::default()) => {
@@ -56,7 +56,7 @@ async fn a_late_copy_of_an_adoption_whose_caller_hung_up_takes_the_lease_from_no
     let before = scripts().await;
     proxy.let_go();
     until("the late copy arrives", async || scripts().await > before).await;
-    rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
+    rig.must_renew_as(Renewer::Recipient(newer), &lease).await;
 }
 
 #[tokio::test]
@@ -66,9 +66,9 @@ async fn an_attempt_that_was_answered_again_does_not_take_the_lease_back_later()
     rig.grant(&lease).await;
     let renew = |renewer| rig.renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default());
     rig.must_replay(&again).await;
-    let newer = KeeperId::random();
+    let newer = RecipientId::random();
     renew(Renewer::Adopter(newer)).await.unwrap();
     // The attempt repeats its acquire, because its answer may have been lost.
-    rig.must_answer(&again, Acquisition::Superseded).await;
-    rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
+    rig.must_answer(&again, Acquisition::Replaced).await;
+    rig.must_renew_as(Renewer::Recipient(newer), &lease).await;
 }
