@@ -20,7 +20,7 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, ServersKind, ServersUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     lock::{
-        BreakTarget, HeldLease, RecipientId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
+        BreakTarget, HeldLease, LockName, Mode, RecipientId, ReleaseRequest, SupersedeHash,
+        TokenHash,
     },
     store::{
         StoreError, Unavailability,
@@ -377,7 +378,9 @@ impl State {
         let margin = lease.expires_at.since(now);
         let mut lease = lease.renewed(ttl, now);
         match renewer {
-            Renewer::Recipient(recipient) if !lease.is_kept_by(recipient) => return Renewal::Adopted,
+            Renewer::Recipient(recipient) if !lease.is_kept_by(recipient) => {
+                return Renewal::Adopted;
+            }
             Renewer::Adopter(recipient)
                 if self.remembers(&RowKey::given_back(name, &recipient.attempt()), now) =>
             {

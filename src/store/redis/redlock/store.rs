@@ -24,7 +24,7 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, ServersUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability,
         contract::{
