@@ -11,4 +11,6 @@ pub enum StoreFeature {
     Supersedes,
     /// A reservation.
     Reserve,
+    /// An order, below which the lock is granted no more.
+    Order,
 }

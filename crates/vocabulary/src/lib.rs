@@ -13,6 +13,7 @@ mod idempotency;
 mod lease;
 mod metadata;
 mod name;
+mod order;
 pub mod renewal;
 mod reservation;
 mod said;
@@ -35,6 +36,7 @@ pub use idempotency::{
 pub use lease::{HeldLease, Lease};
 pub use metadata::{Metadata, MetadataError};
 pub use name::{LockName, NameError, NamePrefix};
+pub use order::{Order, OrderError, OrderNumber};
 pub use reservation::Reservation;
 pub use said::Said;
 pub use search::SearchText;

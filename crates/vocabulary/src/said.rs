@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Group, LockName, Metadata, MetadataError, Owner, Reservation};
+use crate::{Group, LockName, Metadata, MetadataError, Order, Owner, Reservation};
 
-/// What a caller says of itself: shown with its lease, and never used for a decision. Cheap to clone.
+/// What a caller says of itself and its work: shown with its lease. Only the order is used for a decision. Cheap to
+/// clone.
 ///
 /// Requests, leases and stores carry it whole, so a new field touches none of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,10 +16,12 @@ pub struct Said {
     pub metadata: Metadata,
     /// The group of locks that the caller asked for, if the lease is a part of one.
     pub group: Option<Box<Group>>,
+    /// The order of the work for which the caller asks for the lock, if it gave one.
+    pub order: Option<Box<Order>>,
 }
 
-/// The name of the metadata entry in which a store keeps the group or the reservation of a lease. No entry of a caller
-/// has this name.
+/// The name of the metadata entry in which a store keeps the group, the order or the reservation of a lease. No entry of
+/// a caller has this name.
 const OURS: &str = "";
 
 // === impl Said ===
@@ -34,23 +37,34 @@ impl Said {
         ours.into_iter().chain(self.metadata.iter())
     }
 
-    /// The text in which a store keeps the group or the reservation of a lease; `None` if the lease has neither.
+    /// The text in which a store keeps the reservation of a lease, or its group and its order; `None` if the lease has
+    /// none of them.
     pub fn ours(&self, reservation: Option<&Reservation>) -> Option<String> {
-        let group = || self.group.as_ref();
-        let reservation = reservation.map(Reservation::stored);
-        reservation.or_else(|| group().map(|it| format!("{} {}", it.count, it.first)))
+        if let Some(reservation) = reservation {
+            return Some(reservation.stored());
+        }
+        let group = self.group.as_ref();
+        let group = group.map(|it| format!("{} {}", it.count, it.first));
+        match &self.order {
+            Some(order) => Some(order.stored(group.as_deref().unwrap_or_default())),
+            None => group,
+        }
     }
 
-    /// Reads what [`Said::stored`] has returned. If the entry of the group or the reservation is damaged, it is ignored.
+    /// Reads what [`Said::stored`] has returned. If the entry of the group, the order or the reservation is damaged, it
+    /// is ignored.
     pub fn from_stored(
         owner: Option<Owner>,
         mut entries: BTreeMap<String, String>,
     ) -> Result<(Self, Option<Reservation>), MetadataError> {
         let ours = entries.remove(OURS).unwrap_or_default();
+        let (order, group) =
+            Order::from_stored(&ours).map_or((None, &*ours), |(order, group)| (Some(order), group));
         let said = Self {
             owner,
             metadata: Metadata::new(entries)?,
-            group: read_group(&ours).map(Box::new),
+            group: read_group(group).map(Box::new),
+            order: order.map(Box::new),
         };
         Ok((said, Reservation::from_stored(&ours)))
     }
@@ -97,7 +111,14 @@ mod tests {
             };
             let kept = stored(&grouped);
             assert_eq!(kept[""], "3 a:b/c");
-            assert_eq!(Said::from_stored(None, kept), Ok((grouped, None)));
+            assert_eq!(Said::from_stored(None, kept), Ok((grouped.clone(), None)));
+            let ordered = Said {
+                order: Order::from_stored("#0000000000000007\tci\t\t").map(|it| Box::new(it.0)),
+                ..grouped
+            };
+            let kept = stored(&ordered);
+            assert_eq!(kept[""], "#0000000000000007\tci\t\t3 a:b/c");
+            assert_eq!(Said::from_stored(None, kept), Ok((ordered, None)));
             for odd in ["", "3", "x a", "300 a", "3 a//b", "@1"] {
                 let mut kept = shown.clone();
                 kept.insert(String::new(), odd.to_owned());

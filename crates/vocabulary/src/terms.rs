@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::{
-    FencingToken, Fingerprint, HeldLease, HoldLimit, Limit, LockName, MinHold, Mode, Reservation,
-    Said, Sharing, SupersedeKey, Ttl, idempotency::update,
+    FencingToken, Fingerprint, HeldLease, HoldLimit, Limit, LockName, MinHold, Mode, Order,
+    Reservation, Said, Sharing, SupersedeKey, Ttl, idempotency::update,
 };
 
 /// The terms of a lease. They are read once from a request, and carried whole to the store.
@@ -141,6 +141,7 @@ impl Terms {
                     owner,
                     metadata,
                     group: _,
+                    order,
                 },
         } = self;
         let mut hash = Sha256::new();
@@ -171,6 +172,10 @@ impl Terms {
             let hash = hash.chain_update(min_hold.as_millis().to_be_bytes());
             whole = hash.finalize();
         }
+        if let Some(order) = order {
+            let hash = Sha256::new().chain_update(whole).chain_update(b"order");
+            whole = hash.chain_update(order_text(Some(order))).finalize();
+        }
         if let Ends::At(reservation) = ends {
             let hash = Sha256::new().chain_update(whole).chain_update(b"reserve");
             let hash = hash.chain_update(reservation.until_ms.to_be_bytes());
@@ -183,29 +188,43 @@ impl Terms {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing.
-    /// The locks are in the order of their names; `self` was computed with the sharing of the last lock.
+    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing and
+    /// order. The locks are sorted by their names; `self` was computed with the terms of the last lock.
     #[must_use]
     pub fn of_group<'a>(
         self,
-        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>)>,
+        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>, Option<&'a Order>)>,
     ) -> Self {
-        let locks = locks.map(|(name, sharing)| (name.as_str(), sharing_number(sharing)));
+        let locks = locks.map(|(name, sharing, order)| {
+            let sharing = sharing_number(sharing);
+            (name.as_str(), format!("{sharing}{}", order_text(order)))
+        });
         let locks: Vec<_> = locks.collect();
         // If all locks have the same terms, the names alone are hashed. Gateways that know no terms of single locks
         // compute the same fingerprint.
         let is_uniform = locks.windows(2).all(|pair| pair[0].1 == pair[1].1);
         let mut hash = Sha256::new();
         hash.update(self.as_bytes());
-        for (at, (name, sharing)) in locks.iter().enumerate() {
+        for (at, (name, terms)) in locks.iter().enumerate() {
             hash.update(if at > 0 { "," } else { "" });
             hash.update(name);
             if !is_uniform {
-                hash.update(format!("={sharing}"));
+                hash.update(format!("={terms}"));
             }
         }
         Self::from_bytes(hash.finalize().into())
     }
+}
+
+/// The text that stands for an order in a fingerprint, whichever API key asks; empty without an order.
+fn order_text(order: Option<&Order>) -> String {
+    order.map_or_else(String::new, |order| {
+        let by_nobody = Order {
+            by: None,
+            ..order.clone()
+        };
+        by_nobody.stored("")
+    })
 }
 
 /// The number that stands for the sharing of a lock in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
@@ -216,7 +235,7 @@ fn sharing_number(sharing: Option<Sharing>) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Metadata, Owner, Reason, TokenHash};
+    use crate::{Metadata, OrderNumber, Owner, Reason, TokenHash};
 
     use super::*;
 
@@ -249,6 +268,18 @@ mod tests {
         with(|it| it.ends = Ends::At(Box::new(reservation)))
     }
 
+    fn order(number: u64, rollback: Option<&str>) -> Order {
+        Order {
+            number: OrderNumber::new(number).unwrap(),
+            by: None,
+            rollback: rollback.map(|why| Reason::new(why).unwrap()),
+        }
+    }
+
+    fn ordered(number: u64, rollback: Option<&str>) -> Terms {
+        with(|it| it.said.order = Some(Box::new(order(number, rollback))))
+    }
+
     /// The fingerprint of a group request, as the engine makes it: from the request for its last lock.
     fn group<const N: usize>(terms: &Terms, locks: [(&str, Option<Sharing>); N]) -> Fingerprint {
         let names = locks.map(|(name, _)| LockName::new(name).unwrap());
@@ -257,7 +288,12 @@ mod tests {
             sharing: sharing[N - 1],
             ..terms.clone()
         };
-        last.fingerprint().of_group(names.iter().zip(sharing))
+        let order = terms.said.order.as_deref();
+        let locks = names
+            .iter()
+            .zip(sharing)
+            .map(|(name, it)| (name, it, order));
+        last.fingerprint().of_group(locks)
     }
 
     #[test]
@@ -284,13 +320,21 @@ mod tests {
     }
 
     #[test]
+    fn the_api_key_of_an_order_is_no_part_of_the_request() {
+        let mut by_ops = ordered(1, None);
+        by_ops.said.order.as_mut().unwrap().by = Some("ops".into());
+        assert_eq!(by_ops.fingerprint(), ordered(1, None).fingerprint());
+    }
+
+    #[test]
     fn tells_requests_apart_by_every_field() {
         let min_hold = |ms| MinHold::from_millis(ms, Ttl::MAX).ok();
         let rests = |ms| with(|it| it.min_hold = min_hold(ms)).fingerprint();
         let entry = [("a".to_owned(), "b".to_owned())];
         let metadata = with(|it| it.said.metadata = Metadata::new(entry.into()).unwrap());
         let shares = |sharing| with(|it| it.sharing = sharing).fingerprint();
-        let lock = LockName::new("a").unwrap();
+        let [lock, b] = ["a", "b"].map(|name| LockName::new(name).unwrap());
+        let one = order(1, None);
         let all = [
             plain().fingerprint(),
             reserved(1, "x").fingerprint(),
@@ -298,7 +342,14 @@ mod tests {
             reserved(1, "y").fingerprint(),
             rests(1),
             rests(2),
-            rests(1).of_group([(&lock, None)].into_iter()),
+            rests(1).of_group([(&lock, None, None)].into_iter()),
+            ordered(1, None).fingerprint(),
+            ordered(2, None).fingerprint(),
+            ordered(1, Some("x")).fingerprint(),
+            ordered(1, Some("y")).fingerprint(),
+            group(&ordered(1, None), [("a", None), ("b", None)]),
+            (plain().fingerprint())
+                .of_group([(&lock, None, Some(&one)), (&b, None, None)].into_iter()),
             with(|it| it.explicit.ttl = Some(Ttl::MIN)).fingerprint(),
             with(|it| it.explicit.ttl = Some(Ttl::MAX)).fingerprint(),
             with(|it| it.explicit.hold_limit = Some(HoldLimit::MAX)).fingerprint(),
