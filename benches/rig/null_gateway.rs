@@ -83,6 +83,7 @@ impl Store for NullStore {
         Ok(Leaving::Left(Contention {
             holder: None,
             waiters: 0,
+            granted_order: None,
         }))
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     invisible_chars::escape_json,
-    lock::{FencingToken, LockName},
+    lock::{FencingToken, LockName, OrderNumber},
 };
 
 /// Numbers of refusals and of sign-outs that were left out of the audit log since the last line that reports
@@ -71,6 +71,21 @@ pub struct BreakAttempt<'a> {
     pub reason: &'a str,
     /// The outcome: `broken`, `requested` if the holder was asked to release the lock first, or the code of the
     /// problem in the answer.
+    pub outcome: &'a str,
+}
+
+/// An attempt to set the order that a lock remembers.
+#[derive(Debug, Clone, Copy)]
+pub struct OrderAttempt<'a> {
+    /// The caller that sent the request.
+    pub requester: Requester<'a>,
+    /// The name of the lock.
+    pub name: &'a LockName,
+    /// The new order; `None` if the lock is to forget its order.
+    pub order: Option<OrderNumber>,
+    /// The reason that the caller gave.
+    pub reason: &'a str,
+    /// The outcome: `set`, or the code of the problem in the answer.
     pub outcome: &'a str,
 }
 

@@ -14,11 +14,11 @@ use tokio::{
 use crate::{
     clock::Clock,
     config::AuditConfig,
-    lock::{FencingToken, LockName},
+    lock::{FencingToken, LockName, OrderNumber},
 };
 
 use super::{
-    BreakAttempt, Refused, ReloadedKeys, Requester,
+    BreakAttempt, OrderAttempt, Refused, ReloadedKeys, Requester,
     bounds::{Bounded, Bounds, QUEUE},
     event::{AuditEntry, bounded},
     writer::{AuditHealth, Output, Writer, WriterMessage},
@@ -171,6 +171,19 @@ impl Audit {
             }
         });
         self.record_kept("break", &broken.requester, lines).await;
+    }
+
+    /// Records that a caller has set the order of a lock, or was refused. Waits for the disk like
+    /// [`Audit::lock_broken`].
+    pub async fn order_set(&self, attempt: &OrderAttempt<'_>) {
+        let line = |entry: &mut AuditEntry| {
+            entry.set("name", attempt.name.as_str());
+            entry.set("order", attempt.order.map(OrderNumber::get));
+            entry.set("outcome", attempt.outcome);
+            entry.set("reason", bounded(attempt.reason));
+        };
+        self.record_kept("order", &attempt.requester, std::iter::once(line))
+            .await;
     }
 
     /// Records that a caller is about to be sent a backup of `bytes` bytes. Waits for the disk like

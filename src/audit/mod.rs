@@ -8,5 +8,5 @@ mod event;
 mod log;
 mod writer;
 
-pub use event::{BreakAttempt, Refused, ReloadedKeys, Requester};
+pub use event::{BreakAttempt, OrderAttempt, Refused, ReloadedKeys, Requester};
 pub use log::{Audit, AuditError};

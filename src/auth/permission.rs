@@ -18,6 +18,8 @@ pub enum Permission {
     Break,
     /// Reserve locks until a time, per name, together with [`Permission::Acquire`].
     Reserve,
+    /// Go back to older work, and set the order that locks remember, per name.
+    Order,
     /// Check fencing tokens, per name.
     Check,
     /// Read metrics.
@@ -67,6 +69,9 @@ pub mod scope {
     /// The caller needs [`Permission::Break`], or [`Permission::Acquire`] to end its own reservation.
     #[derive(Debug)]
     pub enum Break {}
+    /// The caller needs [`Permission::Order`].
+    #[derive(Debug)]
+    pub enum Order {}
     /// The caller needs [`Permission::Check`]. These requests have a limit of their own.
     #[derive(Debug)]
     pub enum Check {}
@@ -91,6 +96,9 @@ pub mod scope {
         const PERMISSION: Option<Permission> = Some(Permission::Break);
         const OR: Option<Permission> = Some(Permission::Acquire);
     }
+    impl Scope for Order {
+        const PERMISSION: Option<Permission> = Some(Permission::Order);
+    }
     impl Scope for Check {
         const PERMISSION: Option<Permission> = Some(Permission::Check);
         const IS_COUNTED: bool = false;
@@ -107,11 +115,12 @@ pub mod scope {
 
 impl Permission {
     /// All permissions, in the order in which they are shown.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Acquire,
         Self::View,
         Self::Break,
         Self::Reserve,
+        Self::Order,
         Self::Check,
         Self::Metrics,
     ];
@@ -123,6 +132,7 @@ impl Permission {
             Self::View => ("view", true, "inspect, list and read events of"),
             Self::Break => ("break", true, "break"),
             Self::Reserve => ("reserve", true, "reserve until a time"),
+            Self::Order => ("order", true, "roll back, and set the order of"),
             Self::Check => ("check", true, "check fencing tokens of"),
             Self::Metrics => ("metrics", false, "read metrics"),
         };

@@ -40,6 +40,14 @@ pub struct LimitsConfig {
     /// a request may name.
     #[schemars(range(min = 1, max = u64::from(Limit::MAX)))]
     pub max_holders: u64,
+    /// How long a lock remembers its order (`order`) after the last grant with an order. Afterwards a request with a
+    /// lower order is granted the lock.
+    #[schemars(range(min = 60_000, max = 31_622_400_000_u64))]
+    pub order_keep_ms: Millis,
+    /// How many locks may remember an order. A request with an order for a further lock is answered with 429. With Redis
+    /// the locks are counted in 16,384 parts by their names, and each part may have eight times its share.
+    #[schemars(range(min = 1, max = 100_000_000))]
+    pub max_orders: u64,
     /// How many fencing tokens (`/locks/NAME/check`) may be checked in a second with one API key at this
     /// gateway. A further check is answered with 429. Checks do not count as requests of the key
     /// (`requests_per_second`).
@@ -54,6 +62,30 @@ pub struct LimitsConfig {
     // 0 releases the lease at once. With more than a minute, the lock would only look stuck.
     #[schemars(range(min = 0, max = 60_000))]
     pub reconnect_grace_ms: Millis,
+}
+
+/// How long, and of how many locks, a store remembers orders.
+#[derive(Debug, Clone, Copy)]
+pub struct OrderLimits {
+    /// How long an order is remembered after the last grant with an order, in ms.
+    pub keep_ms: u64,
+    /// Of how many locks an order may be remembered.
+    pub most: u64,
+}
+
+impl From<&LimitsConfig> for OrderLimits {
+    fn from(limits: &LimitsConfig) -> Self {
+        Self {
+            keep_ms: limits.order_keep_ms.0,
+            most: limits.max_orders,
+        }
+    }
+}
+
+impl Default for OrderLimits {
+    fn default() -> Self {
+        Self::from(&LimitsConfig::default())
+    }
 }
 
 // === impl LimitsConfig ===
@@ -93,6 +125,10 @@ impl Default for LimitsConfig {
             max_waiters_per_name: 10_000,
             // A lock with more holders is probably a mistake, and one run of a script handles all holders of a lock.
             max_holders: 1_000,
+            // A month: an older commit is seldom deployed after a month without any deploy.
+            order_keep_ms: Millis(2_592_000_000),
+            // At 400 bytes each, these are 40 MB.
+            max_orders: 100_000,
             // A check costs one read at the store. So many reads leave most of the time of a Redis server to acquires.
             checks_per_second: 2_000,
             // A listener costs a connection, and up to a few hundred KiB if it reads slowly. Listeners are people and

@@ -22,7 +22,7 @@ pub use error::{ConfigError, Invalid, NotToml, RefusedValue, Source};
 pub use history::HistoryConfig;
 pub use host::{Host, HostError, HostPort, Origin, OriginError};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
-pub use limits::{LimitsConfig, ShutdownConfig};
+pub use limits::{LimitsConfig, OrderLimits, ShutdownConfig};
 pub use loading::{
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},

@@ -11,14 +11,14 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, IdempotencyKey, Lease, LockName, RecipientId, Salt, Sharing, SupersedeHash,
-        Terms, Token, TokenHash,
+        CallerId, IdempotencyKey, Lease, LockName, OrderNumber, RecipientId, Salt, Sharing,
+        SupersedeHash, Terms, Token, TokenHash,
     },
     store::{
         StoreError, Uncertainty,
         contract::{
-            Acquisition, Attempt, Confirmation, Contention, Idempotency, Leaving, QueuePosition,
-            Release, Renewal, StoreFeature, Waiting,
+            Acquisition, Attempt, Confirmation, Contention, GrantedOrder, Idempotency, Leaving,
+            QueuePosition, Release, Renewal, StoreFeature, Superseding, Waiting,
         },
         parking::{News, Parked},
     },
@@ -107,6 +107,17 @@ pub enum AcquireError {
     /// The time until which the caller wanted to reserve the lock came before the lock was granted.
     #[error("the reservation is over before it began")]
     ReservationOver,
+    /// The lock was granted for a higher order than that of the request.
+    #[error("the lock was granted for a higher order")]
+    OutdatedOrder {
+        /// The order of the request.
+        asked: OrderNumber,
+        /// The highest order for which the lock was granted.
+        granted: GrantedOrder,
+    },
+    /// The store remembers orders of as many locks as it may, and none of this lock.
+    #[error("the store remembers orders of too many locks")]
+    TooManyOrders,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -126,6 +137,7 @@ impl AcquireRequest {
             (terms.min_hold.is_some(), StoreFeature::MinHold),
             (terms.supersedes.is_some(), StoreFeature::Supersedes),
             (terms.reservation().is_some(), StoreFeature::Reserve),
+            (terms.said.order.is_some(), StoreFeature::Order),
         ];
         let asked = asked.into_iter().filter(|(is_asked, _)| *is_asked);
         asked.map(|(_, feature)| feature)
@@ -344,8 +356,10 @@ impl AcquireAttempt {
         let waiting = Waiting {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
-            supersedes: (request.terms.supersedes.as_ref())
-                .map(|key| SupersedeHash::compute(key, &request.caller, &request.name)),
+            supersedes: (request.terms.supersedes.as_ref()).map(|it| Superseding {
+                hash: SupersedeHash::compute(&it.key, &request.caller, &request.name),
+                waited_before: it.waited_before,
+            }),
         };
         let started = Instant::now();
         let attempt = Attempt {
@@ -576,6 +590,12 @@ impl AcquireAttempt {
         match &mut self.attempt.wait {
             Some(waiting) if !left.is_zero() => {
                 waiting.max_wait = left;
+                if let (Some(it), Some(asked)) =
+                    (&mut waiting.supersedes, &self.attempt.terms.supersedes)
+                    && !asked.waited_before.is_zero()
+                {
+                    it.waited_before = asked.waited_before + self.started.elapsed();
+                }
                 parked.rearm();
                 None
             }
@@ -699,6 +719,8 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::Unsupported(_)
         | AcquireError::NewerWaiter
         | AcquireError::ReservationOver
+        | AcquireError::OutdatedOrder { .. }
+        | AcquireError::TooManyOrders
         | AcquireError::Draining => AcquireOutcome::Refused,
         AcquireError::Store(StoreError::Unavailable(_)) => AcquireOutcome::Unavailable,
         AcquireError::Store(StoreError::Indeterminate(_)) => AcquireOutcome::Unknown,

@@ -18,8 +18,8 @@ use tokio::{
 use crate::{
     auth::LeaseSlot,
     lock::{
-        FencingToken, HeldLease, HistoryEntry, LockName, Metadata, MinHold, Mode, Owner,
-        RecipientId, TokenHash,
+        FencingToken, HeldLease, HistoryEntry, LockName, MinHold, Mode, Owner, RecipientId, Said,
+        TokenHash,
     },
 };
 
@@ -130,7 +130,7 @@ pub(super) struct Opening {
     pub(super) by: Option<Actor>,
     /// How long its request has waited; `None` if another gateway has granted the lease.
     pub(super) waited: Option<Duration>,
-    pub(super) metadata: Metadata,
+    pub(super) said: Said,
     /// Whether the lock may rest after the lease, which is then recorded however short it is.
     pub(super) may_rest: bool,
 }
@@ -620,7 +620,7 @@ impl Opening {
         Self {
             by: None,
             waited: None,
-            metadata: lease.said.metadata.clone(),
+            said: lease.said.clone(),
             may_rest: false,
         }
     }
@@ -642,12 +642,7 @@ impl RegisteredLease {
                     .waited
                     .and_then(|it| u64::try_from(it.as_millis()).ok()),
                 acquired_by: opening.by.as_ref().map(Actor::to_string),
-                ..entry(
-                    self.fence,
-                    self.mode,
-                    self.owner.as_ref(),
-                    &opening.metadata,
-                )
+                ..entry(self.fence, self.mode, &opening.said)
             };
         }
         lease

@@ -50,6 +50,14 @@ impl AcquireAttempt {
             Ok(Acquisition::Replaced) => Err(AcquireError::Replaced),
             Ok(Acquisition::NewerWaiter) => Err(AcquireError::NewerWaiter),
             Ok(Acquisition::ReservationOver) => Err(AcquireError::ReservationOver),
+            Ok(Acquisition::OutdatedOrder(granted)) => {
+                let order = self.attempt.terms.said.order.as_ref();
+                let asked = order
+                    .expect("only an attempt with an order is outdated")
+                    .number;
+                Err(AcquireError::OutdatedOrder { asked, granted })
+            }
+            Ok(Acquisition::TooManyOrders) => Err(AcquireError::TooManyOrders),
             Ok(Acquisition::IdempotencyMismatch) => Err(AcquireError::IdempotencyMismatch),
             Ok(Acquisition::IdempotencyExpired) => Err(AcquireError::IdempotencyExpired),
             Err(error) => Err(self.failed(error)),
@@ -225,7 +233,7 @@ impl AcquireAttempt {
         Opening {
             by: self.by.clone(),
             waited: Some(self.waited()),
-            metadata: held.said.metadata.clone(),
+            said: held.said.clone(),
             may_rest: self.attempt.terms.min_hold.is_some(),
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     auth::{Access, LimitSlot, Permission, scope},
     clock::rfc3339,
     engine::events::{Event, EventKind as Kind, ListenError, Listener, ListenerItem},
-    lock::{FencingToken, LockName, Mode, NamePrefix, Owner},
+    lock::{FencingToken, LockName, Mode, NamePrefix, OrderNumber, Owner},
 };
 
 use super::{
@@ -47,6 +47,8 @@ use super::{
 /// * `stale-write-refused`: a check (`GET /locks/{name}/check`) refused `fencing_token`, whose lease has ended,
 ///   after a larger one was granted. `by` asked for the check. Reported once a minute for each lock and fencing
 ///   token.
+/// * `order-set`: `by` has set the `order` that the lock remembers (null: it remembers none now), with the reason that
+///   was given.
 /// * `gap`: events may be missing here. Inspect the locks that matter and go on. `too-old`: the events after
 ///   `Last-Event-ID` are not kept any more. `unknown-id`: the id is not of this gateway since its start.
 ///   `connection-lost`: this gateway could not receive messages of other gateways for a while. `too-many`:
@@ -63,8 +65,8 @@ use super::{
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known), `owner`
 /// (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
 /// `expires_in_ms` (`acquired`, `renewed`, `release-requested`), `waited_ms` (`acquired`), `position`
-/// (`queued`), `reason`, `by` (`broken`, `release-requested`, `stale-write-refused`: the name of the API key
-/// that asked, null if none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in
+/// (`queued`), `order` (`acquired`, if the request had one; its `reason` is that of a rollback), `reason`, `by` (`broken`,
+/// `release-requested`, `stale-write-refused`, `order-set`: the name of the API key that asked, null if none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in
 /// later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: only the store knows
@@ -276,6 +278,9 @@ pub(in crate::http) enum EventName {
     /// A check refused the fencing token of a lease that has ended, after a larger one was granted.
     #[schema(rename = "stale-write-refused")]
     StaleWriteRefused,
+    /// A caller has set the order that the lock remembers.
+    #[schema(rename = "order-set")]
+    OrderSet,
     /// Events may be missing here.
     Gap,
     /// The permissions of the session's API key may have changed.
@@ -309,10 +314,10 @@ fn greeting(instance: &str, number: u64) -> Bytes {
 /// have is left out.
 fn data_of(event: &Event) -> Bytes {
     let is_of_lock = event.name.is_some();
-    let is_of_lease = !matches!(event.kind, Kind::Queued | Kind::Gap);
+    let is_of_lease = !matches!(event.kind, Kind::Queued | Kind::OrderSet | Kind::Gap);
     let is_of_operator = matches!(
         event.kind,
-        Kind::Broken | Kind::ReleaseRequested | Kind::StaleWriteRefused
+        Kind::Broken | Kind::ReleaseRequested | Kind::StaleWriteRefused | Kind::OrderSet
     );
     let (expires_in, waited) = (event.expires_in.map(millis), event.waited.map(millis));
     json_by(|json| {
@@ -334,6 +339,12 @@ fn data_of(event: &Event) -> Bytes {
         data.field_if(expires_in.is_some(), "expires_in_ms", expires_in);
         data.field_if(waited.is_some(), "waited_ms", waited);
         data.field_if(event.position.is_some(), "position", event.position);
+        let order = event.order.map(OrderNumber::get);
+        data.field_if(
+            order.is_some() || event.kind == Kind::OrderSet,
+            "order",
+            order,
+        );
         data.field_if(event.reason.is_some(), "reason", event.reason.as_deref());
         data.field_if(is_of_operator, "by", event.by.as_deref());
         data.field_if(true, "at", rfc3339(Some(event.at)).to_string());

@@ -45,9 +45,11 @@ const GRANT: &[Code] = &[
     Code::RequestReplaced,
     Code::NewerWaiter,
     Code::ReservationOver,
+    Code::OutdatedOrder,
     Code::Locked,
     Code::TooManyWaiters,
     Code::TooManyLeases,
+    Code::TooManyOrders,
     Code::UnsupportedByStore,
     Code::FenceExhausted,
 ];
@@ -55,6 +57,8 @@ const GRANT: &[Code] = &[
 const LEASE: &[Code] = &[Code::LeaseLost];
 /// Problems of operations on the current holder of a lock.
 const HOLDER: &[Code] = &[Code::HolderChanged, Code::NotHeld];
+/// Problems of the operation that sets the order of a lock.
+const ORDER: &[Code] = &[Code::OrderChanged, Code::UnsupportedByStore];
 /// Problems of the operation that checks a fencing token.
 const FENCE: &[Code] = &[Code::StaleFencingToken, Code::EndsTooSoon];
 /// Problems of operations that only read the store.
@@ -123,6 +127,11 @@ fn operations() -> Vec<Operation> {
             locks::__path_break_lock,
             locks::break_lock,
             &[KEY, BODY, HOLDER, WRITE],
+        ),
+        row(
+            locks::__path_set_order,
+            locks::set_order,
+            &[KEY, BODY, ORDER, WRITE],
         ),
         row(locks::__path_history, locks::history, &[KEY, LOOK]),
         row(locks::__path_check, locks::check, &[KEY, FENCE, LOOK]),

@@ -7,7 +7,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 
 use crate::{
     clock::Clock,
-    config::{Config, ServersKind, StoreUrl},
+    config::{Config, OrderLimits, ServersKind, StoreUrl},
     lifecycle::Lifecycle,
     lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     telemetry::{
@@ -20,8 +20,8 @@ use super::{
     Store, StoreError,
     contract::{
         Acquisition, Attempt, Breaking, Check, Confirmation, FenceCheck, FenceQuery, GiveBack,
-        Inspection, Leaving, ListQuery, Page, Release, Releaser, Renewal, RenewalTtl, Renewer,
-        Requesting,
+        Inspection, Leaving, ListQuery, OrderChange, OrderSetting, Page, Release, Releaser,
+        Renewal, RenewalTtl, Renewer, Requesting,
     },
     embedded::{self, EmbeddedStore},
     history::{HistoryBatch, StoredHistory},
@@ -138,6 +138,7 @@ measured! {
     request_release(
         name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest
     ) -> Requesting, "request_release";
+    set_order(name: &LockName, change: OrderChange) -> OrderSetting, "set_order";
     record_history(batches: &[HistoryBatch]) -> Vec<usize>, "record_history";
     inspect(name: &LockName) -> Inspection, "inspect", StoreError::of_read;
     check_fence(query: &FenceQuery) -> FenceCheck, "check_fence", StoreError::of_read;
@@ -168,11 +169,11 @@ pub async fn open(
     let (url, redis) = (config.store.clone(), config.redis.clone());
     let checked = spawn_blocking(move || check_credentials(&url, &redis)).await;
     checked.expect("reading files does not panic")?;
-    let redis = &config.redis;
+    let (redis, orders) = (&config.redis, OrderLimits::from(&config.limits));
     Ok(match &config.store {
         StoreUrl::Embedded(directory) => {
             let directory = directory.clone();
-            let open = move || EmbeddedStore::open(&directory, clock);
+            let open = move || EmbeddedStore::open(&directory, clock, orders);
             let store = spawn_blocking(open).await;
             Arc::new(store.expect("opening a store does not panic")?).into()
         }
@@ -180,6 +181,8 @@ pub async fn open(
             let store = RedlockStore::open(url, redis, &config.redlock, clock, lifecycle);
             Arc::new(store).into()
         }
-        StoreUrl::Servers(url) => Arc::new(RedisStore::open(url, redis, clock, lifecycle)).into(),
+        StoreUrl::Servers(url) => {
+            Arc::new(RedisStore::open(url, redis, clock, lifecycle, orders)).into()
+        }
     })
 }

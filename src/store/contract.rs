@@ -1,6 +1,6 @@
 //! The contract that every store keeps, and the types of its commands and answers.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -9,7 +9,8 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use crate::{
     lock::{
         BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, LockName,
-        Owner, RecipientId, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms, TokenHash, Ttl,
+        OrderNumber, Owner, RecipientId, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms,
+        TokenHash, Ttl,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
@@ -95,6 +96,12 @@ use super::{
 ///     ([`Ends::At`](crate::lock::Ends::At)) lasts until that time of the store's clock, however long the attempt was
 ///     queued, and however often the lease is renewed. Only its release, a break or a release request ends it
 ///     earlier. At that time or later the attempt is granted nothing, and waiters behind it do not wait for it.
+/// 17. **A lock never goes back.** A lock remembers the highest order ([`Said::order`](crate::lock::Said::order)) for which
+///     it was granted. An attempt with a lower order is granted nothing, and is not queued; a waiter whose order has
+///     become lower leaves the queue, no fencing token is drawn for it, and the waiters behind it do not wait for it.
+///     A rollback is neither compared nor remembered. An attempt that already has its lease is not compared again. The
+///     order of a grant counts from the moment in which a caller may be told of it, and no longer if the lease is given
+///     back or released as undelivered or unused. Only [`Store::set_order`] lowers it otherwise.
 ///
 /// Clauses 2 to 14 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// recipient and an idempotency key of its own. A lock has one queue, strictly in order (clause 6): no attempt
@@ -240,6 +247,16 @@ pub trait Store: Send + Sync + 'static {
         request: &ReleaseRequest,
     ) -> Result<Requesting, StoreError>;
 
+    /// Sets the order that a lock remembers, if it is still the one that the caller has seen (clause 17). Repeating it
+    /// does no harm. A store that does not support orders remembers none.
+    async fn set_order(
+        &self,
+        _name: &LockName,
+        _change: OrderChange,
+    ) -> Result<OrderSetting, StoreError> {
+        Ok(OrderSetting::Changed(None))
+    }
+
     /// The feed of leases that were broken or requested to be released; an entry may be lost.
     fn breaks(&self) -> &BreakFeed;
 
@@ -309,7 +326,16 @@ pub struct Waiting {
     /// How many attempts may be queued for the name, this attempt included.
     pub longest_queue: u64,
     /// With a hash, the attempt takes an older waiter with this hash out of the queue when it is queued.
-    pub supersedes: Option<SupersedeHash>,
+    pub supersedes: Option<Superseding>,
+}
+
+/// How a waiter is compared with another one of the same caller, of which the older leaves the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superseding {
+    /// The hash that both waiters have.
+    pub hash: SupersedeHash,
+    /// How much older the waiter is than its position, because earlier requests of its caller have waited.
+    pub waited_before: Duration,
 }
 
 /// The idempotency key of an attempt, as the store keeps it with the lease.
@@ -355,6 +381,48 @@ pub enum Acquisition {
     NewerWaiter,
     /// The time until which the attempt would reserve the lock has come.
     ReservationOver,
+    /// The lock was granted for a higher order than that of the attempt.
+    OutdatedOrder(GrantedOrder),
+    /// The store remembers orders of as many locks as it may, and none of this lock.
+    TooManyOrders,
+}
+
+/// The highest order for which a lock was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantedOrder {
+    /// The order.
+    pub number: OrderNumber,
+    /// The grant; `None` if a caller has set the order, or if a later grant was taken back.
+    pub grant: Option<Box<OrderGrant>>,
+}
+
+/// The grant by which a lock remembers an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderGrant {
+    /// How long ago the lock was granted.
+    pub ago: Duration,
+    /// The name of the API key that was granted the lock; `None` at a gateway without keys.
+    pub by: Option<Arc<str>>,
+    /// The owner text of the lease.
+    pub owner: Option<Owner>,
+}
+
+/// A change of the order that a lock remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderChange {
+    /// The order that the caller has seen; `None` if the lock remembered none.
+    pub seen: Option<OrderNumber>,
+    /// The order that the lock remembers from now on; `None` for none.
+    pub new: Option<OrderNumber>,
+}
+
+/// The answer to a change of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OrderSetting {
+    /// The lock remembers the new order.
+    Set,
+    /// The lock remembers another order than the caller has seen. Nothing was changed.
+    Changed(Option<GrantedOrder>),
 }
 
 /// The holder and the queue that stand between an attempt and a lock.
@@ -527,6 +595,8 @@ pub struct Inspection {
     pub queue: Vec<Waiter>,
     /// How many waiters are queued in all, shown or not.
     pub waiters: u64,
+    /// The highest order for which the lock was granted, if it remembers one.
+    pub granted_order: Option<GrantedOrder>,
 }
 
 /// Which fencing token is checked.
@@ -640,6 +710,30 @@ impl Releaser {
     /// Whether the lock rests if the minimum hold of the lease is not over.
     pub fn may_rest(self) -> bool {
         matches!(self, Self::Bearer | Self::Recipient(_))
+    }
+}
+
+// === impl Superseding ===
+
+impl From<SupersedeHash> for Superseding {
+    fn from(hash: SupersedeHash) -> Self {
+        Self {
+            hash,
+            waited_before: Duration::ZERO,
+        }
+    }
+}
+
+// === impl GrantedOrder ===
+
+impl GrantedOrder {
+    /// The order alone, for callers that may not view the lock.
+    #[must_use]
+    pub fn without_grant(self) -> Self {
+        Self {
+            grant: None,
+            ..self
+        }
     }
 }
 

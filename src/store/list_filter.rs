@@ -53,6 +53,7 @@ mod tests {
             owner: Some(owner),
             metadata: Metadata::new(entries.into()).unwrap(),
             group: None,
+            order: None,
         };
         let shows = |search: &str, of: Option<&str>| {
             let filter = ListFilter {

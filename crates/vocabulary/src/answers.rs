@@ -67,6 +67,21 @@ impl ReleaseRequest {
     }
 }
 
+/// The grant by which a lock remembers the highest order that it was granted for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OrderGrant {
+    /// When the lock was granted, by the clock of the gateway.
+    #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
+    pub at: String,
+    /// The name of the API key that was granted the lock; null if the gateway has no keys.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub by: Option<String>,
+    /// Owner text of the lease.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub owner: Option<String>,
+}
+
 /// A request that waits for a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

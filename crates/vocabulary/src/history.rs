@@ -47,6 +47,17 @@ pub struct HistoryEntry {
     pub owner: Option<String>,
     /// Metadata of the lease, as far as an entry of 1 KiB has room for it.
     pub metadata: BTreeMap<String, String>,
+    /// The order of the lease. Only if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(nullable = false, maximum = 9_007_199_254_740_991_u64)
+    )]
+    pub order: Option<u64>,
+    /// Why the lease went back to an older order on purpose. Only if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub rollback: Option<String>,
     /// When the lease was granted; null if that was not recorded.
     #[cfg_attr(feature = "openapi", schema(required = true, format = "date-time"))]
     pub acquired_at: Option<String>,

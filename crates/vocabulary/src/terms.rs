@@ -21,10 +21,20 @@ pub struct Terms {
     pub min_hold: Option<MinHold>,
     /// How the caller wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
-    /// With a key, the waiter takes an older waiter of the same caller and key out of the queue when it is queued.
-    pub supersedes: Option<SupersedeKey>,
+    /// Of the waiters of one caller with the same key, the newest stays in the queue.
+    pub supersedes: Option<Supersedes>,
     /// What the caller says of itself.
     pub said: Said,
+}
+
+/// How a waiter is compared with other waiters of the same caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supersedes {
+    /// The key. Only waiters with the same key are compared.
+    pub key: SupersedeKey,
+    /// How long earlier requests of the caller have waited. The waiter counts as so much older, because it continues
+    /// their wait.
+    pub waited_before: Duration,
 }
 
 /// How a lease ends, unless it is released or broken before.
@@ -160,7 +170,7 @@ impl Terms {
         let mut whole = hash.finalize();
         // A field that came later is hashed together with the fingerprint without it. So a request that does not have the
         // field has the same fingerprint at a gateway that does not know the field.
-        if let Some(key) = supersedes {
+        if let Some(Supersedes { key, .. }) = supersedes {
             let mut hash = Sha256::new();
             for part in [whole.as_slice(), b"supersedes", key.as_str().as_bytes()] {
                 update(&mut hash, part);
@@ -182,6 +192,17 @@ impl Terms {
             whole = hash.chain_update(reservation.reason.as_str()).finalize();
         }
         Fingerprint::from_bytes(whole.into())
+    }
+}
+
+// === impl Supersedes ===
+
+impl From<SupersedeKey> for Supersedes {
+    fn from(key: SupersedeKey) -> Self {
+        Self {
+            key,
+            waited_before: Duration::ZERO,
+        }
     }
 }
 
@@ -319,6 +340,19 @@ mod tests {
         }
     }
 
+    fn supersedes(waited_ms: u64) -> Option<Supersedes> {
+        Some(Supersedes {
+            key: SupersedeKey::new("x").unwrap(),
+            waited_before: Duration::from_millis(waited_ms),
+        })
+    }
+
+    #[test]
+    fn a_request_may_have_waited_longer_when_it_is_repeated() {
+        let [first, later] = [0, 7].map(|ms| with(|it| it.supersedes = supersedes(ms)));
+        assert_eq!(first.fingerprint(), later.fingerprint());
+    }
+
     #[test]
     fn the_api_key_of_an_order_is_no_part_of_the_request() {
         let mut by_ops = ordered(1, None);
@@ -358,7 +392,7 @@ mod tests {
             shares(shared(2, true)),
             with(|it| it.said.owner = Owner::new("x").ok()).fingerprint(),
             metadata.fingerprint(),
-            with(|it| it.supersedes = SupersedeKey::new("x").ok()).fingerprint(),
+            with(|it| it.supersedes = supersedes(0)).fingerprint(),
             group(&plain(), [("a", None), ("b", None)]),
             group(&plain(), [("a", None), ("c", None)]),
             group(&metadata, [("a", None), ("b", None)]),

@@ -15,7 +15,7 @@ use crate::{
         facts::{Fact, ReleasedBy},
         leases::LeaseTag,
     },
-    lock::{FencingToken, HeldLease, LockName, Mode, Owner, Sharing},
+    lock::{FencingToken, HeldLease, LockName, Mode, OrderNumber, Owner, Sharing},
     with_all::with_all,
 };
 
@@ -38,6 +38,8 @@ pub struct Event {
     pub waited: Option<Duration>,
     /// The position in the queue, from 1.
     pub position: Option<u64>,
+    /// The order of the lease, or the order that the lock remembers from now on.
+    pub order: Option<OrderNumber>,
     /// Why the event happened, if its kind does not say so.
     pub reason: Option<Cow<'static, str>>,
     /// The API key that broke the lease, asked for its release or checked its fencing token, if there was one.
@@ -68,6 +70,8 @@ with_all! {
         Broken => "broken",
         /// A check refused the fencing token of a lease that has ended, after a larger fencing token was granted.
         StaleWriteRefused => "stale-write-refused",
+        /// A caller has set the order that the lock remembers.
+        OrderSet => "order-set",
         /// Events may be missing at this point.
         Gap => "gap",
     }
@@ -116,11 +120,17 @@ impl Event {
                 position: Some(place.ahead + 1),
                 ..event(EventKind::Queued)
             },
-            Fact::Acquired(lease) => Self {
-                expires_in: Some(lease.held.left_at(Instant::now())),
-                waited: Some(lease.waited),
-                ..of_lease(EventKind::Acquired, &lease.held)
-            },
+            Fact::Acquired(lease) => {
+                let order = lease.held.said.order.as_deref();
+                let rollback = order.and_then(|it| it.rollback.as_ref());
+                Self {
+                    expires_in: Some(lease.held.left_at(Instant::now())),
+                    waited: Some(lease.waited),
+                    order: order.map(|it| it.number),
+                    reason: rollback.map(|why| why.as_str().to_owned().into()),
+                    ..of_lease(EventKind::Acquired, &lease.held)
+                }
+            }
             Fact::Renewed(lease) => Self {
                 expires_in: Some(lease.left_at(Instant::now())),
                 ..of_lease(EventKind::Renewed, lease)
@@ -167,6 +177,12 @@ impl Event {
                 by: by.cloned(),
                 ..event(EventKind::StaleWriteRefused)
             },
+            Fact::OrderSet(order, by, reason) => Self {
+                order: *order,
+                reason: Some((*reason).to_owned().into()),
+                by: by.and_then(Actor::key).cloned(),
+                ..event(EventKind::OrderSet)
+            },
         })
     }
 
@@ -197,6 +213,7 @@ impl Event {
             expires_in: None,
             waited: None,
             position: None,
+            order: None,
             reason: None,
             by: None,
             at,
@@ -237,6 +254,8 @@ struct Line<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
@@ -272,6 +291,7 @@ impl EventMessage {
             expires_in_ms: event.expires_in.map(millis),
             waited_ms: event.waited.map(millis),
             position: event.position,
+            order: event.order.map(OrderNumber::get),
             reason: event.reason.as_deref().map(str::to_owned),
             by: event.by.as_deref().map(str::to_owned),
             lease: self.lease.map(|lease| lease.0),
@@ -307,6 +327,7 @@ impl EventMessage {
             expires_in: line.expires_in_ms.map(Duration::from_millis),
             waited: line.waited_ms.map(Duration::from_millis),
             position: line.position,
+            order: line.order.map(OrderNumber::new).transpose().ok()?,
             reason: line.reason.filter(is_believed).map(Into::into),
             by: line.by.filter(is_believed).map(Into::into),
             ..Event::bare(kind, at(line.at_ms))

@@ -97,7 +97,8 @@ impl KnownLeases {
             EventKind::Gap
             | EventKind::Queued
             | EventKind::ReleaseRequested
-            | EventKind::StaleWriteRefused => {}
+            | EventKind::StaleWriteRefused
+            | EventKind::OrderSet => {}
         }
         true
     }

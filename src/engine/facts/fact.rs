@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     engine::{Actor, LossReason, history::RecordedLease, leases::RegisteredLease, loss::ABANDONED},
-    lock::{FencingToken, HeldLease, Lease, Mode, Owner, ReleaseRequest},
+    lock::{FencingToken, HeldLease, Lease, Mode, OrderNumber, Owner, ReleaseRequest},
     store::{
         contract::{Attempt, Loss, QueuePosition},
         history::EndedLease,
@@ -53,6 +53,8 @@ pub(in crate::engine) enum Fact<'a> {
     Abandoned(Box<RecordedLease>),
     /// Another gateway has ended a lease that this gateway knew, and tells of the end.
     EndedElsewhere(&'a RegisteredLease),
+    /// A caller has set the order that the lock remembers, for this reason.
+    OrderSet(Option<OrderNumber>, Option<&'a Actor>, &'a str),
     /// A check by this API key has refused a fencing token after a larger one was granted.
     StaleWriteRefused(FencingToken, Option<&'a Arc<str>>),
 }

@@ -269,10 +269,13 @@ impl Collector {
         let keyed = self.parts.last().expect("a group has at least 2 names");
         let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
-            let locks = self
-                .parts
-                .iter()
-                .map(|part| (&part.name, part.terms.sharing));
+            let locks = self.parts.iter().map(|part| {
+                (
+                    &part.name,
+                    part.terms.sharing,
+                    part.terms.said.order.as_deref(),
+                )
+            });
             idempotency.fingerprint = idempotency.fingerprint.of_group(locks);
         }
         identity

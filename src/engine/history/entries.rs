@@ -119,6 +119,8 @@ fn add(entry: &mut HistoryEntry, mut fact: HistoryEntry) {
     entry.slot = entry.slot.or(fact.slot);
     entry.owner = entry.owner.take().or(fact.owner);
     entry.metadata.append(&mut fact.metadata);
+    entry.order = entry.order.or(fact.order);
+    entry.rollback = entry.rollback.take().or(fact.rollback);
     entry.acquired_at = entry.acquired_at.take().or(fact.acquired_at);
     entry.acquired_by = entry.acquired_by.take().or(fact.acquired_by);
     // A repeated request at another gateway may have waited only for a part of the time.

@@ -7,7 +7,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Metadata, Mode, Owner},
+    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Said},
     store::history::HistoryRecord,
 };
 
@@ -101,12 +101,7 @@ impl From<FencingToken> for RecordedLease {
 impl From<&HeldLease> for RecordedLease {
     fn from(lease: &HeldLease) -> Self {
         Self {
-            entry: entry(
-                lease.fence,
-                lease.mode,
-                lease.said.owner.as_ref(),
-                &lease.said.metadata,
-            ),
+            entry: entry(lease.fence, lease.mode, &lease.said),
             since: lease.as_of.checked_sub(lease.held_for),
             until: lease.as_of + lease.expires_in,
             unheard: None,
@@ -117,18 +112,23 @@ impl From<&HeldLease> for RecordedLease {
 }
 
 /// The entry that says what a lease is.
-pub(in crate::engine) fn entry(
-    fence: FencingToken,
-    mode: Mode,
-    owner: Option<&Owner>,
-    metadata: &Metadata,
-) -> HistoryEntry {
+pub(in crate::engine) fn entry(fence: FencingToken, mode: Mode, said: &Said) -> HistoryEntry {
+    // The pattern names every field, so that a new field cannot be forgotten here.
+    let Said {
+        owner,
+        metadata,
+        group: _,
+        order,
+    } = said;
+    let rollback = order.as_ref().and_then(|it| it.rollback.as_ref());
     let metadata = metadata.iter();
     HistoryEntry {
         fencing_token: fence.get(),
         mode: Some(mode.as_str().to_owned()),
         slot: mode.slot(),
-        owner: owner.map(|owner| owner.as_str().to_owned()),
+        owner: owner.as_ref().map(|owner| owner.as_str().to_owned()),
+        order: order.as_ref().map(|it| it.number.get()),
+        rollback: rollback.map(|why| why.as_str().to_owned()),
         metadata: metadata
             .map(|(name, value)| (name.into(), value.into()))
             .collect(),
@@ -174,16 +174,22 @@ pub(super) fn read(record: &str) -> Option<HistoryEntry> {
 
 #[cfg(test)]
 mod tests {
+    use crate::lock::{Metadata, Owner};
+
     use super::*;
 
     #[test]
     fn metadata_that_does_not_fit_is_left_out_and_nothing_else() {
         let entries = (b'a'..=b'e').map(|name| (char::from(name).to_string(), "x".repeat(300)));
         let metadata = Metadata::new(entries.collect()).unwrap();
-        let owner = Owner::new("ci \"7\"").unwrap();
         let mode = Mode::Shared { slot: Some(2) };
         let fence = FencingToken::new(42).unwrap();
-        let whole = entry(fence, mode, Some(&owner), &metadata);
+        let said = Said {
+            owner: Owner::new("ci \"7\"").ok(),
+            metadata,
+            ..Said::default()
+        };
+        let whole = entry(fence, mode, &said);
         let text = record(whole.clone()).text;
         assert!(text.len() < MAX_BYTES + 20 && !text.contains('\n'));
         let fact = read(&text).unwrap();

@@ -267,7 +267,7 @@ fn recorded_lease() -> (LeaseRegistry, TokenHash) {
     let opening = Opening {
         by: Some(Actor::Key("ci".into())),
         waited: Some(Duration::from_secs(2)),
-        metadata: Metadata::default(),
+        said: Said::default(),
         may_rest: false,
     };
     leases.insert_as(true, (token, &name()), &lasting(10), Some(opening));

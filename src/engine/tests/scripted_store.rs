@@ -335,6 +335,7 @@ impl Store for ScriptedStore {
             holder: self.holder.lock().clone(),
             queue: Vec::new(),
             waiters: 0,
+            granted_order: None,
         })
     }
 

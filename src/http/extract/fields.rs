@@ -47,7 +47,7 @@ pub(super) enum Place<'a> {
 /// How many errors an answer names: a person reads no more, and the body may have thousands.
 const NAMED: usize = 16;
 /// How many fields the handlers ask for at most today. A handler that asks for more costs its requests an allocation.
-const USUAL_FIELDS: usize = 12;
+const USUAL_FIELDS: usize = 13;
 /// Range of whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a 64-bit
 /// float holds each of these numbers exactly.
 const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;

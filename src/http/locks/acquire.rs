@@ -21,13 +21,15 @@ use crate::{
     },
     lock::{
         Ends, ExplicitTerms, HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata,
-        MinHold, Owner, Reason, Reservation, Said, Sharing, SupersedeKey, Terms, Ttl,
+        MinHold, Order, OrderNumber, Owner, Reason, Reservation, Said, Sharing, SupersedeKey,
+        Supersedes, Terms, Ttl,
     },
 };
 
 use super::{
     answer::{Acquired, Annotated, Notes},
     lease_view::LeaseBody,
+    order::order,
 };
 
 /// Acquire a lock
@@ -208,6 +210,9 @@ pub(in crate::http) struct AcquireBody {
     terms: Terms,
     wait: Option<Duration>,
     reserve: Option<ReserveBody>,
+    order: Option<OrderNumber>,
+    /// Why the caller goes back to an older order; only with an order.
+    rollback: Option<Reason>,
 }
 
 /// Until when a lock is reserved, in milliseconds since 1970, and why. `None`: missing or invalid, and the request is
@@ -247,6 +252,17 @@ declare_fields! {
     /// with the same API key, out of the queue: the older request is answered 409 `newer-waiter`. No control
     /// characters. A request that does not wait takes nobody out.
     const SUPERSEDES: "supersedes" => Form::prose(SupersedeKey::MAX_CHARS);
+    /// For how long earlier requests of yours have waited for this lock, in milliseconds, if this request continues their
+    /// wait. Only waiters with the same `supersedes` are compared by it: this request counts as so much older. An hour
+    /// at most.
+    const WAITING_SINCE: "waiting_since_ms" => Form::millis(|_| (0, 3_600_000));
+    /// A number of your own that is higher for newer work: the number of a run, the time of a commit. The lock
+    /// remembers the highest order for which it was granted, and a request with a lower one is answered 409
+    /// `outdated-order`, even if it waits already. An equal one passes. Only for a lock that is held alone.
+    pub(super) const ORDER: "order" => Form::whole(|_| (0, OrderNumber::MAX.get()));
+    /// Why you go back to older work on purpose: the `order` is not compared and not remembered. Needs the permission
+    /// `order`. No control characters.
+    pub(super) const ROLLBACK: "rollback" => Form::prose(Reason::MAX_CHARS);
     /// Reserves the lock until a time. Not together with `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `limit` or the
     /// mode `shared`.
     const RESERVE: "reserve" => Form::object(body_schema::<ReserveBody>);
@@ -289,6 +305,38 @@ impl AcquireBody {
         let applied = preferred.applied(limits)?;
         self.wait = Some(applied);
         Some(applied)
+    }
+
+    /// Refuses an order of a stream that adopts a lease: the lease was granted before, and is not compared again.
+    pub(super) fn refuse_adopting(&self) -> Result<(), Problem> {
+        let reason =
+            "does not go with Lock-Token: the lease has the order with which it was granted";
+        let refused = self.order.is_some() || self.rollback.is_some();
+        (!refused)
+            .then_some(())
+            .ok_or_else(|| Problem::invalid_field(ORDER.name, reason))
+    }
+
+    /// The terms for one lock of a group, which may be shared, or have an order, on its own.
+    pub(super) fn of_part(&self, sharing: Option<Sharing>, order: Option<OrderNumber>) -> Self {
+        let mut part = self.clone();
+        part.terms.sharing = sharing.or(part.terms.sharing);
+        // An order for all locks is for those that are held alone.
+        part.order = order
+            .or(part.order)
+            .filter(|_| part.terms.sharing.is_none());
+        part
+    }
+
+    /// What is wrong with the orders of a group, whose own ones are `orders`: the field, and why.
+    pub(super) fn refuse_orders(&self, fields: &mut Fields<'_>, has_own: bool, has_alone: bool) {
+        let has_order = self.order.is_some() || has_own;
+        if self.rollback.is_some() && !has_order {
+            fields.refuse(&ROLLBACK, "goes with an order: send both");
+        }
+        if (self.order.is_some() && !has_alone) || (has_own && self.terms.sharing.is_some()) {
+            fields.refuse(&ORDER, NOT_SHARED);
+        }
     }
 
     /// Makes the acquire request of a hold stream. Unlike a plain acquire, it always has a hold limit.
@@ -358,7 +406,7 @@ impl AcquireBody {
     }
 
     pub(super) fn into_request(
-        self,
+        mut self,
         name: LockName,
         idempotency_key: Option<IdempotencyKey>,
         caller: &Caller<impl Sized>,
@@ -368,6 +416,16 @@ impl AcquireBody {
         if let Ends::Ttl { ttl, .. } = self.terms.ends {
             let field = self.terms.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
             Problem::check_ttl(field, ttl, caller)?;
+        }
+        if let Some(number) = self.order {
+            if self.rollback.is_some() && !caller.permits(Permission::Order, Some(&name)) {
+                return Err(Problem::forbidden(Permission::Order, Some(&name)));
+            }
+            self.terms.said.order = Some(Box::new(Order {
+                number,
+                by: caller.name().cloned(),
+                rollback: self.rollback,
+            }));
         }
         Ok(AcquireRequest {
             terms: self.terms,
@@ -388,17 +446,36 @@ impl RequestBody for AcquireBody {
         let reserves = fields.has(&RESERVE);
         let beside = [&TTL, &MAX_HOLD, &MIN_HOLD, &LIMIT].map(|field| (field, fields.has(field)));
         let mut body = Self::of_any(fields);
-        body.terms.supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
+        let waited_before = fields.whole(&WAITING_SINCE).unwrap_or_default();
+        let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
+        body.terms.supersedes = supersedes.map(|key| Supersedes {
+            key,
+            waited_before: Duration::from_millis(waited_before),
+        });
+        if body.order.is_some() && body.terms.sharing.is_some() {
+            fields.refuse(&ORDER, NOT_SHARED);
+        }
+        if body.rollback.is_some() && body.order.is_none() {
+            fields.refuse(&ROLLBACK, "goes with an order: send both");
+        }
+        if reserves && body.order.is_some() {
+            fields.refuse(&ORDER, BESIDE_RESERVE);
+        }
         body.reserve = fields.object(&RESERVE, |fields| Some(ReserveBody::read(fields)));
         let is_shared = body.terms.sharing.is_some() && !beside[3].1;
         for (field, is_there) in beside.into_iter().chain([(&MODE, is_shared)]) {
             if reserves && is_there {
-                fields.refuse(field, "does not go with reserve: leave one of the two out");
+                fields.refuse(field, BESIDE_RESERVE);
             }
         }
         body
     }
 }
+
+const BESIDE_RESERVE: &str = "does not go with reserve: leave one of the two out";
+/// Why a shared lock has no order: of two leases that share a lock, the lower order may end last.
+pub(super) const NOT_SHARED: &str =
+    "is for a lock that is held alone: leave out order, or mode and limit";
 
 // === impl ReserveBody ===
 
@@ -451,12 +528,15 @@ impl AcquireBody {
                 owner,
                 metadata: metadata.unwrap_or_default(),
                 group: None,
+                order: None,
             },
         };
         Self {
             terms,
             wait,
             reserve: None,
+            order: order(fields, &ORDER),
+            rollback: fields.parsed(&ROLLBACK, Reason::not_blank),
         }
     }
 }

@@ -23,14 +23,15 @@ use crate::{
         serve::{Connection, UnansweredReleases},
         state::AppState,
     },
-    lock::{GroupNames, GroupNamesError, HeldLease, LockName, Sharing},
+    lock::{GroupNames, GroupNamesError, HeldLease, LockName, OrderNumber, Sharing},
 };
 
 use super::{
-    acquire::{AcquireBody, LIMIT, MODE, WaiterCount, sharing},
+    acquire::{AcquireBody, LIMIT, MODE, NOT_SHARED, ORDER, WaiterCount, sharing},
     answer::{Acquired, Annotated, Notes},
     lease::{ReleaseAnswer, ReleaseQuery, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
+    order::order,
 };
 
 /// Acquire several locks
@@ -86,16 +87,15 @@ pub(in crate::http) async fn acquire_group(
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = terms.prefer(preferred, &gateway.config.limits);
     let begun = || {
-        let GroupLocks { names, shared } = locks.ok_or_else(missing_names)?;
+        let GroupLocks { names, own } = locks.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
         // Each name counts as a request. The first name was counted, and had to fit the rate, when the caller
         // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
-            let terms = terms.clone();
-            let mut part = terms.into_request(name.clone(), key.clone(), &caller)?;
-            part.terms.sharing = shared.get(name).copied().or(part.terms.sharing);
-            Ok::<_, Problem>(part)
+            let (sharing, order) = own.get(name).copied().unwrap_or_default();
+            let part = terms.of_part(sharing, order);
+            part.into_request(name.clone(), key.clone(), &caller)
         })?;
         let waits = !request.keyed().wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -131,8 +131,8 @@ pub(in crate::http) struct AcquireGroupBody {
 /// The locks of a group.
 struct GroupLocks {
     names: GroupNames,
-    /// The sharing of the locks that are asked for in a shared mode of their own.
-    shared: BTreeMap<LockName, Sharing>,
+    /// The sharing and the order of the locks that have terms of their own.
+    own: BTreeMap<LockName, (Option<Sharing>, Option<OrderNumber>)>,
 }
 
 /// One lock of a group, with its mode and its limit.
@@ -140,6 +140,7 @@ pub(in crate::http) struct LockOfGroup {
     /// `None`: the name is missing or invalid, and the request is refused.
     name: Option<LockName>,
     sharing: Option<Sharing>,
+    order: Option<OrderNumber>,
 }
 
 /// Body of a request for several locks in the OpenAPI document.
@@ -152,7 +153,7 @@ declare_fields! {
         "names": ["database", {"name": "cluster:eu", "mode": "shared"}],
         "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7"
     }"#);
-    /// One lock of a group, with a mode and a limit of its own. Null is the same as leaving a field out.
+    /// One lock of a group, with a mode, a limit and an order of its own. Null is the same as leaving a field out.
     const LOCK: "LockOfGroup" => Form::TEXT.example(r#"{"name": "openai", "mode": "shared", "limit": 20}"#);
     /// The name of the lock.
     const LOCK_NAME: "name" => NAME.required();
@@ -164,10 +165,16 @@ impl RequestBody for AcquireGroupBody {
     const ABOUT: Field = ACQUIRE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
-        Self {
-            locks: locks(fields),
-            terms: AcquireBody::of_any(fields),
+        let (locks, terms) = (locks(fields), AcquireBody::of_any(fields));
+        if let Some(GroupLocks { names, own }) = &locks {
+            let shared = own
+                .values()
+                .filter(|(sharing, _)| sharing.is_some())
+                .count();
+            let has_own = own.values().any(|(_, order)| order.is_some());
+            terms.refuse_orders(fields, has_own, shared < names.as_slice().len());
         }
+        Self { locks, terms }
     }
 }
 
@@ -180,9 +187,15 @@ impl RequestBody for LockOfGroup {
         if !fields.has(&LOCK_NAME) {
             fields.refuse(&LOCK_NAME, "is missing");
         }
+        let (name, sharing) = (fields.parsed(&LOCK_NAME, LockName::new), sharing(fields));
+        let order = order(fields, &ORDER);
+        if order.is_some() && sharing.is_some() {
+            fields.refuse(&ORDER, NOT_SHARED);
+        }
         Self {
-            name: fields.parsed(&LOCK_NAME, LockName::new),
-            sharing: sharing(fields),
+            name,
+            sharing,
+            order,
         }
     }
 }
@@ -386,8 +399,8 @@ declare_fields! {
     )
     .required()
     .example("cluster:eu,database");
-    /// The locks: 2 to 16, each once, in any order. A lock is a name, or an object with its name, `mode` and
-    /// `limit`. Beside an object, a name alone is exclusive, and a `mode` or `limit` for all locks is refused.
+    /// The locks: 2 to 16, each once, in any order. A lock is a name, or an object with its name, `mode`, `limit`
+    /// and `order`. An `order` beside `names` is for the locks that are held alone. Beside an object, a name alone is exclusive, and a `mode` or `limit` for all locks is refused.
     /// The locks are taken in the order of their names.
     const NAMES: "names" => NAME.list(LOCK.name, GroupNames::MIN, GroupNames::MAX).required();
 }
@@ -411,11 +424,15 @@ impl Query for GroupQuery {
 
 /// Reads the field `names`.
 fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
-    let (mut shared, mut has_terms) = (BTreeMap::new(), false);
+    let (mut own, mut has_terms) = (BTreeMap::new(), false);
     let names = fields.list(&NAMES, LockName::new, |fields| {
         has_terms = true;
-        let LockOfGroup { name, sharing } = LockOfGroup::read(fields);
-        shared.extend(name.clone().zip(sharing));
+        let LockOfGroup {
+            name,
+            sharing,
+            order,
+        } = LockOfGroup::read(fields);
+        own.extend(name.clone().map(|name| (name, (sharing, order))));
         name
     })?;
     for field in [&MODE, &LIMIT] {
@@ -433,7 +450,7 @@ fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
         Err(GroupNamesError::Count(names.len()))
     };
     let names = fields.check(&NAMES, names)?;
-    Some(GroupLocks { names, shared })
+    Some(GroupLocks { names, own })
 }
 
 /// Refuses the request unless the caller may acquire each of the locks.

@@ -137,6 +137,7 @@ pub(in crate::http) async fn hold(
     let mut notes = Notes::default();
     let answer = async {
         let (hold, counted, waiter) = if let Some(token) = token.0 {
+            body.refuse_adopting()?;
             // The stream limit of the API key does not refuse an adoption: no caller may lose a lock to a
             // limit.
             let counted = caller.stream().unwrap_or_default();

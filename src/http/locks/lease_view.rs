@@ -27,7 +27,7 @@ use crate::{
         json_response::{JSON, ObjectWriter, json_by},
     },
     lock::{
-        ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest,
+        ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, Reason, ReleaseRequest,
         Reservation, Said, Token,
         answers::{self, Rest},
     },
@@ -96,6 +96,12 @@ pub(in crate::http) struct LeaseView {
     /// The reservation that the lease is. Only if it is one, and the API key may see it.
     #[schema(value_type = answers::Reservation, required = false)]
     reservation: Option<Box<Reservation>>,
+    /// The order with which the lease was granted. Only if it has one, and the API key may see it.
+    #[schema(value_type = u64, required = false, maximum = 9_007_199_254_740_991_u64)]
+    order: Option<u64>,
+    /// Why the lease goes back to an older order. Only if it does, and the API key may see it.
+    #[schema(value_type = String, required = false)]
+    rollback: Option<Reason>,
     /// The release request for the lease. Only if there is one, and the API key may see it.
     #[schema(value_type = answers::ReleaseRequest, required = false)]
     release_requested: Option<Box<ReleaseRequest>>,
@@ -218,6 +224,7 @@ impl LeaseView {
                     owner,
                     metadata,
                     group: _,
+                    order,
                 },
             release_requested,
             is_resting: _,
@@ -243,6 +250,8 @@ impl LeaseView {
             group: None,
             leases: Vec::new(),
             reservation,
+            order: order.as_ref().map(|it| it.number.get()),
+            rollback: order.and_then(|it| it.rollback),
             release_requested,
         }
     }
@@ -348,6 +357,9 @@ impl LeaseView {
             "reservation",
             reservation,
         );
+        object.field_if(self.order.is_some() && told(ONE), "order", self.order);
+        let rollback = self.rollback.as_ref().map(Reason::as_str);
+        object.field_if(rollback.is_some() && told(ONE), "rollback", rollback);
         let request = self.release_requested.as_deref().map(release_request_body);
         object.field_if(request.is_some() && told(ONE), "release_requested", request);
         object.end();
@@ -449,7 +461,11 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
         let told = told.expect("a lease has text keys");
         let is_told = |name: &String| {
             told.get(name).is_some()
-                || AUDIENCE != GROUP && matches!(&**name, "release_requested" | "reservation")
+                || AUDIENCE != GROUP
+                    && matches!(
+                        &**name,
+                        "release_requested" | "reservation" | "order" | "rollback"
+                    )
         };
         let mut schema = LeaseView::schema();
         let RefOr::T(Schema::Object(object)) = &mut schema else {

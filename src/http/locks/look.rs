@@ -19,7 +19,7 @@ use crate::{
             Query, declare_fields, prefix,
         },
         json_response::JsonResponse,
-        problem::{Extra, Problem, ProblemCode, why_it_waits},
+        problem::{Extra, Problem, ProblemCode, order_grant, why_it_waits},
         state::AppState,
     },
     lock::{
@@ -118,6 +118,15 @@ pub(in crate::http) struct LockBody {
         example = "3 share the lock, and the first waiter asked for at most 2 holders"
     )]
     waiting_because: Option<String>,
+    /// The highest order for which the lock was granted: requests with a lower one are refused. Only if the lock
+    /// remembers one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false, maximum = 9_007_199_254_740_991_u64)]
+    granted_order: Option<u64>,
+    /// The grant for that order, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = answers::OrderGrant, required = false)]
+    order_granted: Option<answers::OrderGrant>,
 }
 
 // === impl LockBody ===
@@ -158,6 +167,9 @@ impl LockBody {
                 .collect(),
             waiter_count: inspection.waiters,
             waiting_because,
+            granted_order: inspection.granted_order.as_ref().map(|it| it.number.get()),
+            order_granted: (inspection.granted_order)
+                .and_then(|it| it.grant.as_deref().map(order_grant)),
         }
     }
 }

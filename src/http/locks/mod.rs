@@ -11,6 +11,7 @@ mod hold;
 mod lease;
 mod lease_view;
 mod look;
+mod order;
 
 pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
@@ -26,6 +27,7 @@ pub(super) use lease::{
 };
 pub(super) use lease_view::{CurrentHolder, millis, release_request_body, rests};
 pub(super) use look::{__path_check, __path_inspect, __path_list, check, inspect, list};
+pub(super) use order::{__path_set_order, set_order};
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed_body::fuzzed_body;

@@ -122,16 +122,16 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "An earlier request with this `Idempotency-Key` had another \
-         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `supersedes`, `reserve`, `owner` or `metadata`, or \
-         other locks.",
+         `ttl_ms`, `max_hold_ms`, `min_hold_ms`, `mode`, `limit`, `supersedes`, `reserve`, `order`, `rollback`, `owner` or \
+         `metadata`, or other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
         "A quorum of Redis servers cannot share a lock, because a majority cannot count its holders, cannot let \
-         a lock rest after a release, has no common queue from which a newer waiter takes an older one, and has \
-         no common clock by which a reservation ends. Nothing happened.",
-        "Ask for the lock without `mode`, `limit`, `min_hold_ms`, `supersedes` and `reserve`, or use a gateway on \
-         another store.";
+         a lock rest after a release, has no common queue from which a newer waiter takes an older one, has \
+         no common clock by which a reservation ends, and remembers no order. Nothing happened.",
+        "Ask for the lock without `mode`, `limit`, `min_hold_ms`, `supersedes`, `reserve` and `order`, or use a \
+         gateway on another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \
@@ -154,6 +154,18 @@ problem_codes! {
         "The reservation is over before it began",
         "The time in `reserve.until` came before this request was granted the lock. The request reserved nothing.",
         "Ask for a later time, if the lock is still needed.";
+    OutdatedOrder = "outdated-order", CONFLICT,
+        "The lock was granted for newer work",
+        "The lock was granted for a higher `order` than that of this request (`granted_order`), so the work of \
+         this request would undo newer work. The request was not granted the lock, and does not wait. \
+         `order_granted` says when and to whom the lock was granted, if the API key may view the lock.",
+        "Do not repeat the request: newer work was begun. To go back on purpose, send `rollback` with the reason. \
+         If `granted_order` is a mistake, correct it with `PUT /locks/NAME/granted-order`.";
+    OrderChanged = "order-changed", CONFLICT,
+        "The lock remembers another order now",
+        "The lock does not remember the order in `if_order`. Nothing was changed. `granted_order` is the order that \
+         it remembers; it is missing if the lock remembers none.",
+        "Look at the lock and decide again.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",
@@ -227,6 +239,12 @@ problem_codes! {
         "The API key has as many leases from this gateway as it may. Waiters count as well, \
          because each may get a lease. Nothing happened.",
         "Release a lease first, or ask again after `Retry-After` seconds.";
+    TooManyOrders = "too-many-orders", TOO_MANY_REQUESTS,
+        "Orders of too many locks are remembered",
+        "The store remembers the orders of as many locks as it may (`limits.max_orders`), and none of this lock. \
+         Nothing happened.",
+        "Ask without `order`, or use fewer names: an order is remembered for `limits.order_keep_ms` after its last \
+         grant.";
     HeadersTooLarge = "headers-too-large", REQUEST_HEADER_FIELDS_TOO_LARGE,
         "The request headers are too large",
         "All headers together are larger than the gateway accepts, or there are more than 100 of \

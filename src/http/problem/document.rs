@@ -18,7 +18,10 @@ use crate::{
         locks::CurrentHolder,
         state::BasePath,
     },
-    lock::{LockName, answers::Rest},
+    lock::{
+        LockName, OrderNumber,
+        answers::{OrderGrant, Rest},
+    },
 };
 
 use super::{Extra, FieldError, PartResult, Problem, ProblemCode};
@@ -86,6 +89,20 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 60_000)]
     retry_after_ms: Option<u64>,
+    /// With `outdated-order`: the order of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false, maximum = 9_007_199_254_740_991_u64)]
+    order: Option<u64>,
+    /// With `outdated-order`: the highest order for which the lock was granted. With `order-changed`: the order that
+    /// the lock remembers, if it remembers one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false, maximum = 9_007_199_254_740_991_u64)]
+    granted_order: Option<u64>,
+    /// With `outdated-order` and `order-changed`: the grant for that order, if it is known and the API key may view the
+    /// lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = OrderGrant, required = false)]
+    order_granted: Option<&'a OrderGrant>,
     /// With `lease-lost`: whether another caller holds the lock now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
@@ -110,11 +127,12 @@ impl<'a> ProblemDocument<'a> {
     fn new(problem: &'a Problem, base_path: &BasePath, request_id: &'a str) -> Self {
         let code = problem.code;
         let (mut errors, mut locked, mut held, mut results) = (None, None, None, None);
-        let (mut ended_ms_ago, mut expires_in_ms) = (None, None);
+        let (mut ended_ms_ago, mut expires_in_ms, mut order) = (None, None, None);
         match &problem.extra {
             Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter(_) => {}
             Extra::Fields(fields) => errors = Some(fields.as_slice()),
             Extra::Locked(lock) => locked = Some(lock),
+            Extra::Order(report) => order = Some(report),
             Extra::Lost { held: is_held } => held = Some(*is_held),
             Extra::EndedAgo(ms) => ended_ms_ago = Some(*ms),
             Extra::ExpiresIn(ms) => expires_in_ms = Some(*ms),
@@ -141,6 +159,9 @@ impl<'a> ProblemDocument<'a> {
             waited_ms: locked.map(|it| it.waited_ms),
             waiters: locked.map(|it| it.waiters),
             retry_after_ms: problem.retry_after_ms(),
+            order: order.and_then(|it| it.asked).map(OrderNumber::get),
+            granted_order: order.and_then(|it| it.granted).map(OrderNumber::get),
+            order_granted: order.and_then(|it| it.grant.as_ref()),
             held,
             ended_ms_ago,
             expires_in_ms,

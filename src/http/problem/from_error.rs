@@ -8,17 +8,23 @@ use http::HeaderValue;
 
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
-    clock::rfc3339,
-    engine::{AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError},
+    clock::{Clock, SystemClock, rfc3339},
+    engine::{
+        AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
+        SetOrderError,
+    },
     http::extract::Field,
-    lock::{HeldLease, LockName, Sharing, Ttl},
+    lock::{HeldLease, LockName, OrderNumber, Sharing, Ttl, answers},
     store::{
         StoreError, Unavailability,
-        contract::{Holder, Loss, SharedHolders, StoreFeature, Waiter},
+        contract::{GrantedOrder, Holder, Loss, OrderGrant, SharedHolders, StoreFeature, Waiter},
     },
 };
 
-use super::{Extra, FieldError, Problem, ProblemCode as Code, report::Locked};
+use super::{
+    Extra, FieldError, Problem, ProblemCode as Code,
+    report::{Locked, OrderReport},
+};
 
 /// Milliseconds after which to ask again when too many requests wait for the store.
 const OVERLOADED: u64 = 1_000;
@@ -73,12 +79,82 @@ impl From<AcquireError> for Problem {
             ),
             AcquireError::NewerWaiter => Self::general(Code::NewerWaiter),
             AcquireError::ReservationOver => Self::general(Code::ReservationOver),
+            AcquireError::Unsupported(StoreFeature::Order) => no_orders(),
+            AcquireError::OutdatedOrder { asked, granted } => {
+                let (number, detail) = (granted.number, outdated(asked, &granted));
+                let report = OrderReport {
+                    asked: Some(asked),
+                    granted: Some(number),
+                    grant: granted.grant.as_deref().map(order_grant),
+                };
+                Self::new(Code::OutdatedOrder, detail).with(Extra::Order(Box::new(report)))
+            }
+            AcquireError::TooManyOrders => Self::general(Code::TooManyOrders)
+                .with(Extra::RetryAfter(FULL_QUEUE.1)),
             // A wait ends like this only if the caller's API key was revoked; the answer is that for an
             // unknown key.
             AcquireError::Revoked => Refusal::Unknown.into(),
             AcquireError::Draining => draining(),
             AcquireError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<SetOrderError> for Problem {
+    fn from(error: SetOrderError) -> Self {
+        match error {
+            SetOrderError::Changed(granted) => {
+                let report = OrderReport {
+                    asked: None,
+                    granted: granted.as_ref().map(|it| it.number),
+                    grant: granted.and_then(|it| it.grant.as_deref().map(order_grant)),
+                };
+                let detail = match report.granted {
+                    Some(order) => {
+                        format!("The lock remembers the order {order}. Nothing was changed.")
+                    }
+                    None => "The lock remembers no order. Nothing was changed.".to_owned(),
+                };
+                Self::new(Code::OrderChanged, detail).with(Extra::Order(Box::new(report)))
+            }
+            SetOrderError::Unsupported => no_orders(),
+            SetOrderError::Store(error) => error.into(),
+        }
+    }
+}
+
+fn no_orders() -> Problem {
+    let detail = "A quorum of Redis servers remembers no order of a lock (`order`), because a server that missed a grant \
+                  would not know of it. Nothing happened.";
+    Problem::new(Code::UnsupportedByStore, detail)
+}
+
+/// Why a request with an order is refused.
+fn outdated(asked: OrderNumber, granted: &GrantedOrder) -> String {
+    let number = granted.number;
+    let Some(grant) = granted.grant.as_deref().map(order_grant) else {
+        return format!("The order {asked} is outdated: the lock remembers the order {number}.");
+    };
+    let to = [grant.owner, grant.by.map(|key| format!("API key {key}"))];
+    let to: Vec<_> = to.into_iter().flatten().collect();
+    let to = if to.is_empty() {
+        String::new()
+    } else {
+        format!(" to {}", to.join(", "))
+    };
+    let at = grant.at;
+    format!(
+        "The order {asked} is outdated: the lock was granted for the order {number} at {at}{to}."
+    )
+}
+
+/// The grant of an order, as answers show it.
+pub(in crate::http) fn order_grant(grant: &OrderGrant) -> answers::OrderGrant {
+    let at = SystemClock.wall().checked_sub(grant.ago);
+    answers::OrderGrant {
+        at: rfc3339(at).to_string(),
+        by: grant.by.as_deref().map(str::to_owned),
+        owner: grant.owner.as_ref().map(|owner| owner.as_str().to_owned()),
     }
 }
 
@@ -389,6 +465,9 @@ impl Problem {
                 .leases_mut()
                 .iter_mut()
                 .for_each(HeldLease::hide_details);
+        }
+        if let (AcquireError::OutdatedOrder { granted, .. }, false) = (&mut error, sees_holder) {
+            granted.grant = None;
         }
         error.into()
     }

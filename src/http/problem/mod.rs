@@ -11,6 +11,6 @@ pub use document::problems_markdown;
 pub(in crate::http) use document::{
     __path_problem_page, ProblemDocument, document, problem_page, render,
 };
-pub(in crate::http) use from_error::why_it_waits;
+pub(in crate::http) use from_error::{order_grant, why_it_waits};
 pub(in crate::http) use report::{Extra, FieldError, PartResult, Problem};
 pub(in crate::http) use responses::{add_problems, shared_responses, text_header};

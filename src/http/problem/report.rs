@@ -15,8 +15,8 @@ use utoipa::ToSchema;
 use crate::{
     http::locks::{CurrentHolder, millis, release_request_body, rests},
     lock::{
-        HeldLease, LockName, Sharing, Ttl,
-        answers::{ReleaseRequest, Rest},
+        HeldLease, LockName, OrderNumber, Sharing, Ttl,
+        answers::{self, ReleaseRequest, Rest},
     },
     store::contract::{Contention, Holder},
 };
@@ -51,6 +51,8 @@ pub(in crate::http) enum Extra {
     Locked(Box<Locked>),
     /// The field `retry_after_ms` (the value, in milliseconds), and the header `Retry-After`.
     RetryAfter(u64),
+    /// The fields `order`, `granted_order` and `order_granted`.
+    Order(Box<OrderReport>),
     /// The field `held`.
     Lost {
         /// Whether another caller holds the lock now.
@@ -66,6 +68,14 @@ pub(in crate::http) enum Extra {
     Allow(HeaderValue),
     /// The header `WWW-Authenticate`.
     Challenge(HeaderValue),
+}
+
+/// The order that a lock remembers, and the lower order of the request.
+#[derive(Debug, Clone, Default)]
+pub(in crate::http) struct OrderReport {
+    pub(super) asked: Option<OrderNumber>,
+    pub(super) granted: Option<OrderNumber>,
+    pub(super) grant: Option<answers::OrderGrant>,
 }
 
 // === impl Problem ===

@@ -163,7 +163,9 @@ impl Outcome for Acquisition {
             | Self::IdempotencyMismatch
             | Self::IdempotencyExpired
             | Self::NewerWaiter
-            | Self::ReservationOver => {}
+            | Self::ReservationOver
+            | Self::OutdatedOrder(_)
+            | Self::TooManyOrders => {}
         }
         Ok(())
     }

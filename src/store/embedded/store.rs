@@ -24,6 +24,7 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
+    config::OrderLimits,
     lock::{BreakTarget, HeldLease, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
@@ -387,7 +388,11 @@ impl EmbeddedStore {
     /// process.
     ///
     /// Blocks while it reads the log.
-    pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub fn open(
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        orders: OrderLimits,
+    ) -> Result<Self, OpenError> {
         let directory = Directory::take(directory)?;
         let files = directory
             .files()

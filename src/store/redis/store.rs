@@ -18,15 +18,15 @@ use tokio_util::{
 
 use crate::{
     clock::Clock,
-    config::{RedisConfig, ServersKind, ServersUrl},
+    config::{OrderLimits, RedisConfig, ServersKind, ServersUrl},
     lifecycle::Lifecycle,
     lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting,
+            GiveBack, Health, Inspection, Leaving, ListQuery, OrderChange, OrderSetting, Page,
+            Relay, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
@@ -70,6 +70,7 @@ impl RedisStore {
         config: &RedisConfig,
         clock: Arc<dyn Clock>,
         lifecycle: &Lifecycle,
+        orders: OrderLimits,
     ) -> Self {
         let description = match url.kind() {
             ServersKind::Sentinels => format!("Redis by the sentinels of {url}"),
@@ -79,7 +80,7 @@ impl RedisStore {
         let topology = Topology::new(url, config, &clock, lifecycle.workers());
         let dispatch = Arc::new(Dispatch::new(topology, config, typed_keys));
         let channels = Channels::for_database(url.login().database);
-        let scripts = Scripts::new(&channels);
+        let scripts = Scripts::new(&channels, orders);
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());
         let (gateway, orphans) =
@@ -289,6 +290,15 @@ impl Store for RedisStore {
     ) -> Result<Requesting, StoreError> {
         let (_working, lock) = self.enter_lock(name)?;
         lock.request_release(target, request).await
+    }
+
+    async fn set_order(
+        &self,
+        name: &LockName,
+        change: OrderChange,
+    ) -> Result<OrderSetting, StoreError> {
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.set_order(change).await
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -117,9 +117,20 @@ impl Rig {
             deadline_ms: Millis(20_000),
             ..RedisConfig::default()
         };
-        let redis = RedisStore::open(&server.url(), &config, clock.clone(), &Lifecycle::new());
+        let redis = RedisStore::open(
+            &server.url(),
+            &config,
+            clock.clone(),
+            &Lifecycle::new(),
+            latchgate::config::OrderLimits::default(),
+        );
         let directory = TempDir::new().unwrap();
-        let embedded = EmbeddedStore::open(directory.path(), clock.clone()).unwrap();
+        let embedded = EmbeddedStore::open(
+            directory.path(),
+            clock.clone(),
+            latchgate::config::OrderLimits::default(),
+        )
+        .unwrap();
         let twin = |store| Twin {
             store,
             fences: HashMap::new(),

@@ -93,6 +93,7 @@ fn full() -> Attempt {
                 first: name("first"),
                 count: 16,
             })),
+            order: None,
         };
     })
 }

@@ -12,7 +12,11 @@ use crate::support::prelude::*;
 
 /// Opens the store with the clock of this machine.
 pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
-    EmbeddedStore::open(directory, Arc::new(SystemClock))
+    EmbeddedStore::open(
+        directory,
+        Arc::new(SystemClock),
+        latchgate::config::OrderLimits::default(),
+    )
 }
 
 /// Opens a directory on which a store was open before. A process that another test starts at this moment inherits the

@@ -20,7 +20,11 @@ impl Site {
     /// One gateway on an embedded store.
     pub(super) fn embedded() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock));
+        let store = EmbeddedStore::open(
+            directory.path(),
+            Arc::new(SystemClock),
+            latchgate::config::OrderLimits::default(),
+        );
         Self {
             gateways: vec![Service::over(Arc::new(store.unwrap()), Config::default())],
             server: None,
@@ -54,7 +58,13 @@ impl Site {
 
     fn join_at(&mut self, url: &ServersUrl) {
         let lifecycle = Lifecycle::new();
-        let store = RedisStore::open(url, &quick(), Arc::new(SystemClock), &lifecycle);
+        let store = RedisStore::open(
+            url,
+            &quick(),
+            Arc::new(SystemClock),
+            &lifecycle,
+            latchgate::config::OrderLimits::default(),
+        );
         let store = Arc::new(store);
         self.gateways.push(Service::over(store, Config::default()));
     }

@@ -156,7 +156,13 @@ pub(crate) fn open_with(url: &ServersUrl, config: &RedisConfig) -> RedisStore {
 
 /// A store with this configuration, whose tasks end with the lifecycle.
 pub(crate) fn open_in(url: &ServersUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
-    RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
+    RedisStore::open(
+        url,
+        config,
+        Arc::new(SystemClock),
+        lifecycle,
+        latchgate::config::OrderLimits::default(),
+    )
 }
 
 pub(crate) fn name(text: &str) -> LockName {
@@ -368,6 +374,7 @@ pub(crate) fn free() -> Inspection {
         holder: None,
         queue: Vec::new(),
         waiters: 0,
+        granted_order: None,
     }
 }
 

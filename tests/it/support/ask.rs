@@ -225,6 +225,7 @@ pub(crate) trait Ask: Store {
             holder: None,
             queue: Vec::new(),
             waiters: 0,
+            granted_order: None,
         };
         assert_eq!(self.inspect(lock).await, Ok(free), "{lock}");
     }

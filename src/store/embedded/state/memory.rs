@@ -188,6 +188,7 @@ impl State {
             holder: self.durable_holder(name, now),
             queue,
             waiters,
+            granted_order: None,
         }
     }
 

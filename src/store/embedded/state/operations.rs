@@ -131,7 +131,7 @@ impl State {
             return Ok(Acquisition::QueueFull);
         }
         let supersedes = waiting.supersedes.as_ref();
-        let removed = supersedes.is_some_and(|hash| self.remove_outdated(name, hash, now));
+        let removed = supersedes.is_some_and(|it| self.remove_outdated(name, &it.hash, now));
         let order = self.queues.next_position();
         self.queues.put(name, order, Some(queued));
         if removed {

@@ -151,7 +151,7 @@ pub(crate) struct Queued {
 
 impl Queued {
     fn supersedes(&self) -> Option<SupersedeHash> {
-        self.attempt.wait?.supersedes
+        Some(self.attempt.wait?.supersedes?.hash)
     }
 
     /// The attempt as the answer to an inspect shows it.

@@ -44,6 +44,8 @@ pub(crate) struct Parts {
     pub(crate) texts: &'static [(&'static str, &'static str)],
     /// Layouts of the records whose fields the scripts name.
     pub(crate) fields: &'static [&'static Layout],
+    /// Words of the texts that stand for a number.
+    pub(crate) numbers: [(&'static str, u64); 2],
 }
 
 /// The channel of all gateways, as the texts of the scripts spell it. The texts have the channel of database 0, which
@@ -114,8 +116,8 @@ impl Script {
     }
 }
 
-/// Composes the text of a script: replaces the lines that import parts, the calls that name fields, and the word
-/// `TOMBSTONE` by what they stand for.
+/// Composes the text of a script: replaces the lines that import parts, the calls that name fields, and the words that
+/// stand for a number, such as `TOMBSTONE`.
 fn compose(text: &str, parts: &Parts) -> String {
     let mut composed = String::with_capacity(4 * text.len());
     for line in text.lines() {
@@ -130,7 +132,13 @@ fn compose(text: &str, parts: &Parts) -> String {
         composed.push('\n');
     }
     let composed = inline(&composed, parts.fields);
-    replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
+    let numbers = [("TOMBSTONE", TOMBSTONE_MS)]
+        .into_iter()
+        .chain(parts.numbers);
+    let words = numbers.filter(|(word, _)| !word.is_empty());
+    words.fold(composed, |text, (word, number)| {
+        replace_word(&text, word, &number.to_string())
+    })
 }
 
 /// Replaces a word in a Lua text wherever it stands alone, and not inside a longer word.
@@ -273,6 +281,7 @@ mod tests {
         let part = Parts {
             texts: &[("part", "local A = 'TOMBSTONE' + NO_TOMBSTONE")],
             fields: &[],
+            ..Parts::default()
         };
         let text = "-- import part\nTOMBSTONE_MS, TOMBSTONES, TOMBSTONE)";
         assert_eq!(

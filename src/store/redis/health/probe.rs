@@ -45,7 +45,15 @@ const LISTING: &str = "SCAN";
 /// Creates the script that probes a server, from its Lua text.
 pub(crate) fn script(text: &str) -> Script {
     let texts = &[("permissions", include_str!("permissions.lua"))];
-    Script::new(text, 1, &Parts { texts, fields: &[] }).read_only()
+    Script::new(
+        text,
+        1,
+        &Parts {
+            texts,
+            ..Parts::default()
+        },
+    )
+    .read_only()
 }
 
 // === impl Dispatch ===

@@ -135,6 +135,7 @@ impl RedisGateway {
                 }
                 ScriptNews::Replaced(token) => self.end(keys.name(), &token, News::Replaced),
                 ScriptNews::Outdated(token) => self.end(keys.name(), &token, News::NewerWaiter),
+                ScriptNews::Forgotten(token) => self.end(keys.name(), &token, News::Forgotten),
                 ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
                 ScriptNews::Unsent => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
@@ -180,6 +181,9 @@ impl RedisGateway {
             }
             (Some("outdated"), Some(token), Some(Ok(name))) => {
                 self.end(&name, &token, News::NewerWaiter);
+            }
+            (Some("forgotten"), Some(token), Some(Ok(name))) => {
+                self.end(&name, &token, News::Forgotten);
             }
             _ => debug!("a message in an unknown format"),
         }

@@ -23,6 +23,13 @@ pub(in crate::store::redis) const OWNER: Layout = Layout {
     groups: &[&[("kind", 1), ("id", 65)]],
 };
 
+/// Layout of the value of `:newest:HASH`: the id of the newest waiter with a key of `supersedes`. The time at which it
+/// arrived, in µs, is there only if earlier requests of its caller have waited.
+pub(in crate::store::redis) const NEWEST: Layout = Layout {
+    name: "newest",
+    groups: &[&[("id", 65), ("arrived", 16)]],
+};
+
 /// Layout of an argument of scripts: the highest fence that a gateway has seen in a slot, in digits, and the id of the
 /// gateway.
 pub(in crate::store::redis) const FLOOR: Layout = Layout {

@@ -105,6 +105,7 @@ pub(super) mod tests {
             owner: Owner::new("ci").ok(),
             metadata: Metadata::new(metadata.into()).unwrap(),
             group: None,
+            order: None,
         };
         let key = keyed.then(|| Idempotency {
             hash: IdempotencyKey::random().hash(&CallerId::ANONYMOUS, &name),

@@ -34,6 +34,7 @@ pub(super) struct QuorumScripts {
 
 /// The Lua parts that the scripts of a quorum share, by the names under which scripts import them.
 const PARTS: &Parts = &Parts {
+    numbers: [("", 0); 2],
     texts: &[
         ("adopt", include_str!("lua/parts/adopt.lua")),
         ("copied", include_str!("lua/parts/copied.lua")),

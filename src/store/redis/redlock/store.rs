@@ -309,12 +309,14 @@ impl Store for RedlockStore {
 
     fn supports(&self, feature: StoreFeature) -> bool {
         // Counters at a majority of the nodes cannot bound how many shared leases there are. A node that missed a
-        // release would not know of the rest. The nodes have no common queue, and no common clock.
+        // release would not know of the rest, and one that missed a grant not of its order. The nodes have no common queue,
+        // and no common clock.
         match feature {
             StoreFeature::Sharing
             | StoreFeature::MinHold
             | StoreFeature::Supersedes
-            | StoreFeature::Reserve => false,
+            | StoreFeature::Reserve
+            | StoreFeature::Order => false,
         }
     }
 

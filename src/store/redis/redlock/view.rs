@@ -198,6 +198,7 @@ impl Shared {
             holder: holding.map(NodeHolder::holder),
             queue,
             waiters,
+            granted_order: None,
         })
     }
 

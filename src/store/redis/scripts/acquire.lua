@@ -7,7 +7,9 @@
 --   Also used, with names made from the first: `wait` (list: the ids of the waiters), `of:ID` (string: the ticket of an
 --   attempt, or a letter that says how the attempt ended), `key:HASH` (string: the attempt or lease of an idempotency
 --   key), `newest:HASH` (string: the newest waiter with a key of `supersedes`), `asked:ID` (string: when a release
---   request for a lease is due), and the keys of a shared lock (`parts/shared.lua`).
+--   request for a lease is due), `order` (string: the highest order of a grant), and the keys of a shared lock
+--   (`parts/shared.lua`). `lg:{TAG}:orders` (sorted set: the names in this slot that have an order, by the time until
+--   which it is remembered) has the tag of key 2.
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit; of a reservation its end, as a
@@ -15,12 +17,13 @@
 --   3  the terms of the lease: TTL, hold limit, .. as `records/packed.rs` packs them
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
---   6  empty or nothing: exclusive, does not wait, and no earlier copy of this command may arrive. Else one byte each
+--   6  empty or nothing: exclusive, without an order, does not wait, and no earlier copy of this command may arrive. Else one byte each
 --      for the mode, whether there is a key, '0', and whether an earlier copy may arrive; then four for the limit
 --   7  how long the attempt wants to wait, in ms, or empty, or nothing
 --   8  how many waiters the queue may have, or nothing if the attempt does not wait
 --   9  the liveness key of this gateway, if the script must extend it
 --  10  the hash of the key of `supersedes`, or nothing
+--  11  how long earlier requests of the caller have waited, in ms, or nothing
 -- Reply
 --   The first case that applies, in this order:
 --   clock ARGV 1: news, seconds       no fence can be made from the time
@@ -35,6 +38,9 @@
 --                                     the lease that lives under the key. Collected: no caller was answered it before.
 --                                     How long its position was queued, in us
 --   expired ARGV 1: news              the lease of the key has ended
+--   outdated ARGV 1: news, remembered, time
+--                                     the lock was granted for a higher order
+--   orders ARGV 1: news               orders of too many names are remembered
 --   granted ARGV 1: news, fence, slot if it has one; of a reservation how long it lasts, in ms
 --   over ARGV 1: news                 as granted, but the end of the reservation has come
 --   held ARGV 1: news, contention ..  another attempt holds the lock, or will in a moment
@@ -75,7 +81,8 @@ end
 
 -- Grants the lock to the attempt. Before the call, the script has checked that no waiter is before the attempt, and
 -- that the lock is free or may be shared with its holders. `share`: writes a shared lease, and answers what to reply.
-local function take(us, share)
+-- `remember`: remembers the order of the lease.
+local function take(us, share, remember)
   local lasts, told = ARGV[2], ''
   if tonumber(lasts) > LONGEST_TTL then
     lasts = lasts - math.floor(us / 1000)
@@ -99,6 +106,9 @@ local function take(us, share)
   if not share then
     redis.call('SET', lock, lease, 'PX', lasts)
   end
+  if remember then
+    remember(lease)
+  end
   if used then
     redis.call('SET', used, 'l' .. id, 'PX', lasts + TOMBSTONE)
   end
@@ -120,7 +130,8 @@ end
 local seen = read()
 -- `x` in the argument: the attempt is exclusive.
 local alone = place == '' or place_mode_is(place, 'x')
-if alone and not (seen[1] or seen[2] or seen[3]) and redis.call('EXISTS', lock, wait) == 0 then
+local ordered = place ~= '' and string.find(ARGV[3], '\n{"":"#', 1, true)
+if alone and not ordered and not (seen[1] or seen[2] or seen[3]) and redis.call('EXISTS', lock, wait) == 0 then
   return take(clock())
 end
 
@@ -145,7 +156,11 @@ local function write_ticket(us, since, copies)
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
   end
   if newest then
-    redis.call('SET', newest, id, 'PX', waits + 65000)
+    local arrived = ''
+    if ARGV[11] then
+      arrived = string.format('%016.0f', math.min(since, us - ARGV[11] * 1000))
+    end
+    redis.call('SET', newest, id .. arrived, 'PX', waits + 65000)
   end
   if ARGV[9] and redis.call('PEXPIRE', ARGV[9], '6000') == 0 then
     -- The liveness key of this gateway was missing. If the gateway had waiters in this slot before, other scripts may
@@ -174,7 +189,7 @@ local function join()
 end
 
 -- Most other attempts find a lock that another attempt holds exclusively, and no record of their own.
-if seen[1] and not (seen[2] or used or newest) and lease_id(seen[1]) ~= id and not is_shared(seen[1]) then
+if seen[1] and not (seen[2] or used or newest or ordered) and lease_id(seen[1]) ~= id and not is_shared(seen[1]) then
   local count = waits and join()
   if count then
     local us = clock()
@@ -188,9 +203,11 @@ end
 -- import attempt_marks
 -- import send
 -- import gateways
+-- import order
 -- import hand_over
 -- import sweep
 -- import grant_ttl
+-- import settle
 
 -- === Bring up to date: expired leases are removed, and waiters that may have the lock are granted it.
 
@@ -306,11 +323,52 @@ local function join_or_sweep()
   return redis.call('LLEN', wait) < tonumber(ARGV[8]) and join()
 end
 
--- The waiter with the same key of `supersedes` and its ticket, unless this attempt or `other` is this waiter.
+-- The waiter with the same key of `supersedes`, its ticket and when it arrived, unless this attempt or `other` is this
+-- waiter.
 local function rival(other)
-  local found = newest and redis.pcall('GET', newest)
-  local ticket = type(found) == 'string' and found ~= id and found ~= other and redis.pcall('GET', name .. 'of:' .. found)
-  return is_queued(ticket) and found, ticket
+  local value = newest and redis.pcall('GET', newest)
+  local found = type(value) == 'string' and newest_id(value)
+  local ticket = found and found ~= id and found ~= other and redis.pcall('GET', name .. 'of:' .. found)
+  if is_queued(ticket) then
+    return found, ticket, newest_reaches(value, 'arrived') and newest_arrived(value) or ticket_since(ticket)
+  end
+end
+
+-- Whether this attempt leaves, and not the rival: the attempt with the lower order leaves, or else the earlier one. A
+-- rival that is dead does not stay.
+local function yields(ticket, arrived)
+  local mine, theirs, stays = ordered and order_of(ARGV[3]), ordered and order_of(ticket), nil
+  if mine and theirs and mine ~= theirs then
+    stays = theirs > mine
+  else
+    stays = ARGV[11] and arrived > string.format('%016.0f', us - ARGV[11] * 1000)
+  end
+  return stays and lives(ticket, us)
+end
+
+-- Whether the name may have an order: it has one, or few other names in this slot have one.
+local function may_have_order()
+  local orders, now = string.sub(counter, 1, -1 - #'fence') .. 'orders', math.floor(us / 1000)
+  if not highest() then
+    redis.call('ZREMRANGEBYSCORE', orders, '-inf', now)
+    if not redis.call('ZSCORE', orders, name) and redis.call('ZCARD', orders) >= MOST_ORDERS then
+      return false
+    end
+  end
+  local left = ORDER_KEEP + (waits or 0)
+  redis.call('ZADD', orders, string.format('%.0f', now + left), name)
+  redis.call('PEXPIRE', orders, string.format('%.0f', left))
+  return true
+end
+
+-- Takes the position of an attempt out of the queue, because the order of the attempt is outdated.
+local function leave_queue(attempt, ticket)
+  redis.call('LREM', wait, '1', attempt)
+  redis.call('DEL', name .. 'of:' .. attempt)
+  bury(attempt, ticket)
+  if attempt ~= id then
+    tell_forgotten(attempt, ticket)
+  end
 end
 
 -- Takes an older waiter out of the queue, in which `count` wait, and answers how many are left. The letter `n` stays
@@ -368,8 +426,26 @@ local function decide(seen)
   if letter == 'r' or kind == 'l' then
     return refuse('expired')
   end
-  -- granted, over
   local other = whose and owner_id(whose) ~= id and owner_id(whose)
+  -- outdated: the position of the attempt, or of its key, is given up; orders.
+  local record = ordered and newer_than(ARGV[3])
+  if record then
+    redis.call('DEL', name .. 'absent')
+    for _, attempt in ipairs({ id, other or nil }) do
+      local ticket = redis.pcall('GET', name .. 'of:' .. attempt)
+      if is_queued(ticket) then
+        leave_queue(attempt, ticket)
+      end
+    end
+    if share then
+      -- The position may have been the head, and have kept the waiters behind it from sharing the lock.
+      hand_over(us, share, share.count())
+    end
+    return refuse('outdated', field(record) .. field(us))
+  elseif ordered and not may_have_order() then
+    return refuse('orders')
+  end
+  -- granted, over
   local fits = not held or (share and not alone and share.count() < tonumber(place_limit(place)))
   local count = (fits or not waits) and redis.call('LLEN', wait)
   if fits and count == 0 then
@@ -379,7 +455,7 @@ local function decide(seen)
       local granted = (share and share.grant or sharing().open)(lease, us)
       local slot = string.match(granted, '\n(%d+)$')
       return field(news) .. field(lease_fence(granted)) .. (slot and field(slot) or '')
-    end)
+    end, ordered and remember_order)
   end
   -- held, mismatch: an attempt that does not wait gives up the position of its key.
   if not waits and not (other and count > 0) then
@@ -417,6 +493,11 @@ local function decide(seen)
     end
     return refuse('newer')
   end
+  -- newer: a waiter with the same key has a higher order, or has arrived later.
+  local older, its_ticket, arrived = rival()
+  if older and yields(its_ticket, arrived) then
+    return refuse('newer')
+  end
   -- full; queued, at the end
   local joined = join_or_sweep()
   if not joined then
@@ -426,7 +507,6 @@ local function decide(seen)
     end
     return refuse('full')
   end
-  local older, its_ticket = rival()
   local waiters = older and remove_older(older, its_ticket, joined) or joined
   mark_replaced(other, other and ticket)
   write_ticket(us, us, late)

@@ -38,6 +38,7 @@ local held, left = redis.call('GETRANGE', lock, lease_range('id', 'hold_limit'))
 -- import shared
 -- import send
 -- import gateways
+-- import order
 -- import hand_over
 
 local function answer(passed, why, us)

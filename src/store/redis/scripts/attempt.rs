@@ -73,7 +73,10 @@ impl LockScripts<'_> {
         let fill = |command: &mut Command, sending| {
             let late = resent || sending == Sending::Again;
             command.arg(&id).arg(lasts).arg(&rest).arg(self.floor());
-            let waits_or_late = waits || late || attempt.terms.sharing.is_some();
+            let waits_or_late = waits
+                || late
+                || attempt.terms.sharing.is_some()
+                || attempt.terms.said.order.is_some();
             // Arguments that most attempts do not need are left out: each costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {
                 command.arg(&key);
@@ -84,10 +87,13 @@ impl LockScripts<'_> {
             if let Some(waiting) = attempt.wait {
                 command.arg(waiting.max_wait.min(LONGEST_WAIT).as_millis().to_string());
                 command.arg(waiting.longest_queue);
-                if late || says_it_is_alive || waiting.supersedes.is_some() {
+                let supersedes = waiting.supersedes;
+                if late || says_it_is_alive || supersedes.is_some() {
                     command.arg(keys.gateway());
                 }
-                command.arg(waiting.supersedes.map(|hash| hex(hash.as_bytes())));
+                command.arg(supersedes.map(|it| hex(it.hash.as_bytes())));
+                let waited = supersedes.map(|it| it.waited_before.as_millis());
+                command.arg(waited.filter(|&ms| ms > 0).map(|ms| ms.to_string()));
             }
         };
         let answer = self.run_with_news(&self.context.scripts.acquire, &id, fill);
@@ -145,6 +151,10 @@ impl LockScripts<'_> {
             "expired" => Ok(Acquisition::IdempotencyExpired),
             "newer" => Ok(Acquisition::NewerWaiter),
             "over" => Ok(Acquisition::ReservationOver),
+            "outdated" => Ok(Acquisition::OutdatedOrder(
+                reply.order().flatten().ok_or_else(|| reply.unexpected())?,
+            )),
+            "orders" => Ok(Acquisition::TooManyOrders),
             "withdrawn" => Err(Unavailability::Withdrawn.into()),
             _ => Err(reply.refusal(keys)),
         }

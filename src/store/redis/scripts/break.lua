@@ -37,6 +37,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import attempt_marks
 -- import send
 -- import gateways
+-- import order
 -- import hand_over
 
 local held = redis.call('GET', lock)

@@ -1,12 +1,15 @@
 //! All scripts of the store, the parts that they import, and the keys that they read.
 
+use crate::config::OrderLimits;
+
 use super::super::{
+    Slot,
     client::{KeyOfLock, Parts, REQUEST, Script},
     fields::inline,
     gateways::Channels,
     history::HistoryScripts,
     keys::Keys,
-    records::{FLOOR, ID, LEASE, OWNER, PACKED, PLACE, TICKET},
+    records::{FLOOR, HIGHEST, ID, LEASE, NEWEST, OWNER, PACKED, PLACE, TICKET},
 };
 
 /// The composed scripts of the Redis store.
@@ -25,12 +28,13 @@ pub(crate) struct Scripts {
     pub(super) check_fence: Script,
     pub(super) break_lock: Script,
     pub(super) ask: Script,
+    pub(super) order: Script,
     pub(in crate::store::redis) history: HistoryScripts,
 }
 
 /// The Lua parts that scripts share, by the name in their import lines. A part that only the rare paths of a script
 /// need is imported after the frequent path, so that the frequent path costs nothing more.
-const PARTS: &Parts = &Parts {
+const PARTS: Parts = Parts {
     texts: &[
         ("clock", include_str!("parts/clock.lua")),
         ("contention", include_str!("parts/contention.lua")),
@@ -43,13 +47,16 @@ const PARTS: &Parts = &Parts {
         ("grant_ttl", include_str!("parts/grant_ttl.lua")),
         ("lease", include_str!("parts/lease.lua")),
         ("attempt_marks", include_str!("parts/attempt_marks.lua")),
+        ("order", include_str!("parts/order.lua")),
         ("rest", include_str!("parts/rest.lua")),
         ("send", include_str!("parts/send.lua")),
+        ("settle", include_str!("parts/settle.lua")),
         ("sweep", include_str!("parts/sweep.lua")),
     ],
     fields: &[
-        &FLOOR, &ID, &LEASE, &OWNER, &PACKED, &PLACE, &TICKET, &REQUEST,
+        &FLOOR, &HIGHEST, &ID, &LEASE, &NEWEST, &OWNER, &PACKED, &PLACE, &TICKET, &REQUEST,
     ],
+    numbers: [("ORDER_KEEP", 0), ("MOST_ORDERS", 0)],
 };
 
 /// A text of Lua in which calls that name fields are replaced by the positions of the fields, for tests.
@@ -60,12 +67,18 @@ pub fn inline_fields(text: &str) -> String {
 // === impl Scripts ===
 
 impl Scripts {
-    pub(crate) fn new(channels: &Channels) -> Self {
+    pub(crate) fn new(channels: &Channels, orders: OrderLimits) -> Self {
+        // The names are counted in each slot, and are not spread evenly.
+        let most = 16 + orders.most.div_ceil(Slot::COUNT as u64) * 8;
+        let parts = &Parts {
+            numbers: [("ORDER_KEEP", orders.keep_ms), ("MOST_ORDERS", most)],
+            ..PARTS
+        };
         let of_queue = |text| {
-            Script::publishing(text, 2, PARTS, &channels.all).naming(&[Keys::lock, Keys::fence])
+            Script::publishing(text, 2, parts, &channels.all).naming(&[Keys::lock, Keys::fence])
         };
         let of_lock =
-            |text, keys: &'static [KeyOfLock]| Script::new(text, keys.len(), PARTS).naming(keys);
+            |text, keys: &'static [KeyOfLock]| Script::new(text, keys.len(), parts).naming(keys);
         Self {
             acquire: of_queue(include_str!("acquire.lua")),
             renew: of_queue(include_str!("renew.lua")).running_during_slot_migration(),
@@ -81,6 +94,7 @@ impl Scripts {
             check_fence: of_lock(include_str!("check_fence.lua"), &[Keys::lock]).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
             ask: of_queue(include_str!("ask.lua")),
+            order: of_lock(include_str!("order.lua"), &[Keys::lock]),
             history: HistoryScripts::new("PEXPIRE"),
         }
     }
@@ -97,6 +111,7 @@ pub(crate) fn typed_keys(keys: &Keys, echo: &str) -> Vec<(String, &'static str)>
         (keys.fence().to_owned(), "string"),
         (keys.of_id(echo), "string"),
         (keys.of_name(&format!("asked:{echo}")), "string"),
+        (keys.of_name("order"), "string"),
         (keys.of_name("shared"), "zset"),
         (keys.of_name("leases"), "hash"),
         (keys.of_name("slots"), "string"),

@@ -10,7 +10,8 @@
 --   1  the id of the attempt: '2' and the hash of its token
 -- Reply
 --   confirmed ARGV 1: lease, time
---   lost ARGV 1:        the grant has ended, or the attempt has left and the grant is for its kept position
+--   lost ARGV 1:        the grant has ended, or the attempt has left and the grant is for its kept position, or the
+--                       attempt must ask again because of its order
 --   replaced ARGV 1:  a newer request under its idempotency key keeps the lease
 --   shared ARGV 1:      nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1:      nothing was done: while the slot is being moved, the lease was not found with these keys
@@ -33,6 +34,8 @@ local held = redis.call('GET', lock)
 -- import lease
 -- import shared
 -- import grant_ttl
+-- import order
+-- import settle
 
 local whole, us, share = KEYS[2] and not KEYS[4], clock(), nil
 if is_shared(held) then

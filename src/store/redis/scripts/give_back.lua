@@ -40,6 +40,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import attempt_marks
 -- import send
 -- import gateways
+-- import order
 -- import hand_over
 
 local held = redis.call('GET', lock)
@@ -90,6 +91,7 @@ if adopted or heard or again then
   return 'kept ' .. id .. ' 0:'
 end
 local replaces = may_replace(id, 'g')
+forget_order(lease)
 local passed, left = nil, nil
 if share then
   left = share.remove(id, lease, us)

@@ -7,7 +7,8 @@
 -- ARGV
 --   1  how many waiters are shown
 -- Reply
---   shown KEYS 1: queue (first line of each ticket ..), time, contention ..
+--   shown KEYS 1: queue (first line of each ticket ..), time, what the lock remembers of orders or empty, time,
+--                 contention ..
 -- Replay
 --   Reads the lock again.
 -- Clock
@@ -26,7 +27,9 @@ local name = string.sub(lock, 1, -5)
 -- import shared
 -- import contention
 
-local held, us = redis.call('GET', lock), clock()
+local seen, us = redis.call('MGET', lock, name .. 'order'), clock()
+-- MGET reads a key of another type as nothing, so GET ends the script here for such a key.
+local held = seen[1] or redis.call('GET', lock)
 local ids, over, shown = redis.call('LRANGE', wait, '0', ARGV[1] - 1), 0, {}
 if #ids > 0 then
   local bodies = {}
@@ -42,5 +45,5 @@ if #ids > 0 then
     end
   end
 end
-return 'shown ' .. lock .. ' ' .. field(table.concat(shown)) .. '16:' .. us
+return 'shown ' .. lock .. ' ' .. field(table.concat(shown)) .. '16:' .. us .. field(seen[2] or '') .. '16:' .. us
   .. contention(redis.call('LLEN', wait) - over, held, us, SHOWN_HOLDERS)

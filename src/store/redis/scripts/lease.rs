@@ -1,5 +1,5 @@
 //! Scripts on a lease: `renew.lua` and `release.lua`; `break.lua` and `ask.lua`, which end exactly the lease or value
-//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; `check_fence.lua`, which says
+//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; `order.lua`, which sets the order that it remembers; `check_fence.lua`, which says
 //! whether a lease holds it; and `advance.lua`, which passes on a free lock.
 
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::{
         StoreError,
         contract::{
             Breaking, Contention, FenceCheck, FenceQuery, Holder, INSPECTED_WAITERS, Inspection,
-            Loss, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting, SHOWN_HOLDERS,
-            SharedHolders,
+            Loss, OrderChange, OrderSetting, Release, Releaser, Renewal, RenewalTtl, Renewer,
+            Requesting, SHOWN_HOLDERS, SharedHolders,
         },
         history::EndedLease,
     },
@@ -28,7 +28,7 @@ use super::{
             failure::{Failure, passes_too_fast},
             request_text, token_hash,
         },
-        records::id,
+        records::{id, order_digits},
     },
     lock_scripts::LockScripts,
 };
@@ -365,6 +365,7 @@ impl LockScripts<'_> {
             return Err(reply.unexpected());
         }
         let queue = reply.queue().ok_or_else(|| reply.unexpected())?;
+        let granted_order = reply.order().ok_or_else(|| reply.unexpected())?;
         let Contention { holder, waiters } = reply.contention(&self.keys)?;
         let floors = &self.context.gateway.floors;
         floors.raise_to_holder(self.keys.slot(), holder.as_ref());
@@ -372,7 +373,28 @@ impl LockScripts<'_> {
             holder,
             queue,
             waiters,
+            granted_order,
         })
+    }
+
+    /// Sets the order that the lock remembers.
+    pub(in crate::store::redis) async fn set_order(
+        &self,
+        OrderChange { seen, new }: OrderChange,
+    ) -> Result<OrderSetting, StoreError> {
+        let fill = |command: &mut Command, _| {
+            command.arg(order_digits(seen)).arg(order_digits(new));
+        };
+        let run = self.run(&self.context.scripts.order, self.keys.lock(), fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "set" => Ok(OrderSetting::Set),
+            "changed" => {
+                let order = reply.order().ok_or_else(|| reply.unexpected())?;
+                Ok(OrderSetting::Changed(order))
+            }
+            _ => Err(reply.unexpected()),
+        }
     }
 
     /// Shows the holder of the lock: at most `most` leases of a shared lock, or only the lease with `fence` if it

@@ -37,9 +37,11 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import attempt_marks
 -- import send
 -- import gateways
+-- import order
 -- import hand_over
 -- import sweep
 -- import grant_ttl
+-- import settle
 -- import contention
 
 local held, us = redis.call('GET', lock), clock()

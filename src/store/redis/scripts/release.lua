@@ -92,6 +92,12 @@ end
 
 local wait = name .. 'wait'
 local head = ours and not rests and redis.call('LINDEX', wait, '0')
+if ours and not used then
+-- import lease
+-- import order
+  -- The next waiter is compared with what the lock remembers without this lease.
+  forget_order(redis.call('GET', lock))
+end
 if ours and not rests and not head then
   local ended = remember_release(held)
   redis.call('DEL', lock)
@@ -108,6 +114,7 @@ local counter, floor, me, news = KEYS[2], ARGV[2], floor_gateway(ARGV[2]), ''
 -- import shared
 -- import send
 -- import gateways
+-- import order
 -- import hand_over
 
 if not ours then

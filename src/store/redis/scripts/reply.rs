@@ -7,14 +7,14 @@ use crate::{
     lock::{HeldLease, Salt, TokenHash},
     store::{
         StoreError,
-        contract::{Contention, Holder, SharedHolders, Waiter},
+        contract::{Contention, GrantedOrder, Holder, SharedHolders, Waiter},
     },
 };
 
 use super::super::{
     client::{Reply, token_hash},
     keys::Keys,
-    records::{Record, waiter},
+    records::{Record, granted_order, waiter},
 };
 
 // === impl Reply ===
@@ -70,6 +70,16 @@ impl Reply {
     pub(super) fn rest(&mut self) -> Option<Option<Duration>> {
         let ms = self.integer()?;
         Some(u64::try_from(ms).ok().map(Duration::from_millis))
+    }
+
+    /// Reads what a lock remembers of orders from the reply, and the time; `None` in the answer if it remembers none.
+    #[expect(clippy::option_option, reason = "without an order is an answer, too")]
+    pub(super) fn order(&mut self) -> Option<Option<GrantedOrder>> {
+        let (text, now) = (self.text()?, self.micros()?);
+        if text.is_empty() {
+            return Some(None);
+        }
+        granted_order(&text, now).map(Some)
     }
 
     pub(super) fn count(&mut self) -> Option<u64> {
@@ -155,6 +165,8 @@ pub(in crate::store::redis) enum ScriptNews {
     Replaced(TokenHash),
     /// A newer waiter has taken an attempt that waits at this gateway out of the queue.
     Outdated(TokenHash),
+    /// The store has no position of an attempt that waits at this gateway any more, so the attempt asks again.
+    Forgotten(TokenHash),
     /// The queue has more dead tickets or grants than one script handles: the gateway looks at the lock again.
     More,
     /// A message of the script to another gateway could not be published.
@@ -199,6 +211,7 @@ impl ScriptNews {
             "provisional" => token_hash(&fields.text()?).map(Self::Provisional),
             "replaced" => token_hash(&fields.text()?).map(Self::Replaced),
             "outdated" => token_hash(&fields.text()?).map(Self::Outdated),
+            "forgotten" => token_hash(&fields.text()?).map(Self::Forgotten),
             "more" => Some(Self::More),
             "unsent" => Some(Self::Unsent),
             "lapsed" => Some(Self::Lapsed),
@@ -221,6 +234,7 @@ pub(crate) fn fuzzed_reply(bytes: &[u8]) -> String {
             |reply, keys| shown(reply.contention(keys)),
             |reply, _| shown(reply.broken()),
             |reply, _| format!("{:?}", reply.foreign().is_some()),
+            |reply, _| format!("{:?}", reply.order().is_some()),
         ],
     )
 }

@@ -49,6 +49,7 @@ fn somebodys() -> HeldLease {
             owner: Some(Owner::new("somebody").unwrap()),
             metadata: Metadata::new([("job".to_owned(), "1".to_owned())].into()).unwrap(),
             group: None,
+            order: None,
         },
         ..held()
     }

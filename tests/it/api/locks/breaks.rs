@@ -468,6 +468,7 @@ async fn is_shown_to_those_who_look_and_who_want_the_lock_if_they_may_view_it() 
         holder: holder(),
         queue: Vec::new(),
         waiters: 0,
+        granted_order: None,
     };
     service.script.inspect.ok(seen);
     let inspected = service.call("GET /locks/a", &[ops.auth()]).await;

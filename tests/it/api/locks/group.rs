@@ -11,7 +11,12 @@ struct Gateway {
 impl Gateway {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock)).unwrap();
+        let store = EmbeddedStore::open(
+            directory.path(),
+            Arc::new(SystemClock),
+            latchgate::config::OrderLimits::default(),
+        )
+        .unwrap();
         Self {
             service: Service::over(Arc::new(store), Config::default()),
             _directory: directory,
@@ -373,7 +378,12 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let keys = all.entry("all", "acquire = ['*']\nview = ['*']")
         + &team.entry("team", "view = ['team:']\nbreak = ['team:']");
     let directory = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock)).unwrap();
+    let store = EmbeddedStore::open(
+        directory.path(),
+        Arc::new(SystemClock),
+        latchgate::config::OrderLimits::default(),
+    )
+    .unwrap();
     let service = Service::over_with_keys(Arc::new(store), &keys);
     let names = json!({"names": ["secret:a", "team:x"]}).to_string();
     let headers = [all.auth(), JSON[0]];

@@ -5,7 +5,12 @@ use crate::api::prelude::*;
 /// A gateway over an embedded store, for callers with a key of this file.
 fn gateway(keys: &str) -> (Service, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock)).unwrap();
+    let store = EmbeddedStore::open(
+        directory.path(),
+        Arc::new(SystemClock),
+        latchgate::config::OrderLimits::default(),
+    )
+    .unwrap();
     (Service::over_with_keys(Arc::new(store), keys), directory)
 }
 

@@ -32,7 +32,13 @@ impl Pair {
         let proxy = Proxy::start(server.port(), &lifecycle).await;
         let gateways = [proxy.url(), server.url()].map(|url| {
             let lifecycle = Lifecycle::new();
-            let store = RedisStore::open(&url, &quick(), Arc::new(SystemClock), &lifecycle);
+            let store = RedisStore::open(
+                &url,
+                &quick(),
+                Arc::new(SystemClock),
+                &lifecycle,
+                latchgate::config::OrderLimits::default(),
+            );
             Service::over(Arc::new(store), Config::default())
         });
         // Every script is known to the server then, so that one request carries it out.

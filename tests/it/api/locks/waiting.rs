@@ -196,6 +196,7 @@ async fn inspect_shows_the_queue_and_its_length() {
         holder,
         queue: vec![waiter(Some("first"), 8_504), waiter(None, 20)],
         waiters: 1_000,
+        granted_order: None,
     };
     service.script.inspect.ok(inspection);
     let body = service.get("/locks/a").await.json();

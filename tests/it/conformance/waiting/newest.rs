@@ -5,7 +5,7 @@ use crate::conformance::prelude::*;
 /// A request of this owner that supersedes older waiters with `key`.
 fn newest(key: &str, owner: &str) -> AcquireRequest {
     with(request("lock", owner), |it| {
-        it.terms.supersedes = Some(SupersedeKey::new(key).unwrap());
+        it.terms.supersedes = Some(SupersedeKey::new(key).unwrap().into());
     })
 }
 
@@ -152,7 +152,7 @@ pub(crate) async fn late_copies_change_nothing(fixture: &dyn Fixture) {
     let hash = SupersedeHash::from_bytes([7; 16]);
     let newest = |attempt| {
         with(patient(attempt), |it: &mut Attempt| {
-            it.wait.as_mut().expect("it waits").supersedes = Some(hash);
+            it.wait.as_mut().expect("it waits").supersedes = Some(hash.into());
         })
     };
     let older = newest(keyed("lock", LONG, key()));
@@ -187,7 +187,7 @@ pub(crate) async fn of_a_long_queue_takes_the_older_out(fixture: &dyn Fixture) {
     let newest = |it: &mut Attempt| {
         let wait = it.wait.as_mut().expect("it waits");
         wait.longest_queue = 10_000;
-        wait.supersedes = Some(SupersedeHash::from_bytes([7; 16]));
+        wait.supersedes = Some(SupersedeHash::from_bytes([7; 16]).into());
     };
     let mut older = store
         .stand(&with(patient(attempt("lock", LONG)), newest))

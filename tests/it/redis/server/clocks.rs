@@ -106,7 +106,15 @@ async fn that_of_a_gateway_decides_nothing() {
     let server = RedisServer::start().await;
     let lifecycle = Lifecycle::new();
     let (wall, hour) = (SystemClock.wall(), Duration::from_hours(1));
-    let gateway = |clock| RedisStore::open(&server.url(), &quick(), Arc::new(clock), &lifecycle);
+    let gateway = |clock| {
+        RedisStore::open(
+            &server.url(),
+            &quick(),
+            Arc::new(clock),
+            &lifecycle,
+            latchgate::config::OrderLimits::default(),
+        )
+    };
     let gateways = [
         gateway(ManualClock::at(wall - hour)),
         gateway(ManualClock::at(wall + hour)),

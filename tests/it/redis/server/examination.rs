@@ -176,7 +176,13 @@ async fn clocks_that_differ_and_fences_ahead_of_the_time_are_worth_a_look() {
     let lifecycle = Lifecycle::new();
     let wall: SystemTime = SystemClock.wall();
     let slow = Arc::new(ManualClock::at(wall - Duration::from_hours(1)));
-    let store = RedisStore::open(&server.url(), &quick(), slow, &lifecycle);
+    let store = RedisStore::open(
+        &server.url(),
+        &quick(),
+        slow,
+        &lifecycle,
+        latchgate::config::OrderLimits::default(),
+    );
     assert_health(&store, "clock", Health::Warning, "").await;
     granted(store.acquire(&attempt("slow")).await);
 

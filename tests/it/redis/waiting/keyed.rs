@@ -210,7 +210,7 @@ async fn a_waiter_that_lost_its_grant_does_not_take_out_a_newer_one() {
             let plain = key.map_or_else(|| attempt("again"), |key| keyed("again", key));
             with(waiting(plain), |it| {
                 let hash = SupersedeHash::from_bytes([7; 16]);
-                it.wait.as_mut().unwrap().supersedes = Some(hash);
+                it.wait.as_mut().unwrap().supersedes = Some(hash.into());
             })
         };
         let older = superseding();

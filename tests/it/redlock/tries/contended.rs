@@ -48,7 +48,7 @@ async fn a_quorum_shares_no_lock_lets_none_rest_takes_no_waiter_out_and_does_not
     );
     assert!(expected, "{refused:?}");
     let newest = with(request(), |it| {
-        it.terms.supersedes = Some(SupersedeKey::new("deploy").unwrap());
+        it.terms.supersedes = Some(SupersedeKey::new("deploy").unwrap().into());
     });
     let refused = timeout(BOUND, engine.acquire(newest)).await.unwrap();
     let expected = matches!(

@@ -1,12 +1,14 @@
 -- Grants a free lock to the first live waiter in the queue, and a shared lock to waiters that may share it. The script
 -- that imports this part names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`, and imports
--- `clock`, `fence`, `field`, `lease`, `shared`, `send` and `gateways`.
+-- `clock`, `fence`, `field`, `lease`, `shared`, `send`, `gateways` and `order`.
 
 -- How many dead tickets one script removes, which takes a few milliseconds. The gateway runs another script for the
 -- rest.
 local MOST_DEAD = 512
 -- How many waiters one script grants a shared lock. The gateway runs another script for the rest.
 local MOST_GRANTS = 64
+-- How many waiters one script removes because of their orders: the script tells each of their gateways.
+local MOST_OUTDATED = 64
 
 -- The idempotency key of a ticket, and what this key leads to: perhaps the ticket of a newer request.
 local function key_of(body)
@@ -62,6 +64,7 @@ local function pass(id, body, fence, us, share)
     redis.call('SET', lock, lease, 'PX', lasts)
   end
   if mine then
+    remember_order(lease)
     if ticket_late_is(body, '1') then
       redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
     else
@@ -91,14 +94,25 @@ local function pass(id, body, fence, us, share)
   return soonest
 end
 
+-- Tells the gateway of a waiter that the store has no position of the waiter any more, so that the waiter asks again. A
+-- position that is kept has no gateway.
+local function tell_forgotten(id, body)
+  local gateway = ticket_gateway(body)
+  if gateway == me then
+    news = news .. field('9:forgotten64:' .. id_token(id))
+  elseif gateway ~= NO_GATEWAY then
+    send(gateway, 'forgotten', id_token(id))
+  end
+end
+
 -- Grants a free lock to the first live waiter, or the lock that `count` leases share (`share` has its functions) to the
 -- head of the queue, then to each next waiter that may share it. Expired leases must have been removed before. Answers
 -- `passed` if a waiter was granted the lock. Else no waiter was, and the answer is `nobody` (no waiter may hold the
--- lock now), `more` (more dead tickets are queued), or `stays` (there is no fence, and why). Redis may refuse the first
+-- lock now), `more` (more dead or outdated tickets are queued), or `stays` (there is no fence, and why). Redis may refuse the first
 -- command for the queue and for the counter, if another program wrote them: both come before a live waiter leaves the
 -- queue, and from then on no command fails. `head`: the id at the head of the queue, if the script has read it.
 local function hand_over(us, share, count, head)
-  local granted, answer, why, soonest, waits = 0, 'nobody', nil, nil, nil
+  local granted, outdated, answer, why, soonest, waits = 0, 0, 'nobody', nil, nil, nil
   count = count or 0
   for turn = 1, MOST_DEAD + 1 do
     local id = turn == 1 and head or redis.call('LINDEX', wait, '0')
@@ -108,7 +122,7 @@ local function hand_over(us, share, count, head)
     elseif not is_possible(us) then
       answer, why = 'stays', 'clock'
       break
-    elseif turn > MOST_DEAD then
+    elseif turn > MOST_DEAD or outdated == MOST_OUTDATED then
       news, answer = news .. '6:4:more', 'more'
       break
     end
@@ -116,6 +130,11 @@ local function hand_over(us, share, count, head)
     local body = redis.pcall('GET', name .. 'of:' .. id)
     local alive = is_queued(body) and owns_key(id, body)
     local alone = alive and ticket_mode_is(body, 'x')
+    if alone and newer_than(body) then
+      -- The waiter leaves the queue like a dead one. When it asks again, it is refused.
+      alive, outdated = false, outdated + 1
+      tell_forgotten(id, body)
+    end
     local fits = alive and (not share or not alone and count < tonumber(ticket_limit(body)))
     if fits and granted == MOST_GRANTS then
       news = news .. '6:4:more'

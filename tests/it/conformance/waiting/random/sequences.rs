@@ -87,7 +87,9 @@ impl Game {
         let waiting = Waiting {
             max_wait: Duration::from_secs(50),
             longest_queue: LONGEST_QUEUE,
-            supersedes: ask.supersedes.then(|| SupersedeHash::from_bytes([7; 16])),
+            supersedes: ask
+                .supersedes
+                .then(|| SupersedeHash::from_bytes([7; 16]).into()),
         };
         let number = self.players.len();
         let attempt = with(plain, |it| {
