@@ -83,7 +83,6 @@ impl Store for NullStore {
         Ok(Leaving::Left(Contention {
             holder: None,
             waiters: 0,
-            granted_order: None,
         }))
     }
 
@@ -125,6 +124,7 @@ impl Store for NullStore {
             holder: None,
             queue: Vec::new(),
             waiters: 0,
+            granted_order: None,
         })
     }
 
