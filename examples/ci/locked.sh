@@ -11,7 +11,7 @@ say() { echo "locked.sh: $name: $*" >&2; }
 check_name() {
     case $name in
     *[!A-Za-z0-9._:@~/-]* | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ - /"; exit 2 ;;
-    */break | */check | */history | */hold | */release | */renew) say "a name has no operation after its last /"; exit 2 ;;
+    */break | */check | */granted-order | */history | */hold | */release | */renew) say "a name has no operation after its last /"; exit 2 ;;
     esac
     case /$name/ in
     *//* | */./* | */../*) say "a name has no / at its ends, no //, and neither . nor .. between slashes"; exit 2 ;;

@@ -19,7 +19,7 @@ const FIRST_LINK_MS = 10_000;
 const WITHDRAWAL_MS = 30_000;
 
 /** Segments with `/` between; the last of several is no operation. The messages of the gateway say why. */
-const NAME = /^(?!.{201})(?!.*\/(break|check|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
+const NAME = /^(?!.{201})(?!.*\/(break|check|granted-order|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
 const KEY = /^[!-~]{16,128}$/;
 /** The fields of a lock that is given as an object. */
 const FIELD = /^(name|mode|limit)$/;

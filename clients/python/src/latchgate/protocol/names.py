@@ -27,7 +27,7 @@ Names = Union[str, LockTerms, Sequence[Union[str, LockTerms]]]
 
 # Segments with `/` between; the last of several is no operation. The messages of the gateway say why.
 _SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._:@~-]+"
-_OPERATION = r"/(?:break|check|history|hold|release|renew)\Z"
+_OPERATION = r"/(?:break|check|granted-order|history|hold|release|renew)\Z"
 _NAME = re.compile(rf"(?!.*{_OPERATION}){_SEGMENT}(?:/{_SEGMENT})*")
 _FIELDS = ("name", "mode", "limit")
 _LONGEST = 200
