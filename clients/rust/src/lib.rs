@@ -30,6 +30,7 @@ mod http;
 mod inspect;
 mod lease;
 mod lease_renewer;
+mod order;
 #[doc(hidden)]
 pub mod tls;
 
@@ -37,7 +38,7 @@ use latchgate_vocabulary as lock;
 
 pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, Reserve, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
-pub use error::{ClientError, FieldError, Problem, format_duration};
+pub use error::{ClientError, FieldError, Problem, describe_grant, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
 pub use holder::Holder;
@@ -47,9 +48,10 @@ pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, History, HistoryEntry, HistoryNote, IdempotencyKey, IdempotencyKeyError,
-    Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, Owner,
-    Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token, TokenError,
-    answers::{LockState, ReleaseRequest, Reservation, Rest, Waiter},
+    Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, OrderError,
+    OrderNumber, Owner, Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token,
+    TokenError,
+    answers::{LockState, OrderGrant, ReleaseRequest, Reservation, Rest, Waiter},
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
