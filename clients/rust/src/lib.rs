@@ -36,11 +36,11 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, Reserve, WaitStatus};
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, Reserve, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, describe_grant, format_duration};
 pub use events::{Event, Events, EventsItem};
-pub use group::{PartResult, PartResults};
+pub use group::{GroupLocks, PartResult, PartResults};
 pub use holder::Holder;
 pub use inspect::{HeldLock, Inspection, ListRequest, Page};
 pub use lease::{Lease, LeasePart};
