@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    Client, ClientError, GroupLocks, Holder, Inspection, Lease, Problem,
+    AcquireMode, Client, ClientError, GroupLocks, Holder, Inspection, Lease, Problem,
     http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
-    lock::{IdempotencyKey, Limit, LockName, Metadata, OrderNumber, Owner, Reason, SupersedeKey},
+    lock::{IdempotencyKey, LockName, Metadata, OrderNumber, Owner, Reason, SupersedeKey},
 };
 
 /// The header with the key under which an acquire can be repeated and keeps its position in the queue.
@@ -531,48 +531,6 @@ pub struct Reserve {
     pub until: String,
     /// Why the lock is reserved, for people to read.
     pub reason: Reason,
-}
-
-/// Whether a lease holds its lock alone or together with others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AcquireMode {
-    /// The lease holds the lock alone.
-    #[default]
-    Exclusive,
-    /// The lease holds the lock together with other shared leases.
-    Shared {
-        /// The lease is granted while fewer than `limit` leases hold the lock, and gets a slot. The limit counts
-        /// for this grant only, so use the same limit for every request of a lock. `None`: the gateway's limit, and
-        /// no slot.
-        limit: Option<Limit>,
-    },
-}
-
-// === impl AcquireMode ===
-
-impl AcquireMode {
-    /// The fields `mode` and `limit` of a request. An exclusive request sends no mode: every version of the gateway
-    /// reads a missing mode as exclusive.
-    pub(crate) fn wire(self) -> (Option<&'static str>, Option<u16>) {
-        match self {
-            Self::Exclusive => (None, None),
-            Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
-        }
-    }
-
-    /// Whether a request with this mode could hold a lock beside these holders. `taken`: the number of all holders and
-    /// rests.
-    fn has_room(self, holders: &[Holder], taken: u64) -> bool {
-        let is_shared = |holder: &Holder| holder.mode.as_deref() == Some("shared");
-        match self {
-            Self::Exclusive => false,
-            Self::Shared { limit } => {
-                !holders.is_empty()
-                    && holders.iter().all(is_shared)
-                    && limit.is_none_or(|limit| taken < u64::from(limit.get()))
-            }
-        }
-    }
 }
 
 // === impl AcquireRequest ===

@@ -1,6 +1,6 @@
 //! Groups: several locks that are acquired, renewed and released together.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
@@ -8,30 +8,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    AcquireMode, AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
+    AcquireRequest, Acquiring, Client, ClientError, GroupLocks, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
     acquire::OnDrop,
     error::{ENDED_BEFORE, LEASE_LOST},
     holder::are_exact,
-    http::{Call, CallResponse, Retry, RetryableFailure, without_nulls},
+    http::{Call, CallResponse, Retry, RetryableFailure},
     lease::renewal,
-    lock::{GroupNames, LockName, OrderNumber, Token},
+    lock::{GroupNames, LockName, Token},
 };
-
-/// The locks of a group to acquire. Made of [`GroupNames`], all locks have the mode of the request. Made of a map, each
-/// lock has its own mode, and the mode of the request does not count: with `deploy` exclusive and `openai` shared with
-/// the limit 20, the group holds `deploy` alone and one of the twenty places of `openai`.
-#[derive(Debug, Clone)]
-pub struct GroupLocks(BTreeMap<LockName, OwnTerms>);
-
-/// The terms that one lock of a group has for itself.
-#[derive(Debug, Clone, Copy, Default)]
-struct OwnTerms {
-    /// `None`: the mode of the request.
-    mode: Option<AcquireMode>,
-    /// `None`: the order of the request, if the lock is held alone.
-    order: Option<OrderNumber>,
-}
 
 /// The result of a renewal or release for one lease of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -74,73 +59,6 @@ struct ResultsWire {
 }
 
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
-
-// === impl GroupLocks ===
-
-impl GroupLocks {
-    /// The mode that this lock has for itself.
-    pub(crate) fn own_mode(&self, name: Option<&str>) -> Option<AcquireMode> {
-        let mut locks = self.0.iter();
-        let own = locks.find(|(lock, _)| Some(lock.as_str()) == name);
-        own.and_then(|(_, own)| own.mode)
-    }
-
-    /// The field `names` of a request, and the mode that the request has beside it. `of_request`: the mode of the locks
-    /// without a mode of their own.
-    pub(crate) fn wire(&self, of_request: AcquireMode) -> (Value, AcquireMode) {
-        let terms = self.0.values();
-        let mut terms = terms.map(|own| (own.mode.unwrap_or(of_request), own.order));
-        let first = terms.clone().next().map_or(of_request, |(mode, _)| mode);
-        // Every version of the gateway knows one mode for all locks.
-        if terms.all(|(mode, order)| mode == first && order.is_none()) {
-            return (self.0.keys().map(LockName::as_str).collect(), first);
-        }
-        let locks = self.0.iter().map(|(name, own)| {
-            let (mode, limit) = own.mode.unwrap_or(of_request).wire();
-            let order = own.order.map(OrderNumber::get);
-            if mode.is_none() && order.is_none() {
-                return json!(name.as_str());
-            }
-            let name = name.as_str();
-            without_nulls(json!({"name": name, "mode": mode, "limit": limit, "order": order}))
-        });
-        (locks.collect(), AcquireMode::Exclusive)
-    }
-
-    /// Gives one lock of the group an order of its own ([`AcquireRequest::order`]). A name that is not in the group
-    /// changes nothing.
-    #[must_use]
-    pub fn with_order(mut self, name: &LockName, order: OrderNumber) -> Self {
-        if let Some(own) = self.0.get_mut(name) {
-            own.order = Some(order);
-        }
-        self
-    }
-}
-
-impl From<GroupNames> for GroupLocks {
-    fn from(names: GroupNames) -> Self {
-        Self::from(&names)
-    }
-}
-
-impl From<&GroupNames> for GroupLocks {
-    fn from(names: &GroupNames) -> Self {
-        let names = names.iter().cloned();
-        Self(names.map(|name| (name, OwnTerms::default())).collect())
-    }
-}
-
-impl From<BTreeMap<LockName, AcquireMode>> for GroupLocks {
-    fn from(modes: BTreeMap<LockName, AcquireMode>) -> Self {
-        let own = |mode| OwnTerms {
-            mode: Some(mode),
-            order: None,
-        };
-        let modes = modes.into_iter();
-        Self(modes.map(|(name, mode)| (name, own(mode))).collect())
-    }
-}
 
 // === impl Client ===
 
