@@ -103,21 +103,17 @@ async function describe(locks, names) {
 }
 
 /** What became of the job that was granted the lock for this order, as long as this key may know it. */
-async function endOfWinner({ url, key, names }, order) {
-  const locks = new Latchgate(url, { key, warn: log });
-  for (const name of names) {
-    const { entries } = await locks.history(name);
-    const winner = entries.find((entry) => entry.order === order && entry.rollback === undefined);
-    if (winner?.ended) return `That lease ended at ${winner.endedAt} (${winner.ended}). `;
-    if (winner && !winner.endedAtLatest) return 'That lease has not ended yet. ';
-  }
-  return '';
+async function endOfWinner({ url, key, names }, { name = names[0], grantedOrder }) {
+  const { entries } = await new Latchgate(url, { key, warn: log }).history(name);
+  const winner = entries.find(({ order, rollback }) => order === grantedOrder && rollback === undefined);
+  if (winner?.ended) return `That lease ended at ${winner.endedAt} (${winner.ended}). `;
+  return winner && !winner.endedAtLatest ? 'That lease has not ended yet. ' : '';
 }
 
 /** Says which newer work the lock was granted for, and how to go back. */
 async function describeOutdated({ failed, problem }, inputs) {
   const late = new Promise((resolve) => setTimeout(resolve, WINNER_MS, '').unref());
-  const end = await Promise.race([endOfWinner(inputs, problem?.grantedOrder).catch(() => ''), late]);
+  const end = await Promise.race([endOfWinner(inputs, problem).catch(() => ''), late]);
   return `${inputs.names.join(', ')}: ${failed} ${end}To go back to this run on purpose, run it with the input rollback and a reason.`;
 }
 

@@ -166,7 +166,10 @@ export class Acquire {
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
       if (!answer.ok && !this.#goesOn(answer, wait, left)) {
-        throw this.#retry.doubted(refusal(answer, undefined, this.#names), answer.status === 409 && answer.body?.code);
+        const settled = answer.status === 409 && answer.body?.code;
+        // Every other 409 says that no copy of the request holds anything, so nothing is withdrawn.
+        if (settled && settled !== 'request-replaced') this.#retry.inDoubt = false;
+        throw this.#retry.doubted(refusal(answer, undefined, this.#names), settled);
       }
       if (place) line.next(place, true);
       this.#retry.failed = 0;

@@ -176,7 +176,8 @@ pub struct Problem {
     pub request_id: Option<String>,
     /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
-    /// With `locked`, for a group of locks: the lock that is held.
+    /// With `locked` and `outdated-order`, for a group of locks: the lock that is held, or that was granted for a higher
+    /// order.
     pub name: Option<String>,
     /// With `locked`: the holders of the lock. The list is empty while the lock passes to the next waiter.
     #[serde(default)]

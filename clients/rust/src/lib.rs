@@ -14,6 +14,7 @@
 //! All asynchronous functions need the tokio runtime. Times are those of the machine's monotonic clock.
 
 mod acquire;
+mod acquire_mode;
 mod acquiring;
 mod backup;
 /// Also used by the gateway to read its files. May change with any version, like everything that is hidden here.
@@ -36,7 +37,8 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, Reserve, WaitStatus};
+pub use acquire_mode::{AcquireMode, GroupLocks};
+pub use acquiring::{AcquireRequest, Acquiring, Reserve, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, describe_grant, format_duration};
 pub use events::{Event, Events, EventsItem};

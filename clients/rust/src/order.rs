@@ -29,10 +29,8 @@ impl Client {
         }));
         let answer = call.send(self).await?;
         if answer.status.is_success() {
-            return match answer.names_other(name) {
-                Some(why) => Err(ClientError::unknown(why, None)),
-                None => Ok(()),
-            };
+            let other = answer.names_other(name);
+            return other.map_or(Ok(()), |why| Err(ClientError::unknown(why, None)));
         }
         let in_doubt = answer.in_doubt;
         match answer.refusal() {

@@ -56,8 +56,8 @@ pub(crate) struct RequestArgs {
     /// N is higher for newer work: the number of a run, or the time of a commit. An outdated command ends with exit code
     /// 114, also while it waits. Of several locks N is for all that are held alone; NAME=N, which may be repeated, is for
     /// one of them.
-    #[arg(long, value_name = "[NAME=]N", value_parser = OrderArg::parse)]
-    order: Vec<OrderArg>,
+    #[arg(long, value_name = "[NAME=]N", value_parser = order)]
+    order: Vec<(Option<LockName>, OrderNumber)>,
     /// Go back to older work on purpose: the order is neither compared nor remembered
     ///
     /// WHY is shown in the history of the lock. The API key needs the permission `order`.
@@ -84,13 +84,6 @@ pub(crate) struct LockArg {
     name: LockName,
     /// The mode of the argument, if it has one.
     mode: Option<AcquireMode>,
-}
-
-/// An order of the command line: `N`, or `NAME=N` for one lock.
-#[derive(Debug, Clone)]
-struct OrderArg {
-    name: Option<LockName>,
-    order: OrderNumber,
 }
 
 /// The locks that a command acquires, each with its mode, and the orders of single locks.
@@ -166,30 +159,12 @@ impl RequestArgs {
     /// The orders by the name of their lock; without a name, the order of all locks that are held alone.
     fn orders(&self) -> Result<BTreeMap<Option<LockName>, OrderNumber>, CliError> {
         let mut orders = BTreeMap::new();
-        for OrderArg { name, order } in &self.order {
+        for (name, order) in &self.order {
             if orders.insert(name.clone(), *order).is_some() {
-                let of = name
-                    .as_ref()
-                    .map_or_else(String::new, |name| format!(" for {name}"));
-                return Err(CliError::argument("--order", format!("is there twice{of}")));
+                return Err(CliError::argument("--order", "is there twice for one lock"));
             }
         }
         Ok(orders)
-    }
-}
-
-// === impl OrderArg ===
-
-impl OrderArg {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (name, order) = match text.split_once('=') {
-            None => (None, text),
-            Some((name, order)) => (Some(LockName::new(name)), order),
-        };
-        Ok(Self {
-            name: name.transpose().map_err(|error| error.to_string())?,
-            order: number(order, OrderNumber::new)?,
-        })
     }
 }
 
@@ -293,6 +268,16 @@ pub(crate) fn parts(lease: &Lease) -> Vec<LeasePart> {
         }];
     }
     lease.parts.clone()
+}
+
+/// Parses an order of the command line: `N`, or `NAME=N` for one lock.
+fn order(text: &str) -> Result<(Option<LockName>, OrderNumber), String> {
+    let (name, order) = match text.split_once('=') {
+        None => (None, text),
+        Some((name, order)) => (Some(LockName::new(name)), order),
+    };
+    let name = name.transpose().map_err(|error| error.to_string())?;
+    Ok((name, number(order, OrderNumber::new)?))
 }
 
 fn limit(text: &str) -> Result<Limit, String> {

@@ -58,14 +58,17 @@ fn what_is_no_order_is_refused_before_anything_is_sent() {
             "is 9007199254740992; an order is 0 to 9007199254740991",
         ),
         ("a --order =1", "is empty"),
-        ("a --order 1 --order 2", "--order is there twice"),
-        ("a --order a=1 --order a=1", "--order is there twice for a"),
+        (
+            "a --order 1 --order 2",
+            "--order is there twice for one lock",
+        ),
+        ("a --order a=1 --order a=1", "--order is there twice"),
         (
             "a b --order c=1",
             "--order names c, which is none of the locks of the command",
         ),
         ("a --rollback why", "--order"),
-        ("a --order 1 --rollback ''", "is empty"),
+        ("a --order 1 --rollback ''", "is missing or empty"),
     ] {
         let gateway = FakeGateway::new([refused()]);
         gateway.typed(&format!("acquire {line}")).ends(2).says(why);
@@ -192,7 +195,6 @@ fn a_wait_that_continues_says_how_long_it_has_taken() {
     let lease = || Reply::Answer(201, lease.to_string());
     let released = Reply::Answer(204, String::new());
     for (latest, known) in [("--latest", true), ("", false)] {
-        // The first request also lets the command look at the lock, so every answer but the last is a draining gateway.
         let busy = || Reply::problem(503, "draining", "");
         let gateway = FakeGateway::new([busy(), busy(), lease(), released.clone()]);
         let line = format!("run deploy {latest} --wait 1m -- true");
@@ -225,7 +227,7 @@ async fn a_deploy_never_goes_back_unless_somebody_says_why() {
         (Some(114), ""),
         "{outdated:?}"
     );
-    outdated.says("outdated: 41902 was granted at ");
+    outdated.says("latchgate: deploy:web: outdated: 41902 was granted at ");
     outdated.says(" to ci\n");
     deploy("--order 41902").gives(0, "deployed\n");
 
@@ -246,7 +248,9 @@ async fn a_deploy_never_goes_back_unless_somebody_says_why() {
     let older = older.join().unwrap();
     assert_eq!(older.code, Some(114), "{older:?}");
     older.says("deploy:web: outdated: 41904 was granted at ");
-    until_free(&url, "deploy:web");
+    until("it is free", || {
+        inspect(&url, "deploy:web").starts_with("deploy:web is free\n")
+    });
 
     let hold = "acquire deploy:web --order 41873 --rollback 'the new one fails' --ttl 1m";
     gateway.typed(hold).ends(0);

@@ -36,7 +36,7 @@ async fn an_outdated_acquire_says_which_order_was_granted_to_whom() {
             r#","granted_order":41902"#.to_owned(),
             "outdated: the lock remembers the order 41902",
         ),
-        (String::new(), "outdated: A title. (outdated-order, 409)"),
+        (String::new(), "outdated: A title (outdated-order, 409)"),
     ] {
         let more = format!(r#","order":41873{more}"#);
         let gateway = FakeGateway::new([Reply::problem(409, "outdated-order", &more)]);
@@ -154,8 +154,9 @@ async fn an_order_is_set_where_the_lock_remembers_the_expected_one() {
         let gateway = FakeGateway::new(replies.clone());
         let reason = Reason::new("milliseconds").unwrap();
         let client = client(&gateway);
-        let outcome = client.set_order(&name(), Some(order(5)), Some(order(6)), &reason);
-        let outcome = match outcome.await {
+        let (name, seen) = (name(), Some(order(6)));
+        let outcome = client.set_order(&name, Some(order(5)), seen, &reason).await;
+        let outcome = match outcome {
             Ok(()) => "set",
             Err(ClientError::Refused(_)) => "refused",
             Err(ClientError::OutcomeUnknown { .. }) => "unknown",

@@ -210,7 +210,9 @@ class Acquiring:
             if pause is None:
                 self._is_queued = False
                 self._has_failed = answer.status == 500
-                if (answer.problem() or {}).get("code") == "locked":
+                code = (answer.problem() or {}).get("code")
+                # Every 409 but request-replaced says that no copy of the request holds anything, so nothing is withdrawn.
+                if code == "locked" or (answer.status == 409 and code not in (None, "request-replaced")):
                     retry.answered(settled=True)
                 raise retry.refusal(answer, self._request.names)
             self._is_queued = wait > 0
