@@ -6,7 +6,7 @@ use super::{History, Report, Terms, invariants::*, validity};
 type Check = fn(&History, &Terms, &mut Report);
 
 /// All invariants, in the order of their numbers.
-const ALL: [Check; 18] = [
+const ALL: [Check; 20] = [
     answers::check,
     i01_unique::check,
     i02_rising::check,
@@ -25,6 +25,8 @@ const ALL: [Check; 18] = [
     i15_requests::check,
     i16_checks::check,
     i17_rests::check,
+    i18_reservations::check,
+    i19_history::check,
 ];
 
 /// Checks a history against every invariant, and whether the run was valid.
