@@ -211,6 +211,11 @@ right: 4000-4001 r history -> shows
 right: 4020-4021 r history -> shows dropped:1
 right: 4020-4021 r history -> shows; 3000-3001 redis suffers flush forgets
 right: 4020-4021 r history -> shows 9:b=broken 8:b=broken; 2000 b acquire -> unknown; 2001 o break 9; 2002 o break 8
+# a failover forgets only what was written shortly before it
+given: 0-1 a acquire -> 7; 1001-1010 a release 7; 20000-20001 r history -> shows
+right: 3000-3001 redis suffers fail-over forgets
+I19:   4010-4011 redis suffers fail-over forgets
+right: 4010-4011 redis suffers flush forgets
 # a short lease need not be there, unless its lock may rest
 right: 0-1 a acquire -> 7; 1000-1010 a release 7; 4020-4021 r history -> shows
 I19:   0-1 a acquire rest:500 -> 7; 10-11 a release 7; 4020-4021 r history -> shows

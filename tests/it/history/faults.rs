@@ -89,6 +89,16 @@ impl Faults {
         of_kind.any(|fault| fault.begins <= until && from <= fault.heals)
     }
 
+    /// Whether a fault before `until` may have made the store forget what was written at `from`. A failover forgets only
+    /// what was written before it with less than `calm` without a fault in between.
+    pub(super) fn forgot_written(&self, (from, until): Span, calm: u64) -> bool {
+        let losses = self.all.values().filter(|fault| fault.forgets);
+        let mut losses = losses.filter(|it| it.begins <= until && from <= it.heals);
+        losses.any(|it| {
+            ["flush", "lose-redis"].contains(&it.kind.as_str()) || self.calm(from, it.begins) < calm
+        })
+    }
+
     /// Whether a fault in a time span may have made the store forget what it had acknowledged.
     pub(super) fn forgot(&self, from: u64, until: u64) -> bool {
         let mut losses = self.all.values().filter(|fault| fault.forgets);

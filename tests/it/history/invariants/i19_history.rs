@@ -228,7 +228,10 @@ impl Told<'_> {
         fence >= oldest
             && has_written
             && !is_unrecorded
-            && !history.faults.forgot(since, op.returned())
+            && !history.faults.forgot(since, end.answered)
+            && !history
+                .faults
+                .forgot_written((end.answered, op.returned()), WRITES)
     }
 
     /// The reason why a history lacks an end that must be in it; nothing if it does not.
