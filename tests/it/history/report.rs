@@ -193,6 +193,22 @@ impl Report {
         );
         self.violated(by, lock, lease.granted, what);
     }
+
+    /// Shows how often checks, rests, reservations and histories were judged.
+    fn show_promises(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "checks of fencing tokens: {}", self.checks)?;
+        let [alone, shared] = self.rests;
+        writeln!(
+            f,
+            "grants after a rest: {alone} of a lock, {shared} of a slot"
+        )?;
+        writeln!(f, "reservations: {}", self.reservations)?;
+        let (histories, ends) = self.histories;
+        writeln!(
+            f,
+            "histories: {histories}, with {ends} ends that had to be there"
+        )
+    }
 }
 
 impl fmt::Display for Report {
@@ -230,18 +246,7 @@ impl fmt::Display for Report {
             f,
             "leases to be released on request: {made}, told so by {told} renewals, found lost {carried_out} times"
         )?;
-        writeln!(f, "checks of fencing tokens: {}", self.checks)?;
-        let [alone, shared] = self.rests;
-        writeln!(
-            f,
-            "grants after a rest: {alone} of a lock, {shared} of a slot"
-        )?;
-        writeln!(f, "reservations: {}", self.reservations)?;
-        let (histories, ends) = self.histories;
-        writeln!(
-            f,
-            "histories: {histories}, with {ends} ends that had to be there"
-        )?;
+        self.show_promises(f)?;
         let faults = self
             .faults
             .iter()

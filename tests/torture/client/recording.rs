@@ -14,8 +14,9 @@ use crate::{
     wire::{Reply, Wire},
 };
 
-/// How long a lease is held, in ms: longer than leases that are only counted, and how much longer it may be.
-const HELD: (u64, usize) = (1_020, 1_200);
+/// How long a lease is held, in ms: longer than leases that are only counted, and how much longer it may be. Many leases
+/// end about when half of their TTL is over: then the gateway asks the store about them, and records their beginning.
+const HELD: (u64, usize) = (1_100, 700);
 const TTL: u64 = 2_500;
 /// The number of the first request after the run, larger than those of all processes of clients.
 const FIRST: u64 = 1 << 60;
