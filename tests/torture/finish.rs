@@ -1,4 +1,4 @@
-//! Checks after the end of a run: every lock can be acquired, no queue has waiters, and Redis holds only counters and
+//! Checks after the end of a run, and reads the histories of locks: every lock can be acquired, no queue has waiters, and Redis holds only counters and
 //! memories.
 
 use std::{collections::BTreeSet, path::Path};
@@ -7,8 +7,9 @@ use bb8_redis::redis;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
-    history::{Ask, Event, Invariant, Violation},
-    journal,
+    client,
+    history::{AFTERWARDS, Ask, Event, Invariant, Violation},
+    journal::{self, Journal},
     rig::{Redis, Rig},
     wire::Wire,
 };
@@ -24,6 +25,10 @@ const MEMORIES: [&str; 5] = ["}:of:", "}:key:", "}:asked:", "}:newest:", "}:hist
 /// most, in ms: as long as the leases, and a minute.
 const OF_SHARING: [&str; 3] = [":shared", ":leases", ":slots"];
 const SHARING_LASTS: i64 = 72_000;
+/// How long after the last request gateways may write their records, and after the last fault; the checker expects what
+/// was recorded a little earlier.
+const WRITTEN: Duration = Duration::from_secs(4);
+const RECOVERED: Duration = Duration::from_secs(11);
 /// Keys that stay and belong to no lock.
 const OF_SERVERS: [&str; 2] = ["lg:{}:marker", "lg:{}:node"];
 
@@ -47,6 +52,17 @@ pub(crate) async fn left(rig: &mut Rig, directory: &Path) -> Vec<Violation> {
         violations.extend(kept(&rig.servers[master], deadline).await);
     }
     violations
+}
+
+/// Records what each gateway says of the history of every lock, when all gateways have written it.
+pub(crate) async fn recall(rig: &Rig, directory: &Path) {
+    let faults = journal::read(directory).into_iter();
+    let faults = faults.filter(|line| matches!(line.event, Event::Fault { .. }));
+    let last = faults.map(|line| line.at).max().unwrap_or_default();
+    let since = Duration::from_nanos(journal::now() - last);
+    sleep(WRITTEN.max(RECOVERED.saturating_sub(since))).await;
+    let journal = Journal::create(directory, AFTERWARDS);
+    client::recall_all(&rig.addresses(), locks(directory).iter(), &journal).await;
 }
 
 /// A key of a server that should not exist; none if all keys may stay or expire in time.

@@ -9,6 +9,7 @@
 )]
 
 mod client;
+#[expect(dead_code, reason = "only tests of tests/it stop a clock")]
 #[path = "../it/support/clock.rs"]
 mod clock;
 mod faults;

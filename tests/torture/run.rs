@@ -16,7 +16,7 @@ use crate::{
     options::Options,
     random::Random,
     resource::Registers,
-    rig::{Clients, GRACE, Kind, Rig},
+    rig::{Clients, GRACE, HISTORY_ENTRIES, Kind, Rig},
     verdict,
 };
 
@@ -56,6 +56,7 @@ async fn torture(options: &Options) -> Result<Report, String> {
         grants_per_second: options.traffic.unwrap_or(kind.traffic()),
         slack: SLACK,
         grace_ms: GRACE,
+        history_entries: HISTORY_ENTRIES,
         order_within_gateways: kind.keeps_order_within_gateways(),
         shares: kind.shares(),
         cooperates: true,
@@ -113,6 +114,7 @@ async fn torture(options: &Options) -> Result<Report, String> {
     } = injector;
     clients.end().await;
     let mut left = finish::left(&mut rig, directory).await;
+    finish::recall(&rig, directory).await;
     drop(rig);
     let mut report = check(&History::read(journal::read(directory)), &terms);
     report.violations.append(&mut left);

@@ -1,4 +1,5 @@
-//! I3, I6, I9, I12 and I15 to I17: promises about leases, about requests to release them, about checks, and about rests.
+//! I3, I6, I9, I12 and I15 to I19: promises about leases, about requests to release them, about checks, about rests,
+//! about reservations, and about the history.
 
 use super::story::{Story, TERMS, check_stories};
 
@@ -150,9 +151,111 @@ I17:   995 c hears 7
 # the waiter is granted the lock when the rest is over
 given: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20 b acquire wait:9000
 I7:    4000 b hears 6
+# a slot rests as well, beside other slots, and an exclusive lease comes after all rests
+given: 0-1 a share/2 rest:500 -> 5#0; 2-3 b share/2 rest:500 -> 6#1; 10-11 a release 5; 12-13 b release 6
+right: 20 c share/2 wait:9000; 501 c hears 7#0
+I17:   20 c share/2 wait:9000; 501 c hears 7#1
+I17:   20 c share/2 wait:9000; 499 c hears 7#0
+I17:   20 c acquire wait:9000; 501 c hears 7
+right: 20 c acquire wait:9000; 503 c hears 7
 # nobody is seen during the rest, and nothing rests if the lease is released later
 right: 0-1 a acquire rest:500 -> 5; 10-11 a release 5; 20-21 somebody sees nobody
 right: 0-1 a acquire rest:500 -> 5; 600-601 a release 5; 602-603 b acquire -> 6
+",
+    );
+}
+
+#[test]
+fn a_reservation_lasts_until_its_time() {
+    check_stories(
+        "
+# a grant before its time is found, unless somebody has ended the reservation or the store may have forgotten it
+given:    0-1 a acquire until:5000 -> 5 left:4999; 20 b acquire wait:9000
+right:    5001 b hears 6
+I3 I18:   4900 b hears 6
+right:    4949 b hears 6; 4940 a release 5
+right:    4000 b hears 6; 100-101 redis suffers flush forgets
+# no answer says more or less than is left, whatever the request has waited
+given: 0 a acquire until:5000 wait:4000
+right: 3000 a hears 5 left:2000
+I18:   3000 a hears 5 left:2000; 4800-4801 c acquire -> 7
+I18:   3000 a hears 5 left:5051
+right: 3000 a hears 5 left:2000; 4000-4001 a renew 5 -> renewed left:1000
+I18:   3000 a hears 5 left:2000; 4000-4001 a renew 5 -> renewed left:2000
+I18:   3000 a hears 5 left:2000; 4000-4001 a renew 5 -> renewed left:100
+right: 3000 a hears 5 left:2000; 3500-3501 ops break 5 grace:200; 4000-4001 a renew 5 -> renewed left:100 asked
+I18:   0-1 b acquire until:5000 -> 5 left:4940
+# the time of a reservation is not over before it is
+right: 0-1000 a acquire until:1000 wait:4000 -> refused reservation-over
+I18:   0-949 a acquire until:1000 wait:4000 -> refused reservation-over
+# nobody is seen with a reservation later than a second after its time, and the waiters are granted the lock
+given: 0-1 a acquire until:5000 -> 5 left:4999
+right: 6040-6041 somebody sees 5:a
+I8:    6051-6052 somebody sees 5:a
+I7:    20 b acquire wait:12000; 8100 b hears 6
+I9 I18: 6051-6052 a renew 5 -> renewed left:0
+",
+    );
+}
+
+#[test]
+fn a_history_says_how_leases_have_ended() {
+    check_stories(
+        "
+# a long lease that was released is in the history, soon after its end
+given: 0-1 a acquire -> 7; 1001-1010 a release 7
+right: 4020-4021 r history -> shows 7:a=released
+I19:   4020-4021 r history -> shows
+I19:   4020-4021 r history -> shows 7:a=unseen
+right: 4000-4001 r history -> shows
+right: 4020-4021 r history -> shows dropped:1
+right: 4020-4021 r history -> shows; 3000-3001 redis suffers flush forgets
+right: 4020-4021 r history -> shows 9:b=broken 8:b=broken; 2000 b acquire -> unknown; 2001 o break 9; 2002 o break 8
+# a failover forgets only what was written shortly before it
+given: 0-1 a acquire -> 7; 1001-1010 a release 7; 20000-20001 r history -> shows
+right: 3000-3001 redis suffers fail-over forgets
+I19:   4010-4011 redis suffers fail-over forgets
+right: 4010-4011 redis suffers flush forgets
+# a short lease need not be there, unless its lock may rest
+right: 0-1 a acquire -> 7; 1000-1010 a release 7; 4020-4021 r history -> shows
+I19:   0-1 a acquire rest:500 -> 7; 10-11 a release 7; 4020-4021 r history -> shows
+# nothing that has ended is shown as held
+given: 0-1 a acquire -> 7
+right: 4-5 r history -> shows 7:a=held
+right: 2-8 a release 7; 4-5 r history -> shows 7:a=held
+I19:   2-3 a release 7; 4-5 r history -> shows 7:a=held
+I19:   11002-11003 r history -> shows 7:a=held
+I19:   4-5 afterwards history -> shows 7:a=held
+# a released lease has neither expired, nor was it lost or broken
+given: 0-1 a acquire -> 7; 2-8 a release 7
+I19:   9-10 r history -> shows 7:a=expired
+right: 7-8 r history -> shows 7:a=expired
+I19:   9-10 r history -> shows 7:a=lost
+right: 9-10 r history -> shows 7:a=lost; 3-4 redis suffers flush forgets
+I19:   9-10 r history -> shows 7:a=broken
+right: 9-10 r history -> shows 7:a=broken; 3 o break 7
+# a lease that was broken is there, however short it was
+given: 0-1 a acquire -> 7; 2-3 o break 7
+right: 3010-3011 r history -> shows 7:a=broken
+right: 3010-3011 r history -> shows 7:a=rest-ended
+I19:   3010-3011 r history -> shows 7:a=released
+# what a gateway that was killed had not written, only another gateway that had granted the lease may know
+given: 0 a acquire at:1; 1 a hears 7; 1001-1002 a release 7 at:0
+right: 1003-1004 gateway-0 suffers kill-gateway; 20000-20001 r history -> shows 7:a=released
+I19:   1003-1004 gateway-0 suffers kill-gateway; 20000-20001 r history -> shows
+I19:   1003-1004 gateway-0 suffers kill-gateway; 20000-20001 r history -> shows 7:a=expired
+right: 1003-1004 gateway-0 suffers kill-gateway; 1500-1501 gateway-1 suffers kill-gateway; 20000-20001 r history -> shows
+I19:   4003-4004 gateway-0 suffers kill-gateway; 20000-20001 r history -> shows
+given: 0-1 a acquire -> 7; 1001-1002 a release 7
+right: 1003-1004 gateway-0 suffers kill-gateway; 20000-20001 r history -> shows 7:a=expired
+I19:   1003-1004 gateway-1 suffers kill-gateway; 20000-20001 r history -> shows 7:a=expired
+# an entry is of who was granted the lease, and each lease has one, in order
+given: 0-1 a acquire -> 7; 2-3 a release 7; 4-5 b acquire -> 8; 6-7 b release 8
+right: 8-9 r history -> shows 8:b=released 7:a=released
+I19:   8-9 r history -> shows 7:a=released 8:b=released
+I19:   8-9 r history -> shows 8:b=released 8:b=released
+I19:   8-9 r history -> shows 8:a=released
+I19:   8-9 r history -> shows 6:nobody=released
 ",
     );
 }

@@ -4,7 +4,8 @@
 //! milliseconds. `0-300 a acquire -> 7` is a request at 0 that is answered at 300 by a lease of ten seconds with the
 //! fencing token 7; `2 b acquire wait:60000` has no answer yet, and `9 b hears 8` is its answer. `share` and `share/3`
 //! ask for a shared lease, without and with a limit; `8#0` has the slot 0. `somebody sees 5:a | c` is an inspection
-//! that shows the holders and the waiters; `7~r#0` is a shared lease. `3-4 redis suffers flush forgets` is a fault that
+//! that shows the holders and the waiters; `until:5000` asks for a reservation until then; `history -> shows 7:a=released 6:b=unseen dropped:1` is a
+//! history of the lock, after the run if `afterwards` asks; `7~r#0` is a shared lease. `3-4 redis suffers flush forgets` is a fault that
 //! was observed once. After `@20000` times count from there.
 //!
 //! A row of a table is `EXPECTED: STORY`. Expected is `right`, the promises that the story breaks, one promise with a
@@ -14,8 +15,8 @@
 use std::collections::HashMap;
 
 use crate::history::{
-    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, ResourceWrite,
-    Seen, Stage, Terms, Violation, check,
+    AFTERWARDS, Ask, Event, History, Invariant, Line, Mode, Past, RecordedAnswer, Report, Reserve,
+    Resource, ResourceWrite, Seen, Stage, Terms, Violation, check,
 };
 
 /// A history of one lock, unless `of:other` or `both` names the other lock. `both:share/3` asks for the other lock with
@@ -41,6 +42,7 @@ pub(super) const TERMS: Terms = Terms {
     grants_per_second: 0.0,
     slack: 1,
     grace_ms: 1_000,
+    history_entries: 2,
     order_within_gateways: false,
     shares: false,
     cooperates: false,
@@ -227,9 +229,11 @@ impl Story {
     }
 
     fn line(&mut self, at: u64, event: Event) {
+        let is_afterwards = matches!(&event, Event::Asks { errand, .. } if errand == AFTERWARDS);
+        let by = if is_afterwards { AFTERWARDS } else { "client" };
         self.lines.push(Line {
             at: (self.base + at) * 1_000_000,
-            by: "client".to_owned(),
+            by: by.to_owned(),
             event,
         });
     }
@@ -299,6 +303,7 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
             grace_ms: value(rest, "grace").map(number),
         },
         "check" => Ask::Check { fence: fence() },
+        "history" => Ask::History,
         "forge" => Ask::Forge { renews: false },
         _ => {
             assert!(verb == "acquire" || mode.shares(), "no verb: {verb}");
@@ -309,6 +314,10 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
                 keyed,
                 mode,
                 min_hold_ms: value(rest, "rest").map_or(0, number),
+                reserve: value(rest, "until").map(|until| Reserve {
+                    until: number(until) * 1_000_000,
+                    wall_ms: 0,
+                }),
             }
         }
     }
@@ -363,8 +372,12 @@ fn answer(ask: &Ask, text: &str) -> RecordedAnswer {
                 waiters: waiters.iter().map(|&owner| owner.to_owned()).collect(),
             }
         }
+        ("shows", _) => RecordedAnswer::History {
+            entries: rest.iter().filter_map(|word| past(word)).collect(),
+            dropped: value(rest, "dropped").map_or(0, number),
+        },
         ("again", _) => granted(rest[0], TTL_MS - 1_000, true),
-        _ => granted(first, TTL_MS, false),
+        _ => granted(first, left(TTL_MS), false),
     }
 }
 
@@ -377,6 +390,20 @@ fn granted(text: &str, left_ms: u64, again: bool) -> RecordedAnswer {
         again,
         slot,
     }
+}
+
+/// An entry of a history as `7:owner=released`. The end may also be `held` or `unseen`.
+fn past(word: &str) -> Option<Past> {
+    let (lease, end) = word.split_once('=')?;
+    let (fence, owner) = lease.split_once(':')?;
+    let ended = !["held", "unseen", "rest-ended"].contains(&end);
+    Some(Past {
+        fence: number(fence),
+        owner: Some(owner.to_owned()),
+        ended: ended.then(|| end.to_owned()),
+        held: end == "held",
+        rest_ended: end == "rest-ended",
+    })
 }
 
 /// Holders as `7:alone` or `7~shares#0`; `nobody` stands for none.

@@ -1,12 +1,21 @@
 //! Checks a history against every invariant.
 
-use super::{History, Report, Terms, invariants::*, validity};
+use super::{
+    History, Report, Terms,
+    invariants::{
+        answers, i01_unique, i02_rising, i03_exclusive, i04_resource, i05_phantoms,
+        i06_lost_grants, i07_hand_off, i08_orphans, i09_holder_only, i10_one_per_key, i11_order,
+        i12_linearizable, i13_slots, i14_groups, i15_requests, i16_checks, i17_rests,
+        i18_reservations, i19_history,
+    },
+    validity,
+};
 
 /// Looks for violations of one invariant.
 type Check = fn(&History, &Terms, &mut Report);
 
 /// All invariants, in the order of their numbers.
-const ALL: [Check; 18] = [
+const ALL: [Check; 20] = [
     answers::check,
     i01_unique::check,
     i02_rising::check,
@@ -25,6 +34,8 @@ const ALL: [Check; 18] = [
     i15_requests::check,
     i16_checks::check,
     i17_rests::check,
+    i18_reservations::check,
+    i19_history::check,
 ];
 
 /// Checks a history against every invariant, and whether the run was valid.

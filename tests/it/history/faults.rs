@@ -70,9 +70,33 @@ impl Faults {
         until.max().unwrap_or_default()
     }
 
+    /// Whether a gateway was killed in a time span, before `calm` of it was free of faults.
+    pub(super) fn killed(&self, gateway: usize, (from, until): Span, calm: u64) -> bool {
+        let target = format!("gateway-{gateway}");
+        let killed = self.all.values();
+        let mut killed = killed.filter(|it| it.kind == "kill-gateway" && it.target == target);
+        killed.any(|it| it.begins <= until && from <= it.heals && self.calm(from, it.begins) < calm)
+    }
+
     /// How much of a time span was free of faults.
     pub(super) fn calm(&self, from: u64, until: u64) -> u64 {
         length(&without(&[(from, until)], &self.spans))
+    }
+
+    /// Whether a fault of a kind overlaps a time span.
+    pub(super) fn happened(&self, kind: &str, from: u64, until: u64) -> bool {
+        let mut of_kind = self.all.values().filter(|fault| fault.kind == kind);
+        of_kind.any(|fault| fault.begins <= until && from <= fault.heals)
+    }
+
+    /// Whether a fault before `until` may have made the store forget what was written at `from`. A failover forgets only
+    /// what was written before it with less than `calm` without a fault in between.
+    pub(super) fn forgot_written(&self, (from, until): Span, calm: u64) -> bool {
+        let losses = self.all.values().filter(|fault| fault.forgets);
+        let mut losses = losses.filter(|it| it.begins <= until && from <= it.heals);
+        losses.any(|it| {
+            ["flush", "lose-redis"].contains(&it.kind.as_str()) || self.calm(from, it.begins) < calm
+        })
     }
 
     /// Whether a fault in a time span may have made the store forget what it had acknowledged.

@@ -20,6 +20,8 @@ pub(crate) struct Lease {
     pub(super) streamed: bool,
     /// For how long after its grant the lock rests if the lease is released earlier.
     pub(super) min_hold: u64,
+    /// The end of the lease if it is a reservation, which no renewal moves.
+    pub(super) reserved_until: Option<u64>,
     /// When the first request of the errand was sent.
     pub(super) asked: u64,
     /// When a client first received an answer with this grant.
@@ -83,11 +85,12 @@ impl Lease {
             keyed: op.is_keyed(),
             streamed: op.is_hold(),
             min_hold: op.min_hold(),
+            reserved_until: op.reserved_until(),
             asked,
             granted: heard,
             lasts: op.asked.saturating_add(left_ms * MS),
             believed: believed(op, left_ms),
-            may_last: heard.saturating_add(ttl),
+            may_last: op.may_last().unwrap_or(heard),
             ending: NEVER,
             ended: NEVER,
             asked_for: NEVER,
@@ -119,6 +122,7 @@ impl Lease {
     /// Takes in a later renewal, release or break of the lease.
     pub(super) fn note(&mut self, op: &Op) {
         match (&op.ask, op.answer()) {
+            (Ask::Renew { .. }, _) if self.reserved_until.is_some() => {}
             (Ask::Renew { .. }, Some(RecordedAnswer::Renewed { left_ms, .. })) => {
                 self.lasts = self.lasts.max(op.asked + left_ms * MS);
                 self.believed = self.believed.max(believed(op, *left_ms));

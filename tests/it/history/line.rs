@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The process that asks for the histories of all locks after the run.
+pub(crate) const AFTERWARDS: &str = "afterwards";
+
 /// An event of a history: when it happened and which process recorded it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
@@ -81,6 +84,15 @@ pub(crate) enum Mode {
     Shared { limit: Option<u64> },
 }
 
+/// The end of a reservation, by two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reserve {
+    /// By the clock of the history.
+    pub(crate) until: u64,
+    /// By the wall clock, in milliseconds since 1970.
+    pub(crate) wall_ms: u64,
+}
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
@@ -95,6 +107,9 @@ pub(crate) enum Ask {
         /// For how long after its grant the lock rests if the lease is released earlier.
         #[serde(default)]
         min_hold_ms: u64,
+        /// With it, the request is for a reservation, which has neither a TTL nor a minimum hold.
+        #[serde(default)]
+        reserve: Option<Reserve>,
     },
     /// The same as `Acquire`, but a stream keeps the lease.
     Hold {
@@ -126,6 +141,8 @@ pub(crate) enum Ask {
     Check {
         fence: u64,
     },
+    /// A look at the history of the lock.
+    History,
 }
 
 /// The answer of a gateway, as the client recorded it.
@@ -174,6 +191,12 @@ pub(crate) enum RecordedAnswer {
         holders: Vec<Seen>,
         waiters: Vec<String>,
     },
+    /// The history of the lock.
+    History {
+        entries: Vec<Past>,
+        /// How many records the gateways have dropped.
+        dropped: u64,
+    },
     /// An answer that is not allowed for such a request.
     Wrong {
         what: String,
@@ -190,6 +213,19 @@ pub(crate) struct Seen {
     pub(crate) shares: bool,
     #[serde(default)]
     pub(crate) slot: Option<u64>,
+}
+
+/// A lease in the history of a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Past {
+    pub(crate) fence: u64,
+    pub(crate) owner: Option<String>,
+    /// How the lease ended; none if it is shown as held, or if its end was not recorded.
+    pub(crate) ended: Option<String>,
+    /// Whether the lease is shown as the holder of the lock.
+    pub(crate) held: bool,
+    /// Whether a break of the rest after the lease is shown.
+    pub(crate) rest_ended: bool,
 }
 
 /// A resource that clients write while they hold a lock.

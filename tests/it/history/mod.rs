@@ -18,7 +18,8 @@ mod validity;
 
 pub(crate) use check::check;
 pub(crate) use line::{
-    Ask, Event, Line, Mode, RecordedAnswer, Resource, ResourceWrite, Seen, Stage,
+    AFTERWARDS, Ask, Event, Line, Mode, Past, RecordedAnswer, Reserve, Resource, ResourceWrite,
+    Seen, Stage,
 };
 pub(crate) use read::History;
 pub(crate) use report::{Invariant, Report, Violation};

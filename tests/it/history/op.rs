@@ -1,11 +1,14 @@
 //! A request of a client, with its answer and what happened to its connection.
 
-use super::line::{Ask, Mode, RecordedAnswer};
+use super::line::{Ask, Mode, RecordedAnswer, Reserve};
 
 /// An instant that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 /// A millisecond in nanoseconds, the unit of the time stamps.
 pub(super) const MS: u64 = 1_000_000;
+
+/// How far the clock of the history and the wall clock of the store may move apart while a lock is reserved.
+pub(super) const CLOCKS: u64 = 50 * MS;
 
 /// A request of a client, with its answer and what happened to its connection.
 #[derive(Debug, Clone)]
@@ -69,9 +72,17 @@ impl Op {
         heard.into_iter().chain(self.over).min().unwrap_or(NEVER)
     }
 
-    /// TTL and wait of a request for a lock.
+    /// TTL and wait of a request for a lock. A reservation lasts, and its request waits, until its end at the latest.
     pub(super) fn wants(&self) -> Option<(u64, u64)> {
         match self.ask {
+            Ask::Acquire {
+                reserve: Some(Reserve { until, .. }),
+                wait_ms,
+                ..
+            } => {
+                let left = until.saturating_sub(self.asked);
+                Some((left, left.min(wait_ms * MS)))
+            }
             Ask::Acquire {
                 ttl_ms, wait_ms, ..
             }
@@ -88,6 +99,21 @@ impl Op {
             Ask::Acquire { mode, .. } | Ask::Hold { mode, .. } => mode,
             _ => Mode::Exclusive,
         }
+    }
+
+    /// The end of the reservation that the request asks for.
+    pub(super) fn reserved_until(&self) -> Option<u64> {
+        match self.ask {
+            Ask::Acquire { reserve, .. } => reserve.map(|it| it.until),
+            _ => None,
+        }
+    }
+
+    /// The latest time at which a lease that the request was granted ends if it is not renewed.
+    pub(super) fn may_last(&self) -> Option<u64> {
+        let (ttl, _) = self.wants()?;
+        let reserved = self.reserved_until().map(|until| until + CLOCKS);
+        Some(reserved.unwrap_or(self.returned().saturating_add(ttl)))
     }
 
     /// The minimum hold of a request for a lock.
@@ -118,6 +144,16 @@ impl Op {
     pub(super) fn granted(&self) -> Option<u64> {
         match self.answer() {
             Some(RecordedAnswer::Granted { fence, .. }) => Some(*fence),
+            _ => None,
+        }
+    }
+
+    /// How long the lease lasts, as the answer to a grant or to a renewal says.
+    pub(super) fn left(&self) -> Option<u64> {
+        match self.answer() {
+            Some(
+                RecordedAnswer::Granted { left_ms, .. } | RecordedAnswer::Renewed { left_ms, .. },
+            ) => Some(left_ms * MS),
             _ => None,
         }
     }

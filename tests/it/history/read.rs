@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     faults::{Fault, Faults},
     lease::Lease,
-    line::{Ask, Event, Line, Mode, RecordedAnswer, ResourceWrite, Seen},
+    line::{AFTERWARDS, Ask, Event, Line, Mode, RecordedAnswer, ResourceWrite, Seen},
     op::{MS, NEVER, Op},
 };
 
@@ -21,6 +21,7 @@ pub(crate) struct History {
     pub(super) writes: Vec<(u64, ResourceWrite)>,
     pub(super) faults: Faults,
     pub(super) begins: u64,
+    /// When the clients had ended.
     pub(super) ends: u64,
 }
 
@@ -58,9 +59,11 @@ impl History {
     pub(crate) fn read(lines: impl IntoIterator<Item = Line>) -> Self {
         let mut lines: Vec<Line> = lines.into_iter().collect();
         lines.sort_by_key(|line| line.at);
+        let during = lines.iter().rev().find(|line| line.by != AFTERWARDS);
+        let ends = during.map(|line| line.at);
         let mut history = Self {
             begins: lines.first().map(|line| line.at).unwrap_or_default(),
-            ends: lines.last().map(|line| line.at).unwrap_or_default(),
+            ends: ends.unwrap_or_default(),
             ..Self::default()
         };
         let mut places = HashMap::new();

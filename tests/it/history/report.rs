@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{History, lease::Lease, op::MS};
+use super::{History, lease::Lease, line::AFTERWARDS, op::MS};
 
 /// The report of a run: its violations and its figures.
 #[derive(Debug, Default)]
@@ -15,6 +15,12 @@ pub(crate) struct Report {
     pub(crate) requests: Requests,
     /// How many checks of fencing tokens were answered.
     pub(crate) checks: usize,
+    /// How many grants came after a rest: of exclusive leases, and of shared ones.
+    pub(crate) rests: [usize; 2],
+    /// How many leases were reservations.
+    pub(crate) reservations: usize,
+    /// How many histories were read, and in how many places of these the end of a lease had to be.
+    pub(crate) histories: (usize, usize),
     pub(crate) seconds: f64,
     /// How often each kind of fault was observed to take effect.
     pub(crate) faults: BTreeMap<String, u64>,
@@ -96,6 +102,10 @@ pub(crate) enum Invariant {
     I16,
     /// A lock that rests is granted to nobody.
     I17,
+    /// A reservation lasts until its time, and no longer.
+    I18,
+    /// The history of a lock says how its leases have ended.
+    I19,
 }
 
 /// A violation of an invariant.
@@ -113,7 +123,8 @@ const SHOWN: usize = 3;
 
 /// For how long clients sent requests. Waiters may be answered long after that.
 fn traffic(history: &History) -> u64 {
-    let last = history.ops.iter().map(|op| op.asked).max();
+    let during = history.ops.iter().filter(|op| op.by != AFTERWARDS);
+    let last = during.map(|op| op.asked).max();
     last.unwrap_or_default().saturating_sub(history.begins)
 }
 
@@ -182,6 +193,22 @@ impl Report {
         );
         self.violated(by, lock, lease.granted, what);
     }
+
+    /// Shows how often checks, rests, reservations and histories were judged.
+    fn show_promises(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "checks of fencing tokens: {}", self.checks)?;
+        let [alone, shared] = self.rests;
+        writeln!(
+            f,
+            "grants after a rest: {alone} of a lock, {shared} of a slot"
+        )?;
+        writeln!(f, "reservations: {}", self.reservations)?;
+        let (histories, ends) = self.histories;
+        writeln!(
+            f,
+            "histories: {histories}, with {ends} ends that had to be there"
+        )
+    }
 }
 
 impl fmt::Display for Report {
@@ -219,7 +246,7 @@ impl fmt::Display for Report {
             f,
             "leases to be released on request: {made}, told so by {told} renewals, found lost {carried_out} times"
         )?;
-        writeln!(f, "checks of fencing tokens: {}", self.checks)?;
+        self.show_promises(f)?;
         let faults = self
             .faults
             .iter()

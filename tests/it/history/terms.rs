@@ -11,11 +11,13 @@ pub(crate) struct Terms {
     pub(crate) slack: u64,
     /// How long the store keeps the position, or the grant, of a caller with an idempotency key that went away.
     pub(crate) grace_ms: u64,
+    /// How many leases of a lock a history shows at most.
+    pub(crate) history_entries: usize,
     /// Whether the store keeps the order only among waiters of the same gateway.
     pub(crate) order_within_gateways: bool,
     /// Whether clients of the run share locks.
     pub(crate) shares: bool,
-    /// Whether clients of the run ask for groups and request releases.
+    /// Whether clients of the run ask for groups, histories and checks, and request releases.
     pub(crate) cooperates: bool,
 }
 

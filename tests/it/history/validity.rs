@@ -1,7 +1,7 @@
 //! Whether a run proves anything: a run without traffic, or whose faults took no effect, would pass whatever the
 //! program does.
 
-use super::{History, Report, Terms};
+use super::{History, Report, Terms, line::AFTERWARDS};
 
 /// One in this many faults of a kind may fail to take effect.
 const MANY: usize = 10;
@@ -28,6 +28,17 @@ pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<
     }
     if terms.cooperates && report.checks == 0 {
         reasons.push("no fencing token was checked".to_owned());
+    }
+    if terms.shares && terms.cooperates && report.rests.contains(&0) {
+        reasons.push("no lock or no slot rested before a grant".to_owned());
+    }
+    if terms.shares && terms.cooperates && report.reservations == 0 {
+        reasons.push("nobody reserved a lock".to_owned());
+    }
+    // During the run, the end of a lease may be on its way.
+    let is_over = history.ops.last().is_some_and(|op| op.by == AFTERWARDS);
+    if is_over && terms.cooperates && report.histories.1 == 0 {
+        reasons.push("no history had to have the end of a lease".to_owned());
     }
     let all = || history.faults.all.values();
     for fault in all().filter(|fault| fault.seen == 0) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{group_exchange, process::SHARED, worker::Request};
 use crate::{
-    history::{Ask, Mode, RecordedAnswer, Seen},
+    history::{Ask, Mode, Past, RecordedAnswer, Seen},
     wire::Reply,
 };
 
@@ -15,14 +15,17 @@ pub(super) struct Exchange {
     pub(super) body: String,
 }
 
+/// The problem code of a reservation whose time is over.
+const OVER: &str = "reservation-over";
 /// Problem codes that say that the request had no effect.
-const NOTHING: [&str; 10] = [
+const NOTHING: [&str; 11] = [
     "store-unavailable",
     "draining",
     "overloaded",
     "request-replaced",
     "newer-waiter",
     "idempotency-expired",
+    OVER,
     "too-many-waiters",
     "rate-limited",
     "holder-changed",
@@ -52,8 +55,15 @@ impl Exchange {
                 keyed,
                 mode,
                 min_hold_ms,
+                reserve,
             } => {
                 let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+                if let Some(reserve) = reserve {
+                    body["reserve"] = json!({"until": reserve.text(), "reason": "torture"});
+                    body.as_object_mut()
+                        .expect("it is made as one")
+                        .remove("ttl_ms");
+                }
                 if *min_hold_ms > 0 {
                     body["min_hold_ms"] = (*min_hold_ms).into();
                 }
@@ -93,6 +103,11 @@ impl Exchange {
                 )
             }
             Ask::Inspect => (format!("GET /locks/{lock}"), String::new(), String::new()),
+            Ask::History => (
+                format!("GET /locks/{lock}/history"),
+                String::new(),
+                String::new(),
+            ),
             Ask::Check { fence } => (
                 format!("GET /locks/{lock}/check"),
                 format!("Fencing-Token: {fence}\r\n"),
@@ -161,9 +176,22 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
         (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => {
             holders(body).map(|holders| RecordedAnswer::Locked { holders })
         }
-        (Ask::Acquire { mode, .. } | Ask::Hold { mode, .. }, 200 | 201, _) => {
-            granted(body, *status == 200, *mode)
+        (Ask::Acquire { mode, reserve, .. }, 200 | 201, _) => {
+            let reserved = body["reservation"]["until"].as_str();
+            let as_asked = reserved == reserve.map(|it| it.text()).as_deref();
+            granted(body, *status == 200, *mode).filter(|_| as_asked)
         }
+        (Ask::Hold { mode, .. }, 200 | 201, _) => granted(body, *status == 200, *mode),
+        // The request came after the end of its reservation, or an earlier one with its key has made the reservation.
+        (
+            Ask::Acquire {
+                reserve: Some(_), ..
+            },
+            400,
+            _,
+        ) if body["errors"][0]["reason"] == "is in the past" => Some(RecordedAnswer::Refused {
+            code: OVER.to_owned(),
+        }),
         (Ask::Renew { .. } | Ask::Forge { .. }, 200, _) => renewed(body),
         (Ask::Renew { .. } | Ask::Release { .. } | Ask::Forge { .. }, 410, "lease-lost") => {
             Some(RecordedAnswer::Lost)
@@ -178,6 +206,7 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
             _,
         ) => Some(RecordedAnswer::Requested),
         (Ask::Inspect, 200, _) => shown(body),
+        (Ask::History, 200, _) => told(body),
         (Ask::Check { .. }, 204, _) => Some(RecordedAnswer::Passed),
         (Ask::Check { .. }, 403, "stale-fencing-token") => Some(RecordedAnswer::Stale),
         // The lease lived when the store was asked, and may have ended before the answer.
@@ -250,6 +279,26 @@ pub(super) fn holders(lock: &Value) -> Option<Vec<Seen>> {
     let holders: Vec<Seen> = holders.collect::<Option<_>>()?;
     let all = lock["holder_count"].as_u64()? == holders.len() as u64;
     all.then_some(holders)
+}
+
+fn told(history: &Value) -> Option<RecordedAnswer> {
+    let entries = history["entries"].as_array()?.iter().map(|entry| {
+        let text = |field: &str| entry[field].as_str().map(str::to_owned);
+        let mut notes = entry["notes"].as_array()?.iter();
+        let has_no_end = entry["ended"].is_null() && entry["ended_at_latest"].is_null();
+        Some(Past {
+            fence: entry["fencing_token"].as_u64()?,
+            owner: text("owner"),
+            ended: text("ended"),
+            // If nothing was recorded of the lease itself, the entry is there because of its notes.
+            held: has_no_end && entry["acquired_at"].is_string(),
+            rest_ended: notes.any(|note| note["kind"] == "rest-ended"),
+        })
+    });
+    Some(RecordedAnswer::History {
+        entries: entries.collect::<Option<_>>()?,
+        dropped: history["dropped"].as_u64()?,
+    })
 }
 
 fn shown(lock: &Value) -> Option<RecordedAnswer> {

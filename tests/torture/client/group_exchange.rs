@@ -54,6 +54,7 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
         | Ask::Forge { .. }
         | Ask::Break { .. }
         | Ask::Inspect
+        | Ask::History
         | Ask::Check { .. } => unreachable!("it is about one lock"),
     };
     Exchange {

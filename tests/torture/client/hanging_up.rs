@@ -25,6 +25,7 @@ impl Worker {
             keyed: false,
             mode: self.mode,
             min_hold_ms: 0,
+            reserve: None,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);
@@ -41,6 +42,7 @@ impl Worker {
             keyed: false,
             mode: self.mode,
             min_hold_ms: 0,
+            reserve: None,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);

@@ -7,8 +7,11 @@ mod hanging_up;
 mod holding;
 mod misuse;
 mod process;
+mod recording;
+mod reserving;
 mod turns;
 mod visits;
 mod worker;
 
 pub(crate) use process::{COMMAND, Call, LOCKS, SHARED, run};
+pub(crate) use recording::recall_all;

@@ -24,8 +24,9 @@ pub(crate) const LOCKS: [&str; 6] = [
 ];
 /// The lock that clients only acquire, with a wait, and do nothing else with.
 pub(super) const PATIENT: &str = "patient";
-/// The lock that rests after each visit.
+/// The lock that rests after each visit, and the pool whose slots rest, with its limit.
 pub(super) const RESTING: &str = "resting";
+pub(super) const RESTING_POOL: (&str, u64) = ("resting-pool", 2);
 /// The shared locks: for readers and writers, and as pools with a limit.
 pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair", "pool:fair"];
 /// The limit of a pool.
@@ -40,10 +41,14 @@ pub(super) const GROUPED: [&str; 5] = [
     "grouped:3",
     "grouped:4",
 ];
+/// The locks that are reserved.
+pub(super) const RESERVED: [&str; 4] = ["reserved:0", "reserved:1", "reserved:2", "reserved:3"];
 /// Prefix of the locks whose release is requested.
 pub(super) const REQUESTED: &str = "requested";
 /// Prefix of the locks with a waiter for an exclusive lease that soon leaves.
 pub(super) const LEAVING: &str = "leaving";
+/// Prefix of the locks whose leases the history records.
+pub(super) const RECORDED: &str = "recorded";
 /// Prefix of the locks that only one worker uses.
 pub(super) const QUICK: &str = "quick";
 
@@ -62,7 +67,7 @@ pub(crate) struct Call {
 }
 
 /// The workers of a process: how many there are in each room.
-const WORKERS: [(Room, usize); 12] = [
+const WORKERS: [(Room, usize); 15] = [
     // First, because each three of them share a lock.
     (Room::Leaving, 6),
     // Second, because each two of them share a lock.
@@ -77,6 +82,9 @@ const WORKERS: [(Room, usize); 12] = [
     (Room::Groups, 2),
     (Room::SharingGroups, 1),
     (Room::Resting, 2),
+    (Room::RestingSharing, 2),
+    (Room::Reserving, 3),
+    (Room::Recorded, 8),
 ];
 
 /// Takes turns until the standard input ends, and then lets the open turns end.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{
-    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, REQUESTED, RESTING, SHARED},
+    process::{
+        LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, RECORDED, REQUESTED, RESTING,
+        RESTING_POOL, SHARED,
+    },
     worker::{Request, Room, Worker},
 };
 use crate::history::{Ask, Mode};
@@ -24,6 +27,11 @@ impl Worker {
             Room::Fair => vec![LOCKS[4 + self.random.below(2)].to_owned()],
             Room::Patient => return self.visit_patiently(PATIENT).await,
             Room::Resting => return self.visit_and_let_rest(RESTING).await,
+            Room::Recorded => {
+                let lock = format!("{RECORDED}:{}:{}", self.name, self.number);
+                return self.visit_for_long(&lock).await;
+            }
+            Room::Reserving => return self.take_a_turn_with_reservations().await,
             Room::Quick => {
                 let own = self.turn % OWN;
                 let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);
@@ -37,6 +45,11 @@ impl Worker {
                 let (lock, places) = PATIENT_POOL;
                 self.mode = self.pool_mode(places);
                 return self.visit_patiently(lock).await;
+            }
+            Room::RestingSharing => {
+                let (lock, places) = RESTING_POOL;
+                self.mode = self.pool_mode(places);
+                return self.visit_and_let_rest(lock).await;
             }
             Room::Leaving => {
                 // Two workers share each lock, and the third waits for an exclusive lease and leaves the queue.
@@ -109,8 +122,11 @@ impl Worker {
         sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Inspects a lock.
+    /// Inspects a lock, or looks at its history now and then.
     pub(super) async fn look(&mut self, lock: &str) {
+        if self.random.below(8) == 0 {
+            return self.recall(lock).await;
+        }
         let to = self.any_gateway();
         self.ask(&self.request(lock, to, Ask::Inspect)).await;
     }

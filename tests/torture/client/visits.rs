@@ -51,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// Waits for a lock that rests after each visit. Without any further request, the waiters must be granted it when the
+    /// Waits for a lock, or a slot, that rests after each visit. Without any further request, the waiters must be granted it when the
     /// rest is over, and not before.
     pub(super) async fn visit_and_let_rest(&mut self, lock: &str) {
         self.min_hold_ms = MIN_HOLD;
@@ -113,6 +113,7 @@ impl Worker {
             keyed: true,
             mode,
             min_hold_ms: 0,
+            reserve: None,
         };
         let mut hung_up = false;
         for _ in 0..4 {
@@ -148,7 +149,7 @@ impl Worker {
     }
 
     /// Repeats a request at any gateway.
-    async fn ask_again(&mut self, parts: &[Request]) {
+    pub(super) async fn ask_again(&mut self, parts: &[Request]) {
         let to = self.any_gateway();
         let parts = parts.iter().cloned();
         let parts: Vec<_> = parts.map(|part| Request { to, ..part }).collect();
@@ -168,6 +169,7 @@ impl Worker {
             keyed: false,
             mode: self.mode,
             min_hold_ms: self.min_hold_ms,
+            reserve: None,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);

@@ -36,6 +36,10 @@ pub(super) enum Room {
     Patient,
     /// The lock that rests after each visit.
     Resting,
+    /// Locks that are reserved until a time.
+    Reserving,
+    /// A lock of its own, for so long that the history records each lease.
+    Recorded,
     /// Locks of its own, as fast as it can.
     Quick,
     /// Shared locks, with everything that clients may do.
@@ -44,6 +48,8 @@ pub(super) enum Room {
     FairSharing,
     /// The pool that clients only acquire, with a wait.
     PatientSharing,
+    /// The pool whose slots rest after each visit.
+    RestingSharing,
     /// A lock that is shared for long, with waiters for exclusive leases that soon leave.
     Leaving,
     /// A lock that is kept for as long as possible, and whose release is requested.
@@ -108,7 +114,7 @@ const AWAY: Duration = Duration::from_millis(25);
 // === impl Room ===
 
 impl Room {
-    /// Whether the locks of this room are shared or rest, which a quorum does not support.
+    /// Whether the locks of this room are shared, rest or are reserved, which a quorum does not support.
     pub(super) fn shares(self) -> bool {
         match self {
             Self::Rough
@@ -116,11 +122,14 @@ impl Room {
             | Self::Patient
             | Self::Quick
             | Self::Requesting
+            | Self::Recorded
             | Self::Groups => false,
             Self::RoughSharing
             | Self::FairSharing
             | Self::PatientSharing
+            | Self::RestingSharing
             | Self::Resting
+            | Self::Reserving
             | Self::Leaving
             | Self::SharingGroups => true,
         }

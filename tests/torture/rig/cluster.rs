@@ -125,11 +125,11 @@ impl Rig {
             patience.bear().await;
         }
         let [giver, taker] = [masters[0], masters[1]].map(|place| &self.servers[place]);
-        let gives = giver.text(&["CLUSTER", "MYID"]).await;
-        let takes = taker.text(&["CLUSTER", "MYID"]).await;
-        let words = ["CLUSTER", "SETSLOT", &slot, "IMPORTING", &gives];
+        let from = giver.text(&["CLUSTER", "MYID"]).await;
+        let to = taker.text(&["CLUSTER", "MYID"]).await;
+        let words = ["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from];
         taker.run(&words).await?;
-        let words = ["CLUSTER", "SETSLOT", &slot, "MIGRATING", &takes];
+        let words = ["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to];
         giver.run(&words).await?;
         // Some keys move ahead, and callers find the rest at the old server.
         send(&slot, 2, giver, taker).await?;
@@ -138,7 +138,7 @@ impl Rig {
         // The new server must get the slot first: if the old server came first and died, the slot would have no server.
         masters.swap(0, 1);
         for &place in &masters {
-            let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &takes];
+            let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &to];
             self.servers[place].run(&words).await?;
         }
         // A master that has not heard of the move could take the next slot with an epoch that is too low, and lose it

@@ -28,6 +28,8 @@ pub(crate) struct Gateway {
 /// How long these gateways keep a position for a caller with an idempotency key, in ms: a run has no time for the
 /// default of five seconds.
 pub(crate) const GRACE: u64 = 1_000;
+/// How many leases of a lock these gateways show in its history.
+pub(crate) const HISTORY_ENTRIES: usize = 200;
 /// The longest time of a start.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -104,6 +106,7 @@ fn launch(
     command
         .args(["serve", "--listen", &address.to_string(), "--store", store])
         .env("LATCHGATE_LIMITS_RECONNECT_GRACE_MS", GRACE.to_string())
+        .env("LATCHGATE_HISTORY_ENTRIES", HISTORY_ENTRIES.to_string())
         .env("LATCHGATE_LOG_LEVEL", "warn");
     if store.starts_with("redlock") {
         // A killed node keeps all of its data, and faults that lose data are recorded as such.

@@ -12,7 +12,7 @@ mod sentinel;
 mod store;
 
 pub(crate) use clients::Clients;
-pub(crate) use gateway::{GRACE, Gateway};
+pub(crate) use gateway::{GRACE, Gateway, HISTORY_ENTRIES};
 pub(crate) use kinds::Kind;
 pub(crate) use proxy::{Harm, Proxy};
 pub(crate) use redis::Redis;

@@ -105,8 +105,5 @@ fn outlived<'a>(
 
 /// The latest time at which the TTL of a grant ends if the lease is not renewed.
 fn upper(op: &Op) -> u64 {
-    match op.wants() {
-        Some((ttl, _)) if !op.is_hold() => op.returned().saturating_add(ttl),
-        _ => NEVER,
-    }
+    op.may_last().filter(|_| !op.is_hold()).unwrap_or(NEVER)
 }

@@ -18,4 +18,6 @@ pub(super) mod i14_groups;
 pub(super) mod i15_requests;
 pub(super) mod i16_checks;
 pub(super) mod i17_rests;
+pub(super) mod i18_reservations;
+pub(super) mod i19_history;
 mod prelude;
