@@ -3,13 +3,15 @@ export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
 
 export type Mode = 'exclusive' | 'shared';
 
-/** A lock of several, with a mode and a limit of its own. */
+/** A lock of several, with a mode, a limit and an order of its own. */
 export interface LockTerms {
   name: string;
   /** `'shared'` holds this lock beside others that share it. The default is `'exclusive'`, or `'shared'` with a limit. */
   mode?: Mode;
   /** Share this lock with fewer than this many others. */
   limit?: number;
+  /** The order of this lock, which must be held alone. */
+  order?: number;
 }
 
 /** A lock, or several: each a name, or a name with terms of its own. */
@@ -57,6 +59,14 @@ export interface AcquireOptions {
    * with the code `newer-waiter`. For one lock only.
    */
   supersedes?: string;
+  /**
+   * The order of the work: a whole number that is higher for newer work, such as the number of a run. Rejects with the code
+   * `outdated-order`, also during the wait, if the lock was granted for a higher order. Of several locks it is for those that
+   * are held alone.
+   */
+  order?: number;
+  /** Why older work is done on purpose: the `order` is neither compared nor remembered. The key needs the permission `order`. */
+  rollback?: string;
   /**
    * Reserves the lock until a time: RFC 3339 with an offset. For one lock only, without `ttl`, `maxHold`, `minHold`, `limit` and
    * the mode `'shared'`. No renewal changes the end.
@@ -224,6 +234,10 @@ export interface Holder {
   mode: Mode | null;
   slot: number | null;
   foreign: boolean;
+  /** Missing if the lease has none. */
+  order?: number;
+  /** Why the lease went back to an older order. Missing if it did not. */
+  rollback?: string;
   reservation?: { until: string; reason: string; reservedBy: string | null };
   releaseRequested?: Omit<ReleaseRequest, 'name' | 'by'> & { by: string | null };
 }
@@ -265,6 +279,17 @@ export interface Lock extends HeldLock {
   state: 'held' | 'resting' | 'free';
   waiters: Waiter[];
   waiterCount: number;
+  /** The highest order for which the lock was granted. Missing if it remembers none. */
+  grantedOrder?: number;
+  /** The grant for that order, if it is known. */
+  orderGranted?: OrderGrant;
+}
+
+/** When, with which API key and to which owner a lock was granted. */
+export interface OrderGrant {
+  at: string;
+  by: string | null;
+  owner: string | null;
 }
 
 export interface History {
@@ -286,6 +311,10 @@ export interface HistoryEntry {
   slot: number | null;
   owner: string | null;
   metadata: Record<string, string>;
+  /** Missing if the lease had none. */
+  order?: number;
+  /** Why the lease went back to an older order. Missing if it did not. */
+  rollback?: string;
   acquiredAt: string | null;
   /** The name of an API key, or an address. */
   acquiredBy: string | null;
@@ -332,6 +361,12 @@ export interface Problem {
   detail?: string;
   code: string;
   requestId?: string;
+  /** With `outdated-order`: the order of the request. */
+  order?: number;
+  /** With `outdated-order`: the highest order for which the lock was granted. */
+  grantedOrder?: number;
+  /** With `outdated-order`: the grant for that order, if the key may view the lock. */
+  orderGranted?: OrderGrant;
   [field: string]: unknown;
 }
 

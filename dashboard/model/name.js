@@ -1,7 +1,7 @@
 // What a lock may be called: nothing else is asked for.
 
 /** What a proxy that decodes `%2F` would take for an operation, at the end of a name. */
-const OPERATIONS = ["break", "check", "history", "hold", "release", "renew"];
+const OPERATIONS = ["break", "check", "granted-order", "history", "hold", "release", "renew"];
 
 const SEGMENT = String.raw`(?!\.\.?(?:\/|$))[\w.:@~-]+`;
 const NAME = new RegExp(String.raw`^(?=.{1,200}$)(?!.*\/(?:${OPERATIONS.join("|")})$)${SEGMENT}(?:\/${SEGMENT})*$`);

@@ -11,7 +11,7 @@ say() { echo "locked.sh: $name: $*" >&2; }
 check_name() {
     case $name in
     *[!A-Za-z0-9._:@~/-]* | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ - /"; exit 2 ;;
-    */break | */check | */history | */hold | */release | */renew) say "a name has no operation after its last /"; exit 2 ;;
+    */break | */check | */granted-order | */history | */hold | */release | */renew) say "a name has no operation after its last /"; exit 2 ;;
     esac
     case /$name/ in
     *//* | */./* | */../*) say "a name has no / at its ends, no //, and neither . nor .. between slashes"; exit 2 ;;
@@ -82,6 +82,11 @@ if [ -n "${LOCK_LATEST:-}" ]; then
     [ -z "$names" ] || { say "LOCK_LATEST is for one lock"; exit 2; }
     terms="$terms, \"supersedes\": \"$(plain "$LOCK_LATEST")\""
 fi
+case ${LOCK_ORDER:-} in
+'') [ -z "${LOCK_ROLLBACK:-}" ] || { say "LOCK_ROLLBACK goes with LOCK_ORDER"; exit 2; } ;;
+*[!0-9]* | 0?* | ?????????????????*) say "LOCK_ORDER is a whole number up to 9007199254740991"; exit 2 ;;
+*) terms="$terms, \"order\": $LOCK_ORDER${LOCK_ROLLBACK:+, \"rollback\": \"$(plain "$LOCK_ROLLBACK")\"}" ;;
+esac
 # Where people find the job: in GitLab, Jenkins and GitHub.
 link=${LOCK_LINK-${CI_JOB_URL:-${BUILD_URL:-${GITHUB_RUN_ID:+${GITHUB_SERVER_URL:-}/${GITHUB_REPOSITORY:-}/actions/runs/$GITHUB_RUN_ID}}}}
 link=$(plain "$link")
@@ -103,7 +108,8 @@ by_name() {
         tr '\n' , | sed 's/^/{/; s/,$//; s/$/}/'
 }
 # Why the gateway refuses.
-refused() { say "refused: $status $(field code)$(field detail | sed 's/^/: /; s/\\\(["\\/]\)/\1/g')"; }
+detail() { field detail | sed 's/\\\(["\\/]\)/\1/g'; }
+refused() { say "refused: $status $(field code)$(detail | sed 's/^/: /')"; }
 
 # call SECONDS METHOD URL [BODY]: sets $status, and $answer, which is the status and the code of the problem. Without a whole
 # answer $status is 000, and $answer says whether the request was unsent, refused for a certificate, or its answer lost.
@@ -158,9 +164,16 @@ begin() {
     [ -z "${LATCHGATE_KEY:-}" ] || echo "header = \"Authorization: Bearer $LATCHGATE_KEY\"" >>"$home/curl"
     state=asked
 }
-# ask SECONDS: acquires the lock, waiting for so long.
+# ask SECONDS: acquires the lock, waiting for so long. With LOCK_LATEST a further request says for how long the job has waited:
+# otherwise, after a restart of the gateway, it would count as newer than the jobs that came in between.
 ask() {
-    body="{\"ttl_ms\": $((ttl * 1000)), \"wait_ms\": $(($1 * 1000)), \"owner\": \"$owner\"$terms}"
+    waited=''
+    if [ -n "$asked_at" ] && [ -n "${LOCK_LATEST:-}" ]; then
+        waited=$((($(ticks) - asked_at) * 10))
+        waited=", \"waiting_since_ms\": $((waited < 3600000 ? waited : 3600000))"
+    fi
+    asked_at=${asked_at:-$(ticks)}
+    body="{\"ttl_ms\": $((ttl * 1000)), \"wait_ms\": $(($1 * 1000)), \"owner\": \"$owner\"$terms$waited}"
     call $(($1 + 10)) POST "$acquire" "$body"
 }
 
@@ -273,7 +286,7 @@ finish() {
     exit "$code"
 }
 
-command='' ended='' renewer='' curl='' state=none status=''
+command='' ended='' renewer='' curl='' state=none status='' asked_at=''
 home=$(mktemp -d) && mkdir "$home/renewer" && mkfifo "$home/renews" || exit 1
 trap finish EXIT
 trap 'exit 129' HUP
@@ -322,6 +335,7 @@ while :; do
         ;;
     503fence-exhausted) refused; exit 106 ;;
     409newer-waiter) say "a newer waiter with the same LOCK_LATEST took over"; state=none; exit 113 ;;
+    409outdated-order) say "$(detail)"; state=none; exit 114 ;;
     408* | 429* | 503*) code=104 said="the gateway cannot serve now: $status $(field code)" ;;
     409idempotency-expired | 410*)
         # Of several locks, some may still be held: this script would wait for itself.

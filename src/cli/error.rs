@@ -88,6 +88,8 @@ with_all! {
         CutShort = 112,
         /// A newer waiter took the command out of the queue.
         NewerWaiter = 113,
+        /// The lock was granted for a higher order.
+        Outdated = 114,
     }
 }
 
@@ -182,7 +184,7 @@ impl CliError {
 }
 
 /// Pairs of a name that the gateway's error texts use, for a field or a header, and the flag that sets that field.
-const FLAGS: [(&str, &str); 20] = [
+const FLAGS: [(&str, &str); 22] = [
     (
         "Send it as `Authorization: Bearer KEY`",
         "Name a file with it by --key-file, or set LATCHGATE_KEY",
@@ -196,6 +198,8 @@ const FLAGS: [(&str, &str); 20] = [
     ("`grace_ms`", "--grace"),
     ("`limit`", "--limit"),
     ("`supersedes`", "--latest"),
+    ("`order`", "--order"),
+    ("`rollback`", "--rollback"),
     ("`owner`", "--owner"),
     ("`metadata`", "--meta"),
     ("`reason`", "--reason"),
@@ -263,6 +267,7 @@ impl Exit {
                 "a second signal, or the end of the grace period, interrupted work"
             }
             (Self::NewerWaiter, _) => "a newer waiter with the same --latest took over",
+            (Self::Outdated, _) => "outdated: the lock was granted for a higher --order",
         }
     }
 
@@ -270,11 +275,11 @@ impl Exit {
     fn is_of(self, command: &str) -> bool {
         let acquires = matches!(command, "run" | "acquire" | "reserve");
         let breaks = matches!(command, "break" | "unreserve");
-        let changes = acquires || breaks || matches!(command, "renew" | "release");
+        let changes = acquires || breaks || matches!(command, "renew" | "release" | "order");
         match self {
             Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
             Self::Held | Self::WaitOver => acquires,
-            Self::NewerWaiter => acquires && command != "reserve",
+            Self::NewerWaiter | Self::Outdated => acquires && command != "reserve",
             Self::Lost => matches!(command, "run" | "renew" | "release" | "check"),
             Self::Unreachable | Self::Unavailable | Self::Refused => {
                 changes
@@ -320,6 +325,7 @@ impl From<&ClientError> for Exit {
         match error {
             ClientError::Held(_) => Self::Held,
             ClientError::WaitOver(_) => Self::WaitOver,
+            ClientError::Outdated(_) => Self::Outdated,
             ClientError::Lost(_) => Self::Lost,
             ClientError::Unreachable { .. } => Self::Unreachable,
             ClientError::Unavailable(_) => Self::Unavailable,

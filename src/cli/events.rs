@@ -107,6 +107,9 @@ fn describe(event: &Event) -> String {
     if let Some(fence) = event.lease.fencing_token {
         add(format_args!("  fencing token {fence}"));
     }
+    if let Some(order) = event.lease.order {
+        add(format_args!("  order {order}"));
+    }
     match (event.lease.slot, event.lease.mode.as_deref()) {
         (Some(slot), _) => add(format_args!("  slot {slot}")),
         (None, Some("shared")) => add(format_args!("  shared")),
@@ -138,6 +141,7 @@ fn describe(event: &Event) -> String {
         let what = match event.kind.as_str() {
             "broken" => "broken by",
             "stale-write-refused" => "checked by",
+            "order-set" => "set by",
             _ => "requested by",
         };
         add(format_args!("  {what} {}", visible(by)));
@@ -182,6 +186,10 @@ mod tests {
             r#"{"kind":"broken","name":"deploy","owner":"ci","by":"ops","reason":"it hangs"}"#;
         let text = "deploy  held by ci  broken by ops  (it hangs)";
         assert!(described(broken).ends_with(text));
+        let ordered = r#"{"kind":"acquired","name":"deploy","fencing_token":42,"order":41873}"#;
+        assert!(described(ordered).ends_with("deploy  fencing token 42  order 41873"));
+        let set = r#"{"kind":"order-set","name":"deploy","order":5,"by":"ops","reason":"ms"}"#;
+        assert!(described(set).ends_with("order-set  deploy  order 5  set by ops  (ms)"));
         assert_eq!(
             described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
             "2026-11-20T12:00:00.000Z  gap       (too-old)"

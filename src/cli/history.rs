@@ -74,8 +74,13 @@ fn row(entry: &HistoryEntry) -> [String; 5] {
     let by = entry.acquired_by.iter().map(|by| format!(" (by {by})"));
     let waited = entry.waited_ms.filter(|ms| *ms > 0);
     let waited = waited.map(|ms| format!(", waited {}", duration(Duration::from_millis(ms))));
+    let order = entry.order.map(|order| match &entry.rollback {
+        Some(why) => format!(", rolled back to order {order}: {why}"),
+        None => format!(", order {order}"),
+    });
     let owner = [or_dash(entry.owner.as_ref())];
-    let owner = owner.into_iter().chain(by).chain(waited).collect();
+    let owner = owner.into_iter().chain(by).chain(waited).chain(order);
+    let owner = owner.collect();
     let end = [how].into_iter().chain(notes).collect();
     let from = or_dash(entry.acquired_at.as_ref());
     let row = [from, until, end, entry.fencing_token.to_string(), owner];
@@ -127,6 +132,8 @@ mod tests {
             acquired_by: text("ci"),
             acquired_at: text("2026-11-28T03:02:11Z"),
             waited_ms: Some(1_200),
+            order: Some(41_800),
+            rollback: text("the new one fails"),
             ended_at: text("2026-11-28T03:14:59Z"),
             ended: text("broken"),
             ended_by: text("ops"),
@@ -137,6 +144,7 @@ mod tests {
         let unseen = HistoryEntry {
             fencing_token: 5,
             acquired_at: text("2026-11-28T03:01:00Z"),
+            order: Some(41_873),
             ended_at_latest: text("2026-11-28T03:02:11Z"),
             ..HistoryEntry::default()
         };
@@ -157,14 +165,14 @@ mod tests {
         );
         let broken = "broken by ops: stuck; release-requested by ops: please";
         assert!(lines[2].contains(broken), "{text}");
-        assert!(
-            lines[2].ends_with(r"ci\u{202e}7 (by ci), waited 1.2s"),
-            "{text}"
-        );
+        let owner =
+            r"ci\u{202e}7 (by ci), waited 1.2s, rolled back to order 41800: the new one fails";
+        assert!(lines[2].ends_with(owner), "{text}");
         assert!(
             lines[3].contains("at the latest 2026-11-28T03:02:11Z  end not seen"),
             "{text}"
         );
+        assert!(lines[3].ends_with("-, order 41873"), "{text}");
         assert_eq!(
             lines[4],
             "and 1240 shorter leases since 2026-11-28T03:02:00Z"

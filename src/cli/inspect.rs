@@ -6,7 +6,7 @@ use std::{collections::HashSet, fmt::Write, num::NonZeroUsize, time::Duration};
 use clap::Args;
 
 use crate::{
-    client::{HeldLock, Holder, Inspection, ListRequest, LockState, Rest, Waiter},
+    client::{HeldLock, Holder, Inspection, ListRequest, LockState, Rest, Waiter, describe_grant},
     lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
 };
 
@@ -103,7 +103,17 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
         }
     };
     let why = lock.waiting_because.as_deref();
-    how + &rests(&lock.resting) + &queue(&lock.waiters, lock.waiter_count, why)
+    how + &granted_order(lock)
+        + &rests(&lock.resting)
+        + &queue(&lock.waiters, lock.waiter_count, why)
+}
+
+/// Describes the order that the lock remembers, in one line; empty if the lock remembers none.
+fn granted_order(lock: &Inspection) -> String {
+    let grant = lock.order_granted.as_ref();
+    let grant = grant.map_or_else(String::new, |it| format!(", {}", describe_grant(it)));
+    let line = |order| format!("  {:<14} {order}{}\n", "granted order", visible(&grant));
+    lock.granted_order.map_or_else(String::new, line)
 }
 
 /// Describes what rests of a lock after a release, one rest in each line.
@@ -203,6 +213,12 @@ fn facts(holder: &Holder) -> String {
     }
     if let Some(slot) = holder.slot {
         fact("slot", &slot.to_string());
+    }
+    if let Some(order) = holder.order {
+        fact("order", &order.to_string());
+    }
+    if let Some(why) = &holder.rollback {
+        fact("rollback", why);
     }
     if let Some(mark) = &holder.foreign_mark {
         fact("foreign mark", mark);
@@ -336,11 +352,11 @@ mod tests {
     #[test]
     fn says_what_is_known_of_a_holder() {
         let holder = holder(
-            r#"{"owner":"ci@build7","fencing_token":42,"expires_in_ms":29987,"metadata":{"run":"7"}}"#,
+            r#"{"owner":"ci@build7","fencing_token":42,"order":41800,"rollback":"why\u202e","expires_in_ms":29987,"metadata":{"run":"7"}}"#,
         );
         assert_eq!(
             facts(&holder),
-            "  owner          ci@build7\n  fencing token  42\n  expires in     29.9s\n  run            7\n"
+            "  owner          ci@build7\n  fencing token  42\n  order          41800\n  rollback       why\\u{202e}\n  expires in     29.9s\n  run            7\n"
         );
     }
 

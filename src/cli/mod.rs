@@ -11,6 +11,7 @@ mod history;
 mod inspect;
 mod key;
 mod lease;
+mod order;
 mod program;
 mod reserve;
 mod run;

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
-CASES = [f"C{number:02}" for number in range(1, 38)]
+CASES = [f"C{number:02}" for number in range(1, 40)]
 
 
 def found(pattern, *files):

@@ -46,6 +46,39 @@ class Answers(ShellJob, unittest.TestCase):
                 self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: 400 invalid-request\n"))
                 self.check_nothing_is_left()
 
+    def test_an_outdated_job_is_told_once_and_a_rollback_goes_back(self):
+        detail = 'The order 4 is outdated: the lock was granted for the order 5 at T to the "fifth" run.'
+        outdated = json.dumps({"code": "outdated-order", "detail": detail}, separators=(",", ":"))
+        with Proxy(self.gateway) as proxy:
+            proxy.answers = [(423, '{"code":"locked"}'), (409, outdated)]
+            job = self.start("echo deployed", proxy.url, LOCK_ORDER="4", LOCK_ROLLBACK='bad "5"')
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 114, said)
+            self.assertEqual(said.splitlines()[-1], f"locked.sh: {LOCK}: {detail}")
+            bodies = [json.loads(body) for body in proxy.bodies if body]
+            self.assertEqual([(it["order"], it["rollback"]) for it in bodies], [(4, "bad 5")] * 2)
+            self.check_nothing_is_left()
+        for wrong in ("-1", "1.5", "x", "012", "9" * 17):
+            said, _ = self.start("echo deployed", LOCK_ORDER=wrong).communicate(timeout=30)
+            self.assertIn("LOCK_ORDER is a whole number", said)
+        said, _ = self.start("echo deployed", LOCK_ROLLBACK="why").communicate(timeout=30)
+        self.assertIn("LOCK_ROLLBACK goes with LOCK_ORDER", said)
+
+    def test_a_wait_in_pieces_says_how_long_it_has_taken(self):
+        for latest in ("deploy", ""):
+            with Proxy(self.gateway) as proxy:
+                proxy.answers = [(423, '{"code":"locked"}'), (503, '{"code":"draining"}', {"Retry-After": "2"})]
+                job = self.start("echo deployed", proxy.url, LOCK_LATEST=latest)
+                said, _ = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, 0, said)
+                waited = [json.loads(body).get("waiting_since_ms") for body in proxy.bodies if body]
+                self.assertEqual(len(waited), 3)
+                if latest:
+                    self.assertIsNone(waited[0])
+                    self.assertTrue(0 <= waited[1] <= 1_500 and 2_000 <= waited[2] <= 10_000, waited)
+                else:
+                    self.assertEqual(waited, [None] * 3)
+
     def test_a_redirect_says_where_to_and_shows_no_secret(self):
         with Proxy(self.gateway) as proxy:
             proxy.answers = [(308, "", {"Location": "https://u:s3cret@locks.example/locks/team@prod?key=s3cret"})]

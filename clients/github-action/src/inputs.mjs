@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 
 /** Those of action.yml, for an input that is there and empty. */
-export const DEFAULTS = { wait: '10m', ttl: '1m', 'max-hold': '6h', 'on-lost': 'fail' };
+export const DEFAULTS = { wait: '10m', ttl: '1m', 'max-hold': '6h', 'on-lost': 'fail', outdated: 'fail' };
 
 const OWNER_LENGTH = 128;
 /** What the gateway takes as `supersedes`: 1 to 64 characters, none a control character or half of a surrogate pair. */
@@ -52,9 +52,17 @@ const supersedesOf = (job) => (SUPERSEDES.test(job) ? job : createHash('sha256')
 
 export const failsIfLost = () => oneOf('on-lost', ['fail', 'warn']) === 'fail';
 
+export const skipsIfOutdated = () => oneOf('outdated', ['fail', 'skip']) === 'skip';
+
+function orderOf(text) {
+  if (text === undefined || (/^\d+$/.test(text) && Number.isSafeInteger(Number(text)))) return text && Number(text);
+  throw new Error(`order: expected a whole number up to 9007199254740991, not '${text}'`);
+}
+
 export function readInputs(env = process.env) {
   required('lock');
   failsIfLost();
+  skipsIfOutdated();
   const limit = input('limit');
   if (limit !== undefined && !/^[1-9]\d*$/.test(limit)) throw new Error(`limit: expected a number, not '${limit}'`);
   const locks = lockArguments().map(lockOf);
@@ -62,6 +70,9 @@ export function readInputs(env = process.env) {
   if (forAll && locks.some((lock) => lock.name)) throw new Error(`${forAll}: is for all locks, and lock has one with a = of its own`);
   const latest = oneOf('latest', ['true', 'false']);
   if (latest === 'true' && locks.length > 1) throw new Error('latest: is for one lock, and lock names several');
+  const order = orderOf(input('order'));
+  const rollback = input('rollback');
+  if (rollback && order === undefined) throw new Error('rollback: goes with an order');
   const job = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} ${env.GITHUB_JOB}`;
   const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
   const run = `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;
@@ -78,6 +89,8 @@ export function readInputs(env = process.env) {
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
       supersedes: latest === 'true' ? supersedesOf(job) : undefined,
+      order,
+      rollback,
       owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),
       metadata: { run, job: `${env.GITHUB_JOB}` },
     },

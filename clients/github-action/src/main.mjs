@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Latchgate } from '../client/src/index.js';
 import { makeFolder, readLog } from './folder.mjs';
 import { findRunner } from './host.mjs';
-import { input, readInputs } from './inputs.mjs';
+import { input, readInputs, skipsIfOutdated } from './inputs.mjs';
 import { annotate, log, mask, saveState, setOutput } from './runner.mjs';
 
 /** The runner kills this process 10 s after the first signal. The renewing process goes on by itself. */
@@ -16,6 +16,8 @@ const CANCEL_MS = 5_000;
 /** When to say who holds the lock, and how often to look whether somebody else does. */
 const FIRST_LOOK_MS = 1_000;
 const NEXT_LOOK_MS = 15_000;
+/** How long to ask what became of the job with the higher order. */
+const WINNER_MS = 10_000;
 /** What the renewing process needs. The rest of the environment has secrets in it, and NODE_DEBUG would log some. */
 const PASSED_ON = /^(PATH|SystemRoot|RUNNER_TRACKING_ID|NODE_(?!DEBUG|AUTH).*|SSL_CERT_.*|(https?|no)_proxy)$/i;
 
@@ -100,6 +102,21 @@ async function describe(locks, names) {
   return undefined;
 }
 
+/** What became of the job that was granted the lock for this order, as long as this key may know it. */
+async function endOfWinner({ url, key, names }, { name = names[0], grantedOrder }) {
+  const { entries } = await new Latchgate(url, { key, warn: log }).history(name);
+  const winner = entries.find(({ order, rollback }) => order === grantedOrder && rollback === undefined);
+  if (winner?.ended) return `That lease ended at ${winner.endedAt} (${winner.ended}). `;
+  return winner && !winner.endedAtLatest ? 'That lease has not ended yet. ' : '';
+}
+
+/** Says which newer work the lock was granted for, and how to go back. */
+async function describeOutdated({ failed, problem }, inputs) {
+  const late = new Promise((resolve) => setTimeout(resolve, WINNER_MS, '').unref());
+  const end = await Promise.race([endOfWinner(inputs, problem).catch(() => ''), late]);
+  return `${inputs.names.join(', ')}: ${failed} ${end}To go back to this run on purpose, run it with the input rollback and a reason.`;
+}
+
 const refused = ({ failed, code }, names) =>
   code === 'locked' ? `${failed}, and was not released within the wait` : `${names.join(', ')}: ${failed}`;
 
@@ -117,10 +134,18 @@ async function main() {
   const answer = await answered;
   shown.abort();
   if (answer.cancelled) return answer.cancelled;
+  if (answer.code === 'outdated-order') {
+    const skips = skipsIfOutdated();
+    setOutput('outdated', true);
+    const text = await describeOutdated(answer, inputs);
+    annotate(skips ? 'warning' : 'error', skips ? `${text} The job goes on without the lock, so its later steps must be skipped (output outdated).` : text);
+    return skips ? 0 : 1;
+  }
   if (!answer.granted) {
     annotate('error', refused(answer, inputs.names));
     return 1;
   }
+  setOutput('outdated', false);
   const { fencingToken, fencingTokens, slot, slots } = answer.granted;
   setOutput('fencing-token', fencingToken);
   setOutput('fencing-tokens', JSON.stringify(fencingTokens));

@@ -54,7 +54,7 @@ async function acquire({ url, key, locks, options }) {
   } catch (error) {
     const mayHold = error instanceof OutcomeUnknown || error.status >= 500 || requests.granted;
     if (giveUp.signal.aborted || mayHold) await withdrawn();
-    tell({ failed: error.message, code: error.code });
+    tell({ failed: error.message, code: error.code, problem: error.problem });
     return;
   }
   grantedAt = performance.now();

@@ -104,7 +104,7 @@ class Life(Case):
         job = self.holding()
         until("it is held", self.held)
         token = self.lock()["holders"][0]["fencing_token"]
-        self.assertEqual(job.step.outputs, {"fencing-token": str(token), "fencing-tokens": json.dumps({LOCK: token}, separators=(",", ":"))})
+        self.assertEqual(job.step.outputs, {"outdated": "false", "fencing-token": str(token), "fencing-tokens": json.dumps({LOCK: token}, separators=(",", ":"))})
         self.assertIn(f"holding {LOCK}", job.step.log)
         post = job.post()
         self.assertEqual((post.code, post.commands("error"), post.commands("warning")), (0, [], []), post.raw)
@@ -245,6 +245,67 @@ class Latest(Case):
                 self.assertRegex(one, r"\A[0-9a-f]{64}\Z")
                 self.assertNotEqual(one, two)
                 self.assertEqual(one, self.text_of("team/shop", workflow))
+
+
+class Ordered(Case):
+    def deploy(self, **inputs):
+        """A job of run 12, for the commit with the order 41902, that has deployed."""
+        job = self.holding(order="41902", **inputs)
+        # A lease of less than a second has no entry in the history.
+        time.sleep(1.2)
+        self.assertEqual(job.post().code, 0)
+
+    def test_an_outdated_job_fails_and_says_who_was_newer(self):
+        self.deploy()
+        rig("DELETE", "/rig/log")
+        step = self.job(order="41873", wait="1m").main().ended()
+        (told,) = step.commands("error")
+        self.assertEqual((step.code, step.outputs), (1, {"outdated": "true"}), step.raw)
+        self.assertRegex(told, f"^{LOCK}: The order 41873 is outdated: the lock was granted for the order 41902 at "
+                         r"[-0-9T:.]+Z to team/shop Deploy #12\. That lease ended at [-0-9T:.]+Z \(released\)\. "
+                         "To go back to this run on purpose, run it with the input rollback and a reason.$")
+        self.assertEqual(len(self.requests("POST")), 1)
+        self.assertEqual(step.job.post().code, 0)
+        self.check_nothing_is_left(step.job)
+
+    def test_an_outdated_job_that_skips_is_green_with_a_warning_and_an_output(self):
+        self.deploy()
+        # Without a permission for the history, the warning names the winner all the same.
+        for fault, end in ((None, r" That lease ended at [-0-9T:.]+Z \(released\)\."), ("/history", "")):
+            if fault:
+                rig("POST", "/rig/fault", {"kind": "status", "status": 403, "code": "forbidden", "path": f"/locks/{LOCK}{fault}"})
+            step = self.job(order="41873", outdated="skip").main().ended()
+            (told,) = step.commands("warning")
+            self.assertEqual((step.code, step.outputs, step.commands("error")), (0, {"outdated": "true"}, []), step.raw)
+            self.assertRegex(told, fr"to team/shop Deploy #12\.{end} To go back .* must be skipped \(output outdated\)\.$")
+            self.assertEqual(step.job.post().code, 0)
+            self.check_nothing_is_left(step.job)
+        newer = self.holding(order="41902")
+        time.sleep(1.2)
+        self.assertIn("That lease has not ended yet.", self.job(order="41873").main().ended().commands("error")[0])
+        self.assertEqual(newer.post().code, 0)
+
+    def test_a_waiting_job_is_told_when_newer_work_was_granted(self):
+        lease = self.acquire()
+        newer = self.job(order="41902").main()
+        self.waits()
+        older = self.job(order="41873", outdated="skip").main()
+        self.waits(2)
+        self.release(lease)
+        self.assertEqual(newer.ended().code, 0, newer.raw)
+        self.assertEqual(newer.job.post().code, 0)
+        self.assertEqual((older.ended().code, older.outputs), (0, {"outdated": "true"}), older.raw)
+        self.assertEqual(older.job.post().code, 0)
+        self.check_nothing_is_left(older.job)
+
+    def test_a_rollback_goes_back_and_leaves_the_order(self):
+        self.deploy()
+        job = self.holding(order="41873", rollback="the new one fails")
+        lock = self.lock()
+        (holder,) = lock["holders"]
+        self.assertEqual((lock["granted_order"], holder["order"], holder["rollback"]), (41902, 41873, "the new one fails"))
+        self.assertEqual(job.post().code, 0)
+        self.assertEqual(self.job(order="41873").main().ended().code, 1)
 
 
 class Cancelled(Case):
@@ -475,6 +536,7 @@ class Refused(Case):
     def test_an_input_that_is_wrong_is_named(self):
         wrong = {
             "lock": "", "url": "", "wait": "600", "ttl": "soon", "max_hold": "-1h", "mode": "alone", "limit": "none", "on_lost": "ignore",
+            "outdated": "warn", "order": "-1", "rollback": "without an order",
         }
         for name, value in wrong.items():
             with self.subTest(input=name):
@@ -498,7 +560,7 @@ class Refused(Case):
         self.assertEqual(rig("GET", "/rig/log"), [])
 
     def test_an_input_that_is_given_and_empty_has_its_default(self):
-        job = self.holding(**{name: "" for name in ("wait", "max_hold", "on_lost", "mode", "limit", "owner")})
+        job = self.holding(**{name: "" for name in ("wait", "max_hold", "on_lost", "mode", "limit", "owner", "order", "rollback", "outdated")})
         self.assertEqual(self.requests("POST")[0]["body"]["max_hold_ms"], 6 * 3600 * 1000)
         self.assertEqual(job.post().code, 0)
 

@@ -19,10 +19,10 @@ const FIRST_LINK_MS = 10_000;
 const WITHDRAWAL_MS = 30_000;
 
 /** Segments with `/` between; the last of several is no operation. The messages of the gateway say why. */
-const NAME = /^(?!.{201})(?!.*\/(break|check|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
+const NAME = /^(?!.{201})(?!.*\/(break|check|granted-order|history|hold|release|renew)$)((?!\.\.?(\/|$))[\w.:@~-]+(\/(?!$)|$))+$/;
 const KEY = /^[!-~]{16,128}$/;
 /** The fields of a lock that is given as an object. */
-const FIELD = /^(name|mode|limit)$/;
+const FIELD = /^(name|mode|limit|order)$/;
 
 export function checkName(name) {
   if (typeof name === 'string' && NAME.test(name)) return name;
@@ -58,12 +58,14 @@ export class Acquire {
   #running;
   #withdrawn;
   #link = LINK_MS;
+  /** When the first request was made. */
+  #since;
   /** Whether the gateway answered the last request. */
   #answers = false;
 
   constructor(sendCopy, names, options) {
     this.#sendCopy = sendCopy;
-    // A lock is a name, or an object with its name and a mode and a limit of its own.
+    // A lock is a name, or an object with its name and a mode, a limit and an order of its own.
     const locks = [names].flat().map((lock) => {
       if (!lock?.name) return lock;
       for (const field of Object.keys(lock)) {
@@ -99,6 +101,8 @@ export class Acquire {
       mode: terms.mode,
       limit: terms.limit,
       supersedes: options.supersedes,
+      order: terms.order ?? options.order,
+      rollback: options.rollback,
       reserve: options.reserve,
       owner: options.owner,
       metadata: options.metadata,
@@ -162,7 +166,10 @@ export class Acquire {
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
       if (!answer.ok && !this.#goesOn(answer, wait, left)) {
-        throw this.#retry.doubted(refusal(answer, undefined, this.#names), answer.status === 409 && answer.body?.code);
+        const settled = answer.status === 409 && answer.body?.code;
+        // Every other 409 says that no copy of the request holds anything, so nothing is withdrawn.
+        if (settled && settled !== 'request-replaced') this.#retry.inDoubt = false;
+        throw this.#retry.doubted(refusal(answer, undefined, this.#names), settled);
       }
       if (place) line.next(place, true);
       this.#retry.failed = 0;
@@ -173,11 +180,15 @@ export class Acquire {
   }
 
   #request(wait) {
+    // Without this time, a waiter that continues its wait after a restart of the gateway would count as newer than those
+    // that came in between. An hour is the most that a gateway takes.
+    const waited = this.#since && this.#body.supersedes && Math.min((now() - this.#since) | 0, 36e5);
+    this.#since ??= now();
     return {
       method: 'POST',
       path: this.#body.names ? '/locks' : locksPath(this.#names),
       idempotencyKey: this.#key,
-      body: { ...this.#body, wait_ms: wait || undefined },
+      body: { ...this.#body, wait_ms: wait || undefined, waiting_since_ms: waited },
     };
   }
 

@@ -38,6 +38,23 @@ test('taken out of the queue by a newer waiter it gives up', async () => {
   assert.deepEqual([error.code, asked.length], ['newer-waiter', 1]);
 });
 
+test('outdated by a later copy it gives up, and says by which order', async () => {
+  const orderGranted = { at: '2026-12-04T18:00:00Z', by: null, owner: 'run 5' };
+  const outdated = () => problem(409, 'outdated-order', { order: 4, granted_order: 5, order_granted: orderGranted });
+  const { locks, asked } = gateway(broken, outdated);
+  const error = await locks.acquire('x', { wait: '1m', order: 4, rollback: 'why' }).catch((it) => it);
+  assert.deepEqual([error.name, error.code, asked.length], ['LatchgateError', 'outdated-order', 2]);
+  assert.deepEqual([error.problem.grantedOrder, error.problem.orderGranted], [5, orderGranted]);
+  assert.deepEqual([asked[0].body.order, asked[0].body.rollback], [4, 'why']);
+});
+
+test('an order of a lock counts before that of all', async () => {
+  const { locks, asked } = gateway(lease, group);
+  await locks.acquire({ name: 'x', order: 0 }, { order: 9 });
+  await locks.acquire(['x', { name: 'y', order: 3 }], { order: 9 });
+  assert.deepEqual(asked.map(({ body }) => [body.order, body.names]), [[0, undefined], [9, ['x', { name: 'y', order: 3 }]]]);
+});
+
 test('a reservation is sent and shown', async () => {
   const reservation = { until: '2026-12-04T18:00:00Z', reason: 'load test', reserved_by: null };
   const lock = { name: 'x', state: 'held', holders: [{ fencing_token: 1, reservation }], holder_count: 1, waiters: [], waiter_count: 0 };

@@ -854,6 +854,72 @@ define('C37', 'a lock that was lost is never success', async (t) => {
   ok(told.at(-1)?.includes('not known whether'), 'a warning');
 });
 
+define('C38', 'a lock is granted for no older work', async (t) => {
+  const first = await t.locks.acquire(t.lock, { order: 5, owner: 'run 5' });
+  await first.release();
+  await t.rig('/log', undefined, 'DELETE');
+  const began = now();
+  await t.fault('lose-reply', 1, { method: 'POST' });
+  const error = await rejected(t.locks.acquire(t.lock, { order: 4, wait: '1m' }), LatchgateError);
+  between(now() - began, 0, 5_000, 'time');
+  const { order, grantedOrder, orderGranted } = error.problem;
+  equal([error.name, error.status, error.code, order, grantedOrder, orderGranted.owner], ['LatchgateError', 409, 'outdated-order', 4, 5, 'run 5'], 'error');
+  equal((await t.log('POST')).length, 2, 'requests');
+  const equalOne = await t.locks.acquire(t.lock, { order: 5 });
+
+  const seventh = t.locks.acquire(t.lock, { order: 7, wait: '1m' });
+  await t.queued(1);
+  const sixth = rejected(t.locks.acquire(t.lock, { order: 6, wait: '1m' }), LatchgateError);
+  await t.queued(2);
+  await equalOne.release();
+  const lease = await seventh;
+  const released = now();
+  await lease.release();
+  equal((await sixth).code, 'outdated-order', 'the waiter');
+  between(now() - released, 0, 1_000, 'time to tell the waiter');
+  equal((await t.state()).state, 'free', 'state');
+
+  await t.locks.with(t.lock, { order: 4, rollback: 'the new one fails' }, async () => {
+    const lock = await t.locks.inspect(t.lock);
+    equal([lock.grantedOrder, lock.holders[0].order, lock.holders[0].rollback], [7, 4, 'the new one fails'], 'the lock');
+    await t.b.break(t.lock, { reason: 'the test' });
+  }).catch((it) => ok(it instanceof LeaseLost, 'the loss'));
+  const [last] = (await t.locks.history(t.lock)).entries;
+  equal([last.order, last.rollback], [4, 'the new one fails'], 'the history');
+
+  const names = ['-a', '-b', '-c'].map((end) => t.lock + end);
+  const group = [names[0], { name: names[1], order: 3 }, { name: names[2], mode: 'shared' }];
+  await (await t.locks.acquire(group, { order: 9 })).release();
+  const granted = await Promise.all(names.map(async (name) => (await t.locks.inspect(name)).grantedOrder));
+  equal(granted, [9, 3, undefined], 'orders of the group');
+  equal((await rejected(t.locks.acquire(group, { order: 8 }), LatchgateError)).code, 'outdated-order', 'the group');
+  await t.locks.acquire({ name: names[1], order: 3 });
+});
+
+define('C39', 'a wait in pieces says how long it has taken', async (t) => {
+  const env = { LATCHGATE_LIMITS_MAX_WAIT_MS: '1000' };
+  await t.rig('/gateway', { which: 'a', do: 'term' });
+  await t.rig('/gateway', { which: 'a', do: 'start', env });
+  await t.b.acquire(t.lock);
+  await rejected(t.locks.acquire(t.lock, { supersedes: 'deploy', wait: '3s' }), LockHeld);
+  // Some requests ask for a shorter wait than the gateway allows, and are refused at once.
+  const [one, ...more] = await t.log('POST');
+  equal(body(one).waiting_since_ms, undefined, 'the first request');
+  ok(more.length >= 3, 'further requests');
+  for (const entry of more) {
+    const passed = entry.at_ms - one.at_ms;
+    between(body(entry).waiting_since_ms, passed - 300, passed + 1_000, 'waiting_since_ms');
+  }
+  ok(body(more.at(-1)).waiting_since_ms >= 2_000, 'most of the wait at last');
+  await rejected(t.locks.acquire(t.lock, { wait: '2s' }), LockHeld);
+  const others = (await t.log('POST')).filter((entry) => !body(entry).supersedes);
+  ok(others.length >= 2 && others.every((entry) => body(entry).waiting_since_ms === undefined), 'nothing without supersedes');
+  await t.fault('status', 1, { method: 'POST', path: `/locks/${t.lock}-o`, status: 429, code: 'too-many-orders', retry_after: 1 });
+  await t.locks.acquire(`${t.lock}-o`, { order: 1 });
+  const [refused, again] = await t.log('POST', `/locks/${t.lock}-o`);
+  between(again.at_ms - refused.answered_at_ms, 1_000, 10_000, 'pause after 429');
+});
+
 /** Runs the cases whose numbers are in `only`, or all, one after the other. */
 export async function runAll(rigUrl, only) {
   const urls = await rig(rigUrl, '');

@@ -18,7 +18,8 @@ export const fence: number = await locks.with('deploy', { wait: '10m', ttl: 60_0
 });
 export const text: string = await locks.with(['a', 'b'], () => 'done');
 export const modes: Readonly<Record<string, 'exclusive' | 'shared'>> = await locks.with(
-  ['a', { name: 'b', limit: 20 }, { name: 'c', mode: 'shared' }],
+  ['a', { name: 'b', limit: 20 }, { name: 'c', mode: 'shared' }, { name: 'd', order: 7 }],
+  { order: 41_873, rollback: 'the new one fails' },
   (lease) => lease.modes,
 );
 
@@ -40,12 +41,13 @@ try {
   else if (error instanceof OutcomeUnknown || error instanceof GatewayUnreachable) console.log(error.message);
   else if (error instanceof LatchgateError) {
     const code: string = error.code;
-    console.log(error.status, code, error.problem?.requestId);
+    console.log(error.status, code, error.problem?.requestId, error.problem?.orderGranted?.owner);
   }
 }
 
 const lock = await locks.inspect('deploy');
 console.log(lock.state, lock.holders[0]?.fencingToken, lock.waiters.length);
+console.log(lock.grantedOrder, lock.orderGranted?.at, lock.holders[0]?.rollback);
 const past = await locks.history('deploy');
 console.log(past.entries.map(({ owner, ended, endedBy }) => [owner, ended, endedBy]), past.shorterLeases?.count);
 await locks.check('deploy', 1);

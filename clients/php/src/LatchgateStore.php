@@ -30,7 +30,7 @@ final class LatchgateStore implements BlockingStoreInterface, BlockingSharedLock
     private const PAUSES_S = [0.1, 1.0];
     /** A name that the gateway takes as it is, by its rules for names. */
     private const NAME = '~^(?!.*//)(?!/)[A-Za-z0-9._:@/-]{1,200}(?<!/)$~D';
-    private const NO_NAME = '~(^|/)\.\.?(/|$)|/(break|check|history|hold|release|renew)$~D';
+    private const NO_NAME = '~(^|/)\.\.?(/|$)|/(break|check|granted-order|history|hold|release|renew)$~D';
 
     /** @var string[] */
     private array $urls;

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
 
-from latchgate import Holder, LatchgateError, LockHeld, OutcomeUnknown, Reservation, Rest, ShorterLeases
+from latchgate import Holder, LatchgateError, LockHeld, OrderGrant, OutcomeUnknown, Reservation, Rest, ShorterLeases
 from latchgate.protocol import lease_state
 from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
@@ -236,6 +236,40 @@ def test_a_lock_that_rests_shows_for_how_long() -> None:
     shown = answer(200, name="n", state="resting", holders=[], holder_count=0, resting=[rest], waiters=[], waiter_count=0)
     _, lock = play(inspect(SETTINGS, "n"), shown)
     assert (lock.state, lock.resting) == ("resting", (Rest(7, 1, 9),))
+
+
+def test_an_outdated_order_is_final_whatever_became_of_an_earlier_copy() -> None:
+    outdated = problem(409, "outdated-order", order=4, granted_order=5)
+    sent, error = play(acquiring(wait="1m", order=4, rollback="why").run(), NoAnswer("cut"), outdated)
+    assert type(error) is LatchgateError and (error.code, error.problem["granted_order"]) == ("outdated-order", 5)
+    body = json.loads(sent[0].call.body or b"")
+    assert len(sent) == 2 and (body["order"], body["rollback"]) == (4, "why")
+
+
+def test_an_order_of_a_lock_counts_before_that_of_all() -> None:
+    for names, order in (("n", 9), ({"name": "n"}, 9), ({"name": "n", "order": 0}, 0)):
+        sent, _ = play(acquiring(names=names, order=9).run(), lease(0.0))
+        assert json.loads(sent[0].call.body or b"")["order"] == order
+
+
+def test_only_further_requests_of_a_wait_that_supersedes_say_how_long_it_has_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for supersedes, known in (("deploy", [None, 0, 3_600_000]), (None, [None] * 3)):
+        clock = [1_000.0]
+        monkeypatch.setattr("latchgate.protocol.acquiring.now", lambda: clock[0])
+        operation = acquiring(wait="2h", supersedes=supersedes)
+        sent = []
+        for passed in (0.0, 0.0, 4_000.0):
+            clock[0] += passed
+            sent.append(operation._call(1.0))
+        assert [json.loads(call.body or b"").get("waiting_since_ms") for call in sent] == known
+
+
+def test_the_order_of_a_lock_is_shown() -> None:
+    grant = {"at": "2026-11-28T09:00:00.000Z", "by": None, "owner": "run 5"}
+    shown = {"name": "n", "holders": [{"order": 4, "rollback": "why"}], "granted_order": 5, "order_granted": grant}
+    _, lock = play(inspect(SETTINGS, "n"), answer(200, **shown))
+    assert (lock.granted_order, lock.order_granted) == (5, OrderGrant(grant["at"] or "", None, "run 5"))
+    assert (lock.holders[0].order, lock.holders[0].rollback) == (4, "why")
 
 
 def test_a_history_shows_since_when_shorter_leases_are_counted() -> None:

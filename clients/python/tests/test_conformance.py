@@ -943,3 +943,74 @@ def test_c37_a_lock_that_was_lost_is_never_success(
         # No gateway answers the release.
         run(lambda _: fault("lose-request", count=99), ttl="2s")
         assert f"it is not known whether {name}-0" in caplog.text
+
+
+def test_c38_a_lock_is_granted_for_no_older_work(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    locks.acquire(name, order=5, owner="run 5").release()
+    rig.forget()
+    rig.fault("lose-reply", method="POST")
+    begun = time.monotonic()
+    with pytest.raises(LatchgateError) as caught:
+        locks.acquire(name, order=4, wait="1m")
+    assert time.monotonic() - begun < 5
+    error = caught.value
+    assert (type(error), error.status, error.code) == (LatchgateError, 409, "outdated-order")
+    assert (error.problem["order"], error.problem["granted_order"]) == (4, 5)
+    assert error.problem["order_granted"]["owner"] == "run 5"
+    assert len(rig.log("POST", name)) == 2
+    equal = locks.acquire(name, order=5)
+
+    seventh = clients.background(locks.acquire, name, order=7, wait="1m")
+    waits(locks, name)
+    sixth = clients.background(locks.acquire, name, order=6, wait="1m")
+    waits(locks, name, 2)
+    equal.release()
+    lease = seventh.result(5)
+    lease.release()
+    outdated = sixth.exception(1)
+    assert isinstance(outdated, LatchgateError) and outdated.code == "outdated-order"
+    assert locks.inspect(name).state == "free"
+
+    lease = locks.acquire(name, order=4, rollback="the new one fails")
+    lock = locks.inspect(name)
+    assert (lock.granted_order, lock.holders[0].order, lock.holders[0].rollback) == (7, 4, "the new one fails")
+    locks.break_(name, reason="the test", fencing_token=lease.fencing_token)
+    last = locks.history(name).entries[0]
+    assert (last.order, last.rollback) == (4, "the new one fails")
+
+    names = [f"{name}-{end}" for end in "abc"]
+    group: list[Any] = [names[0], {"name": names[1], "order": 3}, {"name": names[2], "mode": "shared"}]
+    locks.acquire(group, order=9).release()
+    assert [locks.inspect(each).granted_order for each in names] == [9, 3, None]
+    with pytest.raises(LatchgateError) as caught:
+        locks.acquire(group, order=8)
+    assert caught.value.code == "outdated-order"
+    locks.acquire({"name": names[1], "order": 3}).release()
+
+
+def test_c39_a_wait_in_pieces_says_how_long_it_has_taken(clients: Clients, rig: Rig, name: str) -> None:
+    short = {"LATCHGATE_LIMITS_MAX_WAIT_MS": "1000"}
+    rig.gateway("a", "term")
+    rig.gateway("a", "start", env=short)
+    locks = clients(rig.proxy)
+    clients(rig.b).acquire(name)
+    rig.forget()
+    with pytest.raises(LockHeld):
+        locks.acquire(name, supersedes="deploy", wait="3s")
+    first, *more = rig.log("POST", name)
+    assert "waiting_since_ms" not in first["body"] and len(more) >= 3
+    for asked in more:
+        passed = asked["at_ms"] - first["at_ms"]
+        assert passed - 300 <= asked["body"]["waiting_since_ms"] <= passed + 1_000
+    assert more[-1]["body"]["waiting_since_ms"] >= 2_000
+    rig.forget()
+    with pytest.raises(LockHeld):
+        locks.acquire(name, wait="2s")
+    others = rig.log("POST", name)
+    assert len(others) >= 2 and not any("waiting_since_ms" in it["body"] for it in others)
+    rig.forget()
+    rig.fault("status", count=1, method="POST", path=f"/locks/{name}-o", status=429, code="too-many-orders", retry_after=1)
+    locks.acquire(f"{name}-o", order=1)
+    refused, again = rig.log("POST", f"{name}-o")
+    assert 1_000 <= again["at_ms"] - refused["answered_at_ms"] <= 10_000

@@ -1,16 +1,16 @@
 //! An acquire under way: a chain of requests. The requests for one lock keep their position in the queue.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use reqwest::{Method, StatusCode, header::HeaderName};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    Client, ClientError, Holder, Inspection, Lease, Problem,
+    AcquireMode, Client, ClientError, GroupLocks, Holder, Inspection, Lease, Problem,
     http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
-    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner, Reason, SupersedeKey},
+    lock::{IdempotencyKey, LockName, Metadata, OrderNumber, Owner, Reason, SupersedeKey},
 };
 
 /// The header with the key under which an acquire can be repeated and keeps its position in the queue.
@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(2);
 /// The minimum pause before the next inspection, if the rate limit of the API key refused one: the acquire itself needs
 /// the rate.
 const LOOK_RATE_LIMITED: Duration = Duration::from_secs(30);
+/// The longest earlier wait that a request may report.
+const LONGEST_EARLIER_WAIT: Duration = Duration::from_hours(1);
 /// The earliest inspection after a request is sent: a wait that ends before has nothing to show.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// A time that stands for no limit: how long an acquire without an end survives one outage, and when a lock that the
@@ -59,6 +61,8 @@ pub struct Acquiring {
     request: AcquireRequest,
     key: IdempotencyKey,
     asked: Instant,
+    /// When the first request was sent; `None`: no request was sent yet.
+    first_sent: Option<Instant>,
     /// The instant at which the wait ends; `None`: the wait never ends.
     over: Option<Instant>,
     link: Duration,
@@ -100,6 +104,7 @@ impl Client {
             group,
             key: fresh_key(&request),
             asked,
+            first_sent: None,
             over: asked.checked_add(request.wait),
             waiting: WaitStatus::default(),
             request,
@@ -262,6 +267,7 @@ impl Acquiring {
         watcher: &mut Option<Watcher<'_>>,
     ) -> Result<CallResponse, RetryableFailure> {
         let call = self.call(wait);
+        self.first_sent.get_or_insert_with(Instant::now);
         let client = self.client.clone();
         let time_out = if self.request.wait.is_zero() {
             retry.time_out()
@@ -407,9 +413,8 @@ impl Acquiring {
 
     /// The mode in which the request wants a lock of its group, or its only lock.
     fn mode_of(&self, name: Option<&str>) -> AcquireMode {
-        let locks = self.group.iter().flat_map(|group| &group.0);
-        let mut own = locks.filter(|(lock, _)| Some(lock.as_str()) == name);
-        own.find_map(|(_, mode)| *mode).unwrap_or(self.request.mode)
+        let own = self.group.as_ref().and_then(|it| it.own_mode(name));
+        own.unwrap_or(self.request.mode)
     }
 
     fn call(&self, wait: Duration) -> Call {
@@ -417,8 +422,10 @@ impl Acquiring {
             (None, Some(name)) => Call::new(Method::POST, name, ""),
             _ => Call::at(Method::POST, "/locks".to_owned()),
         };
+        let waited = self.first_sent.map(|first| first.elapsed());
+        let waited = waited.map(|waited| waited.min(LONGEST_EARLIER_WAIT));
         call.secret(IDEMPOTENCY_KEY, self.key.expose())
-            .json(self.request.body(self.group.as_ref(), wait))
+            .json(self.request.body(self.group.as_ref(), wait, waited))
     }
 
     fn report(&mut self, waiting: WaitStatus, watcher: &mut Option<Watcher<'_>>) {
@@ -497,6 +504,13 @@ pub struct AcquireRequest {
     /// With a key, a waiter takes an older waiter of the same lock, API key and `supersedes` key out of the queue. The
     /// older acquire ends with the problem `newer-waiter`. For one lock only, not for a group.
     pub supersedes: Option<SupersedeKey>,
+    /// The order of the work: a number of the caller that is higher for newer work. The lock is granted only if it was
+    /// not granted for a higher order before; otherwise the acquire ends with [`ClientError::Outdated`]. For a group, the
+    /// order of the locks that are held alone and have no order of their own ([`GroupLocks::with_order`]).
+    pub order: Option<OrderNumber>,
+    /// Why the caller goes back to older work on purpose: the order is neither compared nor remembered. Only with an
+    /// order. The API key needs the permission `order`.
+    pub rollback: Option<Reason>,
     /// Reserves the lock until a time, however long the request waits. For one lock only, without a TTL, a hold limit
     /// or a minimum hold, and not shared.
     pub reserve: Option<Reserve>,
@@ -519,100 +533,6 @@ pub struct Reserve {
     pub reason: Reason,
 }
 
-/// Whether a lease holds its lock alone or together with others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AcquireMode {
-    /// The lease holds the lock alone.
-    #[default]
-    Exclusive,
-    /// The lease holds the lock together with other shared leases.
-    Shared {
-        /// The lease is granted while fewer than `limit` leases hold the lock, and gets a slot. The limit counts
-        /// for this grant only, so use the same limit for every request of a lock. `None`: the gateway's limit, and
-        /// no slot.
-        limit: Option<Limit>,
-    },
-}
-
-/// The locks of a group to acquire. Made of [`GroupNames`], all locks have the mode of the request. Made of a map, each
-/// lock has its own mode, and the mode of the request does not count: with `deploy` exclusive and `openai` shared with
-/// the limit 20, the group holds `deploy` alone and one of the twenty places of `openai`.
-#[derive(Debug, Clone)]
-pub struct GroupLocks(BTreeMap<LockName, Option<AcquireMode>>);
-
-// === impl AcquireMode ===
-
-impl AcquireMode {
-    /// The fields `mode` and `limit` of a request. An exclusive request sends no mode: every version of the gateway
-    /// reads a missing mode as exclusive.
-    pub(crate) fn wire(self) -> (Option<&'static str>, Option<u16>) {
-        match self {
-            Self::Exclusive => (None, None),
-            Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
-        }
-    }
-
-    /// Whether a request with this mode could hold a lock beside these holders. `taken`: the number of all holders and
-    /// rests.
-    fn has_room(self, holders: &[Holder], taken: u64) -> bool {
-        let is_shared = |holder: &Holder| holder.mode.as_deref() == Some("shared");
-        match self {
-            Self::Exclusive => false,
-            Self::Shared { limit } => {
-                !holders.is_empty()
-                    && holders.iter().all(is_shared)
-                    && limit.is_none_or(|limit| taken < u64::from(limit.get()))
-            }
-        }
-    }
-}
-
-// === impl GroupLocks ===
-
-impl GroupLocks {
-    /// The field `names` of a request, and the mode that the request has beside it. `of_request`: the mode of the locks
-    /// without a mode of their own.
-    pub(crate) fn wire(&self, of_request: AcquireMode) -> (Value, AcquireMode) {
-        let locks = self.0.iter();
-        let mut locks = locks.map(|(name, own)| (name.as_str(), own.unwrap_or(of_request)));
-        let first = locks.clone().next().map_or(of_request, |(_, mode)| mode);
-        // Every version of the gateway knows one mode for all locks.
-        if locks.all(|(_, mode)| mode == first) {
-            return (self.0.keys().map(LockName::as_str).collect(), first);
-        }
-        let locks = self.0.iter().map(|(name, own)| {
-            let (mode, limit) = own.unwrap_or(of_request).wire();
-            match (mode, limit) {
-                (Some(mode), Some(limit)) => {
-                    json!({"name": name.as_str(), "mode": mode, "limit": limit})
-                }
-                (Some(mode), None) => json!({"name": name.as_str(), "mode": mode}),
-                (None, _) => json!(name.as_str()),
-            }
-        });
-        (locks.collect(), AcquireMode::Exclusive)
-    }
-}
-
-impl From<GroupNames> for GroupLocks {
-    fn from(names: GroupNames) -> Self {
-        Self::from(&names)
-    }
-}
-
-impl From<&GroupNames> for GroupLocks {
-    fn from(names: &GroupNames) -> Self {
-        Self(names.iter().map(|name| (name.clone(), None)).collect())
-    }
-}
-
-impl From<BTreeMap<LockName, AcquireMode>> for GroupLocks {
-    fn from(modes: BTreeMap<LockName, AcquireMode>) -> Self {
-        let modes = modes.into_iter();
-        Self(modes.map(|(name, mode)| (name, Some(mode))).collect())
-    }
-}
-
 // === impl AcquireRequest ===
 
 impl AcquireRequest {
@@ -624,8 +544,12 @@ impl AcquireRequest {
         self.ttl.max(self.min_hold.filter(|_| self.ttl.is_some()))
     }
 
-    /// The body of one copy of the request, which waits for `wait` at the gateway.
-    fn body(&self, group: Option<&GroupLocks>, wait: Duration) -> Value {
+    /// The body of one copy of the request, which waits for `wait` at the gateway. `waited`: for how long the acquire has
+    /// waited since its first request.
+    fn body(&self, group: Option<&GroupLocks>, wait: Duration, waited: Option<Duration>) -> Value {
+        // Without this time, a waiter that continues its wait after a restart of the gateway would count as newer than
+        // the waiters that came in between.
+        let waited = waited.filter(|_| self.supersedes.is_some());
         let metadata: serde_json::Map<_, _> = self
             .metadata
             .iter()
@@ -642,6 +566,9 @@ impl AcquireRequest {
             "mode": mode,
             "limit": limit,
             "supersedes": self.supersedes.as_ref().map(SupersedeKey::as_str),
+            "waiting_since_ms": waited.map(millis),
+            "order": self.order.map(OrderNumber::get),
+            "rollback": self.rollback.as_ref().map(Reason::as_str),
             "reserve": self.reserve.as_ref().map(|it| {
                 json!({"until": it.until, "reason": it.reason.as_str()})
             }),

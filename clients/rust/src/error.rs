@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
-use crate::{Holder, Rest};
+use crate::{Holder, Rest, lock::answers::OrderGrant};
 
 /// Why a call failed, with one variant for each way in which the caller should react.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -15,6 +15,9 @@ pub enum ClientError {
     /// The wait ran out while other callers held the lock.
     #[error("the wait ran out: the lock is held{}", by(_0))]
     WaitOver(Box<Problem>),
+    /// The lock was granted for a higher order, so the work of this request would undo newer work. Do not ask again.
+    #[error("{}", outdated(_0))]
+    Outdated(Box<Problem>),
     /// The token does not hold the lock any more, or no lease with the checked fencing token does. Stop the work that
     /// the lock protected.
     #[error("the lease is lost: {0}")]
@@ -91,6 +94,7 @@ impl ClientError {
         match self {
             Self::Held(problem)
             | Self::WaitOver(problem)
+            | Self::Outdated(problem)
             | Self::Lost(problem)
             | Self::Unavailable(problem)
             | Self::Refused(problem) => Some(problem),
@@ -135,6 +139,25 @@ fn by(problem: &Problem) -> String {
     who + &how_long
 }
 
+/// Says which order made a request outdated, and to whom the lock was granted for it.
+fn outdated(problem: &Problem) -> String {
+    let Some(order) = problem.granted_order else {
+        return format!("outdated: {problem}");
+    };
+    match &problem.order_granted {
+        Some(grant) => format!("outdated: {order} was granted {}", describe_grant(grant)),
+        None => format!("outdated: the lock remembers the order {order}"),
+    }
+}
+
+/// Says when and to whom a lock was granted, to be read after "granted".
+pub fn describe_grant(grant: &OrderGrant) -> String {
+    let key = grant.by.as_ref().map(|key| format!("API key {key}"));
+    let to: Vec<_> = grant.owner.clone().into_iter().chain(key).collect();
+    let to_whom = if to.is_empty() { "" } else { " to " };
+    format!("at {}{to_whom}{}", grant.at, to.join(", "))
+}
+
 // === Problem ===
 
 /// A problem document: a gateway's answer that says why a request failed. The document contains no secret.
@@ -153,7 +176,8 @@ pub struct Problem {
     pub request_id: Option<String>,
     /// With `lease-lost`: whether another lease holds the lock.
     pub held: Option<bool>,
-    /// With `locked`, for a group of locks: the lock that is held.
+    /// With `locked` and `outdated-order`, for a group of locks: the lock that is held, or that was granted for a higher
+    /// order.
     pub name: Option<String>,
     /// With `locked`: the holders of the lock. The list is empty while the lock passes to the next waiter.
     #[serde(default)]
@@ -172,6 +196,13 @@ pub struct Problem {
     /// its way.
     #[serde(skip)]
     pub has_room: bool,
+    /// With `outdated-order`: the order of the request.
+    pub order: Option<u64>,
+    /// With `outdated-order` and `order-changed`: the order that the lock remembers, if it remembers one.
+    pub granted_order: Option<u64>,
+    /// With `outdated-order` and `order-changed`: the grant for that order, if it is known and the API key may view the
+    /// lock.
+    pub order_granted: Option<OrderGrant>,
     /// With `invalid-request`: the fields that are wrong.
     #[serde(default)]
     pub errors: Vec<FieldError>,

@@ -57,11 +57,12 @@ pub enum EventsItem {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {
     /// The kind of the event: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`,
-    /// `broken`, `stale-write-refused` or `gap`. Later versions may add kinds.
+    /// `broken`, `stale-write-refused`, `order-set` or `gap`. Later versions may add kinds.
     pub kind: String,
     /// The name of the lock; absent in an event of the kind `gap`.
     pub name: Option<String>,
-    /// The lease, as far as known. In an event of the kind `queued`: the owner and the mode of the waiting request.
+    /// The lease, as far as known. In an event of the kind `queued`: the owner and the mode of the waiting request. In an
+    /// event of the kind `order-set`: only `order`, the order that the lock remembers from now on.
     #[serde(flatten)]
     pub lease: Holder,
     /// How long the holder had waited in the queue, in milliseconds.
@@ -70,8 +71,8 @@ pub struct Event {
     pub position: Option<u64>,
     /// The reason of the event, if it has one.
     pub reason: Option<String>,
-    /// In events of the kinds `broken`, `release-requested` and `stale-write-refused`: the API key of the caller that
-    /// broke the lock, requested its release or checked the fencing token.
+    /// In events of the kinds `broken`, `release-requested`, `stale-write-refused` and `order-set`: the API key of the
+    /// caller that broke the lock, requested its release, checked the fencing token or set the order.
     pub by: Option<String>,
     /// The time of the event by the clock of a gateway, for display only.
     pub at: Option<String>,

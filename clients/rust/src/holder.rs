@@ -26,6 +26,10 @@ pub struct Holder {
     pub mode: Option<String>,
     /// The slot of the lease, if it has one.
     pub slot: Option<u16>,
+    /// The order with which the lease was granted, if it has one and this caller may see it.
+    pub order: Option<u64>,
+    /// Why the lease goes back to an older order on purpose, if it does and this caller may see it.
+    pub rollback: Option<String>,
     /// The mark of a foreign holder: a hash that distinguishes this holder from other foreign holders.
     pub foreign_mark: Option<String>,
     /// The time left until the lease expires, in milliseconds; `None` if the holder has no expiry.

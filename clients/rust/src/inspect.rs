@@ -10,7 +10,7 @@ use url::form_urlencoded::Serializer;
 use crate::{
     Client, ClientError, Holder, LockState, Rest, Waiter,
     http::{Call, CallResponse, millis},
-    lock::{FencingToken, LockName, NamePrefix, Owner, SearchText},
+    lock::{FencingToken, LockName, NamePrefix, Owner, SearchText, answers::OrderGrant},
 };
 
 /// A lock as a gateway shows it: its state, its holders and its waiters.
@@ -36,6 +36,10 @@ pub struct Inspection {
     /// Why the first waiter of a shared lock waits, if the gateway says so.
     #[serde(default)]
     pub waiting_because: Option<String>,
+    /// The highest order for which the lock was granted, if it remembers one.
+    pub granted_order: Option<u64>,
+    /// The grant for that order, if it is known.
+    pub order_granted: Option<OrderGrant>,
     #[serde(skip)]
     json: String,
 }
@@ -139,6 +143,8 @@ impl Inspection {
             waiter_count: waiters.len() as u64,
             waiters,
             waiting_because: None,
+            granted_order: None,
+            order_granted: None,
             json: String::new(),
         }
     }

@@ -14,6 +14,7 @@
 //! All asynchronous functions need the tokio runtime. Times are those of the machine's monotonic clock.
 
 mod acquire;
+mod acquire_mode;
 mod acquiring;
 mod backup;
 /// Also used by the gateway to read its files. May change with any version, like everything that is hidden here.
@@ -30,14 +31,16 @@ mod http;
 mod inspect;
 mod lease;
 mod lease_renewer;
+mod order;
 #[doc(hidden)]
 pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, GroupLocks, Reserve, WaitStatus};
+pub use acquire_mode::{AcquireMode, GroupLocks};
+pub use acquiring::{AcquireRequest, Acquiring, Reserve, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
-pub use error::{ClientError, FieldError, Problem, format_duration};
+pub use error::{ClientError, FieldError, Problem, describe_grant, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
 pub use holder::Holder;
@@ -47,9 +50,10 @@ pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, History, HistoryEntry, HistoryNote, IdempotencyKey, IdempotencyKeyError,
-    Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, Owner,
-    Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token, TokenError,
-    answers::{LockState, ReleaseRequest, Reservation, Rest, Waiter},
+    Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, OrderError,
+    OrderNumber, Owner, Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token,
+    TokenError,
+    answers::{LockState, OrderGrant, ReleaseRequest, Reservation, Rest, Waiter},
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

@@ -45,7 +45,15 @@ impl LockName {
     pub const MAX_LEN: usize = 200;
     /// The last segments of the paths of operations: `/locks/NAME/renew` and so on. A lock name without `/` may be one
     /// of these words.
-    pub const OPERATIONS: [&str; 6] = ["break", "check", "history", "hold", "release", "renew"];
+    pub const OPERATIONS: [&str; 7] = [
+        "break",
+        "check",
+        "granted-order",
+        "history",
+        "hold",
+        "release",
+        "renew",
+    ];
 
     /// Makes a lock name of a text. Fails if the text is not a lock name.
     pub fn new(text: &str) -> Result<Self, NameError> {

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use clap::Args;
 
 use crate::{
-    client::{AcquireMode, AcquireRequest, Acquiring, Client, Lease, LeasePart},
-    lock::{GroupNames, Limit, LockName, Metadata, Owner, SupersedeKey},
+    client::{AcquireMode, AcquireRequest, Acquiring, Client, GroupLocks, Lease, LeasePart},
+    lock::{GroupNames, Limit, LockName, Metadata, OrderNumber, Owner, Reason, SupersedeKey},
 };
 
 use super::{
@@ -51,6 +51,18 @@ pub(crate) struct RequestArgs {
         value_parser = SupersedeKey::not_blank
     )]
     latest: Option<SupersedeKey>,
+    /// Acquire the lock only if it was not granted for a higher order than N before
+    ///
+    /// N is higher for newer work: the number of a run, or the time of a commit. An outdated command ends with exit code
+    /// 114, also while it waits. Of several locks N is for all that are held alone; NAME=N, which may be repeated, is for
+    /// one of them.
+    #[arg(long, value_name = "[NAME=]N", value_parser = order)]
+    order: Vec<(Option<LockName>, OrderNumber)>,
+    /// Go back to older work on purpose: the order is neither compared nor remembered
+    ///
+    /// WHY is shown in the history of the lock. The API key needs the permission `order`.
+    #[arg(long, value_name = "WHY", requires = "order", value_parser = Reason::not_blank)]
+    rollback: Option<Reason>,
     /// Owner of the lease, for people to read [default: USER@HOST]
     #[arg(long, value_parser = Owner::new)]
     owner: Option<Owner>,
@@ -74,10 +86,11 @@ pub(crate) struct LockArg {
     mode: Option<AcquireMode>,
 }
 
-/// The locks that a command acquires, each with its mode.
+/// The locks that a command acquires, each with its mode, and the orders of single locks.
 pub(crate) struct WantedLocks {
     pub(crate) locks: Locks,
     modes: BTreeMap<LockName, AcquireMode>,
+    orders: BTreeMap<LockName, OrderNumber>,
 }
 
 // === impl RequestArgs ===
@@ -99,6 +112,8 @@ impl RequestArgs {
             min_hold: self.min_hold,
             mode: AcquireMode::default(),
             supersedes: self.latest.clone(),
+            order: self.orders()?.remove(&None),
+            rollback: self.rollback.clone(),
             reserve: None,
             owner,
             metadata,
@@ -125,13 +140,31 @@ impl RequestArgs {
             return Err(CliError::argument("--latest", why));
         }
         let names: Vec<_> = args.iter().map(|arg| arg.name.clone()).collect();
+        let orders = self.orders()?.into_iter();
+        let orders: BTreeMap<_, _> = orders.filter_map(|(name, n)| Some((name?, n))).collect();
+        if let Some(name) = orders.keys().find(|name| !names.contains(name)) {
+            let why = format!("names {name}, which is none of the locks of the command");
+            return Err(CliError::argument("--order", why));
+        }
         let modes = args
             .iter()
             .map(|arg| (arg.name.clone(), arg.mode.unwrap_or(mode)));
         Ok(WantedLocks {
             locks: Locks::from_names(&names)?,
             modes: modes.collect(),
+            orders,
         })
+    }
+
+    /// The orders by the name of their lock; without a name, the order of all locks that are held alone.
+    fn orders(&self) -> Result<BTreeMap<Option<LockName>, OrderNumber>, CliError> {
+        let mut orders = BTreeMap::new();
+        for (name, order) in &self.order {
+            if orders.insert(name.clone(), *order).is_some() {
+                return Err(CliError::argument("--order", "is there twice for one lock"));
+            }
+        }
+        Ok(orders)
     }
 }
 
@@ -162,6 +195,7 @@ impl From<LockName> for WantedLocks {
     fn from(name: LockName) -> Self {
         Self {
             modes: [(name.clone(), AcquireMode::Exclusive)].into(),
+            orders: BTreeMap::new(),
             locks: Locks::One(name),
         }
     }
@@ -173,9 +207,21 @@ impl WantedLocks {
         match &self.locks {
             Locks::One(name) => {
                 let mode = self.modes[name];
-                client.acquiring(name.clone(), AcquireRequest { mode, ..request })
+                let order = self.orders.get(name).copied().or(request.order);
+                let request = AcquireRequest {
+                    mode,
+                    order,
+                    ..request
+                };
+                client.acquiring(name.clone(), request)
             }
-            Locks::All(_) => client.acquiring_all(self.modes, request),
+            Locks::All(_) => {
+                let mut locks = GroupLocks::from(self.modes);
+                for (name, order) in &self.orders {
+                    locks = locks.with_order(name, *order);
+                }
+                client.acquiring_all(locks, request)
+            }
         }
     }
 }
@@ -222,6 +268,16 @@ pub(crate) fn parts(lease: &Lease) -> Vec<LeasePart> {
         }];
     }
     lease.parts.clone()
+}
+
+/// Parses an order of the command line: `N`, or `NAME=N` for one lock.
+fn order(text: &str) -> Result<(Option<LockName>, OrderNumber), String> {
+    let (name, order) = match text.split_once('=') {
+        None => (None, text),
+        Some((name, order)) => (Some(LockName::new(name)), order),
+    };
+    let name = name.transpose().map_err(|error| error.to_string())?;
+    Ok((name, number(order, OrderNumber::new)?))
 }
 
 fn limit(text: &str) -> Result<Limit, String> {

@@ -57,7 +57,7 @@ pub(in crate::http) const NAMES_PATTERN: &str = concat!("^", name!(), "(,", name
 declare_fields! {
     /// The name of the lock: ASCII letters, digits and `. _ : @ ~ - /`. Use `:` or `/` for hierarchy. In the path, `/`
     /// is written `%2F`. No part between slashes is empty, `.` or `..`. The last part after a slash is not the word of
-    /// an operation: `break`, `check`, `history`, `hold`, `release` or `renew`.
+    /// an operation: `break`, `check`, `granted-order`, `history`, `hold`, `release` or `renew`.
     Path ApiPath<LockName>: LockName::NAME => NAME.required().example("deploy:prod");
 }
 

@@ -53,7 +53,8 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`, if the request names several locks: the lock that is held.
+    /// With `locked` and `outdated-order`, if the request names several locks: the lock that is held, or that was granted
+    /// for a higher order.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     name: Option<&'a str>,
@@ -149,7 +150,10 @@ impl<'a> ProblemDocument<'a> {
             code,
             request_id,
             errors,
-            name: locked.and_then(|it| it.name.as_ref().map(LockName::as_str)),
+            name: locked
+                .and_then(|it| it.name.as_ref())
+                .or_else(|| order?.name.as_ref())
+                .map(LockName::as_str),
             holders: locked.map(|it| it.holders.as_slice()),
             holder_count: locked.map(|it| it.holder_count),
             resting: locked

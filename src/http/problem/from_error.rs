@@ -83,6 +83,7 @@ impl From<AcquireError> for Problem {
             AcquireError::OutdatedOrder { asked, granted } => {
                 let (number, detail) = (granted.number, outdated(asked, &granted));
                 let report = OrderReport {
+                    name: None,
                     asked: Some(asked),
                     granted: Some(number),
                     grant: granted.grant.as_deref().map(order_grant),
@@ -105,6 +106,7 @@ impl From<SetOrderError> for Problem {
         match error {
             SetOrderError::Changed(granted) => {
                 let report = OrderReport {
+                    name: None,
                     asked: None,
                     granted: granted.as_ref().map(|it| it.number),
                     grant: granted.and_then(|it| it.grant.as_deref().map(order_grant)),
@@ -484,9 +486,12 @@ impl Problem {
         let mut problem = Self::for_acquire(error, sees_holder(&name));
         if let Extra::Locked(locked) = &mut problem.extra {
             locked.name = Some(name);
-        } else {
-            let detail = format!("{} It is about the lock `{name}`.", problem.detail);
-            problem.detail = detail.into();
+            return problem;
+        }
+        let detail = format!("{} It is about the lock `{name}`.", problem.detail);
+        problem.detail = detail.into();
+        if let Extra::Order(report) = &mut problem.extra {
+            report.name = Some(name);
         }
         problem
     }

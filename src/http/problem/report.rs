@@ -73,6 +73,8 @@ pub(in crate::http) enum Extra {
 /// The order that a lock remembers, and the lower order of the request.
 #[derive(Debug, Clone, Default)]
 pub(in crate::http) struct OrderReport {
+    /// The lock, if the request names several.
+    pub(super) name: Option<LockName>,
     pub(super) asked: Option<OrderNumber>,
     pub(super) granted: Option<OrderNumber>,
     pub(super) grant: Option<answers::OrderGrant>,

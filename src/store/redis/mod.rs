@@ -20,7 +20,9 @@
 //! | `lg:{NAME}:shared`, `:leases`, `:slots` | Only while the lock is shared; `:lock` is then `2*`. A sorted set of ids by their ends, a hash of leases by their ids, a bitmap of the slots taken. | a minute after `:lock` |
 //! | `lg:{NAME}:asked:ID` | The holder was asked to release this lease: after its end its token is told that it was broken. | a minute after that time |
 //! | `lg:{NAME}:key:HASH` | What an idempotency key leads to: `q` and the id of a place, `l` and the id of a lease, or `n` and the id of a waiter that a newer waiter took out of the queue. | a minute after the end |
-//! | `lg:{NAME}:newest:HASH` | The id of the newest waiter with a key of `supersedes`. | 65 s after its wait |
+//! | `lg:{NAME}:order` | The highest order for which the lock was granted, the one before, and the lease (`records/order.rs`). | `limits.order_keep_ms` after the last grant with an order |
+//! | `lg:{TAG}:orders` | Sorted set of the names in the slot that remember an order, by the ends of their records. | with the last of them |
+//! | `lg:{NAME}:newest:HASH` | The id of the newest waiter with a key of `supersedes`; with the time of its arrival if earlier requests of its caller have waited. | 65 s after its wait |
 //! | `lg:{}:history:N:WEEK`, in a cluster `lg:{TAG}:history:WEEK` | The history of many locks in one week (`history/`). | `history.keep_ms` and a week after the last record |
 //! | `lg:{TAG}:gw:ID` | The gateway is alive, in a slot where it has waiters. | 6 s |
 //! | `lg:{TAG}:fence` | The fence counter of the slot. | never |
@@ -31,7 +33,7 @@
 //!
 //! Channels: `lg:gw:ID` of one gateway, `lg:gw:all` of all, `lg:events`; in database N the last two end in `:N`.
 //! Messages: `granted TOKEN-HASH NAME FENCE`, `replaced TOKEN-HASH NAME`, `outdated TOKEN-HASH NAME`, `broken
-//! TOKEN-HASH NAME`, `ends MS NAME`, `free NAME`, `listening ID MS`, `come ID`. A gateway ignores messages that it does
+//! TOKEN-HASH NAME`, `forgotten TOKEN-HASH NAME`, `ends MS NAME`, `free NAME`, `listening ID MS`, `come ID`. A gateway ignores messages that it does
 //! not know.
 //!
 //! # Late copies

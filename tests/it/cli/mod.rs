@@ -8,6 +8,7 @@ mod keys;
 mod leases;
 mod metrics;
 mod operators;
+mod order;
 mod prelude;
 mod reservations;
 mod rests;

@@ -8,8 +8,8 @@ use latchgate::{
         LeaseRenewer, LeaseState, LockState, Reserve,
     },
     lock::{
-        BreakTarget, GroupNames, IdempotencyKey, Limit, LockName, Metadata, Mode, Owner, Reason,
-        SupersedeKey, Token,
+        BreakTarget, GroupNames, IdempotencyKey, Limit, LockName, Metadata, Mode, OrderNumber,
+        Owner, Reason, SupersedeKey, Token,
     },
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -72,6 +72,8 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
             limit: Limit::new(3).ok(),
         },
         supersedes: Some(SupersedeKey::new("deploy").unwrap()),
+        order: OrderNumber::new(41_873).ok(),
+        rollback: Some(Reason::new("bad").unwrap()),
         reserve: Some(Reserve {
             until: "2026-12-04T18:00:00Z".to_owned(),
             reason: Reason::new("x").unwrap(),
@@ -88,7 +90,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","owner":"me","reserve":{"reason":"x","until":"2026-12-04T18:00:00Z"},"supersedes":"deploy","ttl_ms":40000}"#
+        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"min_hold_ms":40000,"mode":"shared","order":41873,"owner":"me","reserve":{"reason":"x","until":"2026-12-04T18:00:00Z"},"rollback":"bad","supersedes":"deploy","ttl_ms":40000}"#
     );
 }
 

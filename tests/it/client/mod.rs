@@ -2,5 +2,6 @@
 
 mod answers;
 mod keeping;
+mod order;
 mod repeats;
 mod waiting;

@@ -69,6 +69,7 @@ async fn a_key_of_the_callers_is_never_replaced() {
 fn word(error: &ClientError) -> &'static str {
     match error {
         ClientError::Held(_) => "held",
+        ClientError::Outdated(_) => "outdated",
         ClientError::Lost(_) => "lost",
         ClientError::Unreachable { .. } => "unreachable",
         ClientError::Unavailable(_) => "unavailable",
@@ -89,6 +90,7 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
         (vec![away()], "unavailable", 3),
         (vec![problem(429, "rate-limited")], "unavailable", 3),
         (vec![problem(429, "too-many-leases")], "unavailable", 3),
+        (vec![problem(429, "too-many-orders")], "unavailable", 3),
         (vec![answer(429, "<html>")], "unavailable", 3),
         // Fencing tokens that are used up do not come back, so the request is not repeated.
         (vec![problem(503, "fence-exhausted")], "unavailable", 1),
@@ -125,6 +127,12 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
         (
             vec![Reply::Lost, problem(409, "newer-waiter")],
             "refused",
+            2,
+        ),
+        (vec![problem(409, "outdated-order")], "outdated", 1),
+        (
+            vec![Reply::Lost, problem(409, "outdated-order")],
+            "outdated",
             2,
         ),
         (vec![problem(422, "unsupported-by-store")], "refused", 1),

@@ -26,6 +26,11 @@ class RequestOptions(TypedDict, total=False):
     limit: Optional[int]
     #: Takes an older waiter of the same lock and API key, with the same text here, out of the queue.
     supersedes: Optional[str]
+    #: The order of the work: a whole number that is higher for newer work. The lock is granted only if it was not granted
+    #: for a higher order before. For a group, the order of the locks that are held alone.
+    order: Optional[int]
+    #: Why older work is done on purpose: the order is neither compared nor remembered.
+    rollback: Optional[str]
     #: Reserves the lock until a time: ``{"until": "2026-12-04T18:00:00Z", "reason": "load test"}``.
     reserve: Optional[Mapping[str, str]]
     #: The owner text, for people to read; by default that of the client.

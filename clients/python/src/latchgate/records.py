@@ -48,6 +48,10 @@ class Holder:
     release_requested: Optional[ReleaseRequest] = None
     #: The reservation that the lease is, if it is one.
     reservation: Optional[Reservation] = None
+    #: The order with which the lease was granted, if it has one.
+    order: Optional[int] = None
+    #: Why the lease went back to an older order on purpose, if it did.
+    rollback: Optional[str] = None
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Holder:
@@ -62,6 +66,8 @@ class Holder:
             foreign_mark=value.get("foreign_mark"),
             release_requested=ReleaseRequest.of(value.get("release_requested")),
             reservation=Reservation.of(value.get("reservation")),
+            order=value.get("order"),
+            rollback=value.get("rollback"),
         )
 
 
@@ -120,6 +126,21 @@ class Waiter:
 
 
 @dataclass(frozen=True)
+class OrderGrant:
+    """The grant for the order that a lock remembers."""
+
+    #: When the lock was granted: a text in RFC 3339.
+    at: str
+    #: The name of the API key that was granted the lock.
+    by: Optional[str]
+    owner: Optional[str]
+
+    @classmethod
+    def of(cls, value: Optional[Mapping[str, Any]]) -> Optional[OrderGrant]:
+        return cls(value["at"], value.get("by"), value.get("owner")) if value else None
+
+
+@dataclass(frozen=True)
 class Lock:
     """A lock as a gateway shows it: its state, its holders, its rests and its waiters."""
 
@@ -133,6 +154,10 @@ class Lock:
     waiter_count: int
     #: The rests of the lock: places of leases that were released before their minimum hold was over.
     resting: tuple[Rest, ...] = ()
+    #: The highest order for which the lock was granted, if it remembers one.
+    granted_order: Optional[int] = None
+    #: The grant for that order, if it is known.
+    order_granted: Optional[OrderGrant] = None
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Lock:
@@ -145,6 +170,8 @@ class Lock:
             waiters=tuple(Waiter.of(waiter) for waiter in value.get("waiters") or ()),
             waiter_count=value.get("waiter_count") or 0,
             resting=tuple(Rest.of(rest) for rest in value.get("resting") or ()),
+            granted_order=value.get("granted_order"),
+            order_granted=OrderGrant.of(value.get("order_granted")),
         )
 
 
@@ -192,6 +219,10 @@ class HistoryEntry:
     ended_at_latest: Optional[str]
     #: Other events of the lease, such as release requests; oldest first.
     notes: tuple[HistoryNote, ...]
+    #: The order of the lease, if it had one.
+    order: Optional[int] = None
+    #: Why the lease went back to an older order on purpose, if it did.
+    rollback: Optional[str] = None
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> HistoryEntry:
@@ -210,6 +241,8 @@ class HistoryEntry:
             reason=value.get("reason"),
             ended_at_latest=value.get("ended_at_latest"),
             notes=tuple(HistoryNote.of(note) for note in value.get("notes") or ()),
+            order=value.get("order"),
+            rollback=value.get("rollback"),
         )
 
 

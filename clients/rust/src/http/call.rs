@@ -71,11 +71,8 @@ impl Call {
         self
     }
 
-    pub(crate) fn json(mut self, mut body: Value) -> Self {
-        if let Value::Object(fields) = &mut body {
-            fields.retain(|_, value| !value.is_null());
-        }
-        self.body = Some(body.to_string().into_bytes());
+    pub(crate) fn json(mut self, body: Value) -> Self {
+        self.body = Some(without_nulls(body).to_string().into_bytes());
         self
     }
 
@@ -161,6 +158,14 @@ impl Call {
         }
         Ok(CallResponse::new(url, sent_at, &response, body))
     }
+}
+
+/// The object without its fields that are null: an older gateway refuses a field that it does not know, even as null.
+pub(crate) fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
 }
 
 /// The duration in whole milliseconds, at most `u64::MAX`, which the gateway refuses as too long.

@@ -3,5 +3,5 @@
 mod call;
 mod retry;
 
-pub(crate) use call::{Call, millis};
+pub(crate) use call::{Call, millis, without_nulls};
 pub(crate) use retry::{CallResponse, Retry, RetryableFailure, cause, pause};

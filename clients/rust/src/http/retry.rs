@@ -416,6 +416,7 @@ impl CallResponse {
             // doubt.
             "locked" => ClientError::Held(problem),
             "lease-lost" | "stale-fencing-token" => ClientError::Lost(problem),
+            "outdated-order" => ClientError::Outdated(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
             // Any other problem is only about the answered copy: an earlier copy may still have been carried out.
             _ if self.in_doubt => ClientError::after_unanswered(problem.to_string(), Some(problem)),

@@ -13,6 +13,7 @@ mod failing;
 mod giving_back;
 mod holder;
 mod leases;
+mod order;
 mod proxies;
 mod rig;
 mod sharing;

@@ -10,7 +10,8 @@
 --   set KEYS 1:                        also if the lock remembers the new order already
 --   changed KEYS 1: remembered, time   nothing was changed; remembered: what the lock remembers, or empty
 -- Replay
---   Answers `set`, unless the lock was granted for another order since.
+--   Answers `set`, unless the lock was granted for another order since. A late copy is carried out if the lock
+--   remembers the expected order again.
 -- Clock
 --   TIME of this Redis, only if nothing is changed.
 -- Cluster

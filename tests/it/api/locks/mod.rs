@@ -10,6 +10,7 @@ mod hold;
 mod late_releases;
 mod lease;
 mod look;
+mod orders;
 mod requests;
 mod reservations;
 mod rests;

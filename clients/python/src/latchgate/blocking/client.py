@@ -86,7 +86,7 @@ class Latchgate:
         """Acquires a lock, or a group of locks (all or none).
 
         :param names: a lock name, or a list of 2 to 16 lock names. In place of a name, ``{"name": "openai", "limit": 20}``
-            gives a lock of the list a mode and a limit of its own.
+            gives a lock of the list a mode, a limit and an order of its own.
         :param ttl: how long the lease lasts from each renewal.
         :param wait: how long to wait while the lock is held: not at all by default; ``math.inf`` waits without an end.
         :param mode: ``shared`` to hold the lock together with other shared leases; for a list, the mode of all locks.
@@ -94,6 +94,10 @@ class Latchgate:
             :attr:`Lease.slot`.
         :param supersedes: takes an older waiter of the same lock and API key, with the same text here, out of the
             queue. The older acquire raises :class:`LatchgateError` with the code ``newer-waiter``. For one lock only.
+        :param order: the order of the work, a whole number that is higher for newer work. If the lock was granted for a
+            higher order, the acquire raises :class:`LatchgateError` with the code ``outdated-order``, also during its
+            wait. For a list, the order of the locks that are held alone.
+        :param rollback: why older work is done on purpose: ``order`` is neither compared nor remembered.
         :param reserve: ``{"until": .., "reason": ..}`` reserves the lock until this time, in RFC 3339 with an offset. For
             one lock only, without ``ttl``, ``max_hold``, ``min_hold``, ``limit`` and the mode ``shared``.
         :param owner: the owner text, for people to read; by default that of the client.

@@ -35,6 +35,8 @@ LEAST_WAIT = 0.001
 BEYOND_WAIT = 2.0
 #: The minimum time for the answer to the last copy of a request, in seconds.
 LEAST_TIME_OUT = 0.25
+#: The longest earlier wait that a request may report, in seconds.
+LONGEST_EARLIER_WAIT = 3600.0
 #: A lease is renewed before its first use if its acquire took longer than this part of its TTL.
 SOON = 0.1
 
@@ -76,6 +78,8 @@ class AcquireRequest:
             "mode": options.get("mode"),
             "limit": options.get("limit"),
             "supersedes": options.get("supersedes"),
+            "order": options.get("order"),
+            "rollback": options.get("rollback"),
             "reserve": options.get("reserve"),
             "owner": settings.owner if owner is None else owner,
             "metadata": options.get("metadata"),
@@ -86,6 +90,8 @@ class AcquireRequest:
             del body["names"]
             for lock in of_lock:
                 body.update(mode=lock.get("mode"), limit=lock.get("limit"))
+                if lock.get("order") is not None:
+                    body["order"] = lock["order"]
         return cls(checked, wait_seconds(options.get("wait")), key, body)
 
     @property
@@ -99,9 +105,14 @@ class AcquireRequest:
         """Whether the lock may rest after a release, because the request has a minimum hold."""
         return bool(self._body.get("min_hold_ms"))
 
-    def call(self, key: str, wait: float) -> Call:
-        """Makes a copy of the request that waits at the gateway for ``wait`` seconds."""
+    def call(self, key: str, wait: float, waited: Optional[float]) -> Call:
+        """Makes a copy of the request that waits at the gateway for ``wait`` seconds. ``waited`` is the time since the first
+        request of the acquire, in seconds; ``None`` for the first request."""
         body = {**self._body, "wait_ms": math.ceil(wait * 1000) or None}
+        if waited is not None and body["supersedes"] is not None:
+            # Without this time, a waiter that continues its wait after a restart of the gateway would count as newer than
+            # the waiters that came in between.
+            body["waiting_since_ms"] = int(min(waited, LONGEST_EARLIER_WAIT) * 1000)
         path = "/locks" if len(self.names) > 1 else lease_path(self.names)
         sent = json.dumps({name: value for name, value in body.items() if value is not None})
         return Call("POST", path, {"Idempotency-Key": key}, sent.encode())
@@ -117,6 +128,8 @@ class Acquiring:
         asked = now()
         self._start_over_until = asked + settings.deadline
         self._over = asked + request.wait
+        # When the first request was made.
+        self._first: Optional[float] = None
         self._longest = settings.request_wait
         # Whether a request has been sent, so that a gateway may know the acquire.
         self._sent = False
@@ -133,6 +146,12 @@ class Acquiring:
     def _left(self) -> float:
         """The time left of the wait, in seconds."""
         return max(self._over - now(), 0.0) if self._request.wait > 0 else 0.0
+
+    def _call(self, wait: float) -> Call:
+        waited = None if self._first is None else now() - self._first
+        if self._first is None:
+            self._first = now()
+        return self._request.call(self._key, wait, waited)
 
     def run(self) -> Operation[Grant]:
         """Sends requests until the lock is granted or the wait is over."""
@@ -154,7 +173,7 @@ class Acquiring:
                 time_out = min(time_out, retry.deadline - now())
             sent_before, self._sent = self._sent, True
             sent_at = now()
-            answer = yield from send_copy(self._request.call(self._key, wait), self._settings.silence, time_out)
+            answer = yield from send_copy(self._call(wait), self._settings.silence, time_out)
             if isinstance(answer, Failure):
                 if isinstance(answer.error, GatewayUnreachable):
                     self._sent = sent_before
@@ -191,7 +210,9 @@ class Acquiring:
             if pause is None:
                 self._is_queued = False
                 self._has_failed = answer.status == 500
-                if (answer.problem() or {}).get("code") == "locked":
+                code = (answer.problem() or {}).get("code")
+                # Every 409 but request-replaced says that no copy of the request holds anything, so nothing is withdrawn.
+                if code == "locked" or (answer.status == 409 and code not in (None, "request-replaced")):
                     retry.answered(settled=True)
                 raise retry.refusal(answer, self._request.names)
             self._is_queued = wait > 0
@@ -279,7 +300,7 @@ class Acquiring:
         if self._granted is None and self._sent and (self._unusable or self._request.idempotency_key is None):
             copies = 0
             while True:
-                answer = yield from send(self._request.call(self._key, 0), self._settings, Retry(deadline))
+                answer = yield from send(self._call(0), self._settings, Retry(deadline))
                 problem = answer.problem() or {}
                 copies += 1
                 pause = backoff(copies)

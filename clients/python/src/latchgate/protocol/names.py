@@ -14,12 +14,14 @@ class _Named(TypedDict):
 
 
 class LockTerms(_Named, total=False):
-    """A lock with a mode and a limit of its own, for a group of locks."""
+    """A lock with a mode, a limit and an order of its own, for a group of locks."""
 
     #: ``shared`` to hold this lock together with other shared leases.
     mode: Optional[Mode]
     #: This lock is granted while fewer than this many leases hold it, and has a slot.
     limit: Optional[int]
+    #: The order of this lock, which must be held alone.
+    order: Optional[int]
 
 
 #: One lock, or a group of locks: each a name, or a name with terms of its own.
@@ -27,9 +29,9 @@ Names = Union[str, LockTerms, Sequence[Union[str, LockTerms]]]
 
 # Segments with `/` between; the last of several is no operation. The messages of the gateway say why.
 _SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._:@~-]+"
-_OPERATION = r"/(?:break|check|history|hold|release|renew)\Z"
+_OPERATION = r"/(?:break|check|granted-order|history|hold|release|renew)\Z"
 _NAME = re.compile(rf"(?!.*{_OPERATION}){_SEGMENT}(?:/{_SEGMENT})*")
-_FIELDS = ("name", "mode", "limit")
+_FIELDS = ("name", "mode", "limit", "order")
 _LONGEST = 200
 _MOST = 16
 
