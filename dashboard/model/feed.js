@@ -8,13 +8,16 @@ import { soon } from "./soon.js";
 export const KEPT = 5_000;
 
 /** The kinds of events. */
-export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "stale-write-refused", "gap"];
+export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "stale-write-refused", "order-set", "gap"];
 
 /** The kinds among which one chooses. Renewals are most of all events, and are shown or hidden by a tick box of their own. */
 export const CHOICES = KINDS.filter((kind) => kind !== "renewed");
 
 /** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
 export const ENDS = ["released", "expired", "broken"];
+
+/** Whether an event is about a lease or a waiter, which has an owner. */
+export const isOfCaller = ({ name, kind }) => Boolean(name) && kind !== "order-set";
 
 /** Among so many of the last events, an end is put before the grants that follow it. */
 const NEAR = 50;

@@ -80,7 +80,7 @@ export function lookAgain() {
   if (session.peek().state === "in") begin(OVER);
 }
 
-/** Whether the key may do this (`acquire`, `view`, `break`, `reserve`) with this lock. */
+/** Whether the key may do this (`acquire`, `view`, `break`, `reserve`, `order`) with this lock. */
 export function may(permission, name) {
   const { state, permissions } = session.value;
   // A gateway of an earlier version, behind the same address, does not list the permissions of this one.

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
-import { CHOICES, events, feedVersion, KEPT, lastNumber } from "../model/feed.js";
+import { CHOICES, events, feedVersion, isOfCaller, KEPT, lastNumber } from "../model/feed.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { seesAll, seesSomething } from "../model/session.js";
 import { Details, Kind } from "../parts/event_text.js";
@@ -26,7 +26,7 @@ const COLUMNS = [
         ? html`<a href=${lockHref(event.name)} tabindex="-1"><${Foreign} value=${event.name} /></a>`
         : html`<span class="none">all locks</span>`,
   },
-  { id: "owner", title: "Owner", cell: (event) => event.name && html`<${Foreign} value=${event.owner} none="not said" />` },
+  { id: "owner", title: "Owner", cell: (event) => isOfCaller(event) && html`<${Foreign} value=${event.owner} none="not said" />` },
   { id: "details", title: "Details", cell: (event) => html`<${Details} event=${event} />` },
   { id: "fence", title: "Fencing token", cell: (event) => event.fencing_token ?? "" },
 ];

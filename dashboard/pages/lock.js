@@ -16,6 +16,7 @@ import { End } from "./lock/end.js";
 import { History } from "./lock/history.js";
 import { Holder } from "./lock/holder.js";
 import { useLook } from "./lock/look.js";
+import { mayOrder, NeverBelow, SetOrder } from "./lock/order.js";
 import { Queue } from "./lock/queue.js";
 import { mayReserve, Reserve } from "./lock/reserve.js";
 import { Timeline } from "./lock/timeline.js";
@@ -45,11 +46,13 @@ function Page({ name }) {
   // The rest or the reservation to end, for the dialog: `{kind, fence}`.
   const ending = useSignal(null);
   const reserving = useSignal(false);
+  const ordering = useSignal(false);
   const held = lock?.state === "held";
   const isShared = lock?.holder_count > 1;
   const isResting = lock?.state === "resting";
   const breaks = may("break", name);
   const reserves = mayReserve(name);
+  const orders = lock && mayOrder(name);
   const isMine = held && lock.holder.reservation && isOwn(lock.holder.reservation);
   const take = breaks && ((holder) => (breaking.value = { holder }));
   const wake = breaks && ((fence) => (ending.value = { kind: "rest", fence }));
@@ -61,6 +64,7 @@ function Page({ name }) {
       ${lock && (held || isResting ? html`<${LockState} lock=${lock.shown} />` : html`<${StateMark} state="free" />`)}
       <div class="actions">
         ${reserves && html`<button type="button" onClick=${() => (reserving.value = true)}><${Icon} name="reserved" />Reserve…</button>`}
+        ${orders && html`<button type="button" onClick=${() => (ordering.value = true)}><${Icon} name="order-set" />Order…</button>`}
         ${isMine &&
         html`<button type="button" onClick=${() => (ending.value = { kind: "reservation", fence: lock.holder.fencing_token })}><${Icon} name="released" />End reservation…</button>`}
         ${held &&
@@ -74,6 +78,7 @@ function Page({ name }) {
     ${state === "loading" && !lock && sees && html`<${Loading} what="Looking at the lock…" />`}
     ${lock &&
     html`<${Trouble} problem=${problem} />
+      <${NeverBelow} lock=${lock} />
       <div class="columns ${isStale() ? "stale" : ""}">
         <div class="main-column">
           <${Holder} ...${{ lock, take, wake }} />
@@ -89,6 +94,7 @@ function Page({ name }) {
     ${breaking.value && lock && breaks && html`<${Break} ...${{ name, lock }} target=${breaking.value.holder} close=${() => (breaking.value = null)} done=${again} />`}
     ${ending.value && lock && (breaks || ending.value.kind === "reservation") && html`<${End} ...${{ name, lock, ...ending.value }} close=${() => (ending.value = null)} done=${again} />`}
     ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock }} close=${() => (reserving.value = false)} done=${again} />`}
+    ${ordering.value && orders && html`<${SetOrder} ...${{ name, lock }} close=${() => (ordering.value = false)} done=${again} />`}
   </div>`;
 }
 

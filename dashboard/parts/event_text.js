@@ -16,16 +16,21 @@ const NOTICED = 100;
 
 /** The rest of what an event says. */
 export function Details({ event }) {
-  const { kind, position, waited_ms: waited, expires_in_ms: left, reason, by } = event;
+  const { kind, position, waited_ms: waited, expires_in_ms: left, reason, by, order } = event;
   const mode = modeOf(event);
   if (kind === "queued") return `position ${position}${mode}`;
   if (kind === "acquired" && event.reservation) return html`<${Reserved} reservation=${event.reservation} />`;
-  if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
+  if (kind === "acquired") {
+    const grant = `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
+    if (order === undefined) return grant;
+    return reason ? html`${grant}, rollback to ${order}: <${Foreign} value=${reason} />` : `${grant}, order ${order}`;
+  }
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
   if (kind === "stale-write-refused") {
     return html`with the fencing token ${event.fencing_token}, whose lease is over${by && html`, checked by <${Foreign} value=${by} />`}`;
   }
   const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${mode}`;
+  if (kind === "order-set") return html`${order === null ? "forgotten" : `to ${order}`}${by ? " " : ": "}${why}`;
   if (kind === "release-requested") return html`within ${fine(left)}${by ? ", " : ": "}${why}`;
   if (kind === "gap") return html`events may be missing here${reason && html` (<${Foreign} value=${reason} />)`}`;
   if (!reason) return mode ? mode.slice(2) : null;

@@ -190,6 +190,9 @@ pub(in crate::http) async fn asset(
     }
 }
 
+/// The style sheet of `/docs` that the page loads last, and the rules that are added to it.
+const DOCS_STYLE: (&str, &str) = ("index.css", include_str!("docs.css"));
+
 fn docs_file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValue); 1], Bytes)> {
     let config = Config::from(format!("{}/openapi.json", gateway.base_path))
         .validator_url("none")
@@ -198,6 +201,7 @@ fn docs_file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValu
         .show_extensions(true);
     let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok()??;
     let bytes = match file.bytes {
+        bytes if name == DOCS_STYLE.0 => Bytes::from([&bytes, DOCS_STYLE.1.as_bytes()].concat()),
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => Bytes::from(bytes),
     };

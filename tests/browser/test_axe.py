@@ -6,6 +6,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from browser import BrowserCase
+from test_order import OrderCase
 from test_reserve import Faked, reserved
 
 AXE = Path(os.environ.get("AXE", "axe.min.js"))
@@ -129,3 +130,25 @@ class Reserved(Faked):
                 expect(page.get_by_role("dialog")).to_have_count(0)
             self.assert_accessible(page, f"one lock, {look}")
             context.close()
+
+
+class Ordered(OrderCase):
+    assert_accessible = Axe.assert_accessible
+
+    def test_an_order_and_its_dialog(self):
+        self.deploy(41902, owner="run 41902")
+        self.gateway.acquire("deploy", key="ops", order=41800, rollback="the release is broken", ttl_ms=600_000)
+        for theme in ("light", "dark"):
+            for width in (390, 1440):
+                look = f"{theme} {width}"
+                page = self.signed_in("ops", color_scheme=theme, viewport={"width": width, "height": 844}, reduced_motion="reduce")
+                expect(page.get_by_role("region", name="History")).to_contain_text("rollback to 41800")
+                self.assert_accessible(page, f"an order, {look}")
+                dialog = self.ask(page)
+                # The reason is missing, and the number is that of now.
+                page.keyboard.press("Enter")
+                expect(dialog.get_by_role("alert")).to_have_count(2)
+                self.assert_accessible(page, f"the dialog, {look}")
+                dialog.get_by_label("Forget the order").check()
+                self.assert_accessible(page, f"the dialog that forgets, {look}")
+                page.context.close()

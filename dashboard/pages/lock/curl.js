@@ -5,6 +5,7 @@ import { isOwn, may } from "../../model/session.js";
 import { curl } from "../../model/terminal.js";
 import { Copy } from "../../parts/copy.js";
 import { GRACE } from "./break.js";
+import { mayOrder, orderOf } from "./order.js";
 import { mayReserve, proposed, stamp } from "./reserve.js";
 
 /** A line for each thing that one may do with the lock. */
@@ -18,12 +19,15 @@ export function Curl({ name, lock }) {
   const isMine = reservation && isOwn(reservation);
   const breaks = isMine ? "end the reservation" : `${first ? "ask first, then " : ""}break ${lock.holder_count > 1 ? "all" : "it"}`;
   const reserve = JSON.stringify({ reserve: { until: stamp(proposed()), reason: "why" } });
+  const order = orderOf(lock);
+  const setting = JSON.stringify({ order, if_order: order, reason: "why" });
   const permits = (permission) => may(permission, name);
   const lines = [
     ["inspect it", permits("view"), curl([], name)],
     ["acquire it", permits("acquire"), curl(["-X POST"], name)],
     ["hold it until Ctrl-C", permits("acquire"), curl(["-N -X POST"], name, "hold")],
     ["reserve it", mayReserve(name), curl([`--json '${reserve}'`], name)],
+    order !== null && ["set its order", mayOrder(name), curl([`-X PUT --json '${setting}'`], name, "granted-order")],
     fence && ["check its fencing token", permits("check"), curl([`-i -H "Fencing-Token: ${fence}"`], name, "check")],
     lock.holder && [breaks, permits("break") || isMine, curl([`--json '${body}'`], name, "break")],
   ];

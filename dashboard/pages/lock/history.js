@@ -94,10 +94,11 @@ function Leases({ kept: { entries, shorter_leases: shorter, dropped } }) {
 }
 
 function Lease({ entry }) {
-  const { fencing_token: fence, owner, acquired_at: from, acquired_by: by, waited_ms: waited, notes } = entry;
+  const { fencing_token: fence, owner, acquired_at: from, acquired_by: by, waited_ms: waited, notes, order, rollback } = entry;
   const facts = [
     waited >= NOTICED && `waited ${fine(waited)}`,
     entry.mode === "shared" && (entry.slot === null ? "shared" : `slot ${entry.slot}`),
+    order !== undefined && !rollback && `order ${order}`,
     `fencing token ${fence}`,
   ];
   const metadata = Object.entries(entry.metadata);
@@ -108,6 +109,7 @@ function Lease({ entry }) {
     <div class="what">
       <p class="who"><${Foreign} value=${owner} none="owner not said" whole />${by && html`${" "}<span class="by">acquired ${isOne && `and ${entry.ended} `}by <${Foreign} value=${by} /></span>`}</p>
       ${!isOne && (entry.ended_by || entry.reason) && html`<p>${entry.ended}<${Said} by=${entry.ended_by} reason=${entry.reason} /></p>`}
+      ${rollback && html`<p>rollback to ${order}<${Said} reason=${rollback} /></p>`}
       ${notes.map((note, at) => html`<p key=${at}>${note.kind} at <${Moment} at=${note.at} /><${Said} ...${note} /></p>`)}
       <p class="fact">${facts.filter(Boolean).join(", ")}</p>
       ${metadata.length > 0 &&

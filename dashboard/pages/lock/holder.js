@@ -55,6 +55,7 @@ export function Holder({ lock, take, wake }) {
         <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>`}
       ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
       ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
+      ${holder.order !== undefined && html`<${Order} of=${holder} />`}
       ${holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
       <div class="wide">
         <dt>Fencing token</dt>
@@ -76,6 +77,12 @@ export function Holder({ lock, take, wake }) {
       </dl>`}
     <${Beside} ...${{ rests, wake }} />
   </section>`;
+}
+
+/** The order of the lease; of a rollback its reason too. */
+function Order({ of: { order, rollback } }) {
+  if (!rollback) return html`<div><dt>Order</dt><dd>${order}</dd></div>`;
+  return html`<div class="wide"><dt>Order</dt><dd>${order}, a rollback: <${Foreign} value=${rollback} whole /></dd></div>`;
 }
 
 /** What rests beside those who hold the lock. */

@@ -1,7 +1,7 @@
 // What happens to the lock while the page is open, newest first; without its renewals.
 
 import { html } from "../../view.js";
-import { eventsOf, feedVersion } from "../../model/feed.js";
+import { eventsOf, feedVersion, isOfCaller } from "../../model/feed.js";
 import { href } from "../../model/route.js";
 import { Details, Kind } from "../../parts/event_text.js";
 import { Foreign } from "../../parts/text.js";
@@ -22,7 +22,7 @@ export function Timeline({ name }) {
           <${Moment} at=${event.at} />
           <${Kind} kind=${event.kind} />
           <span class="what">
-            ${event.name && html`<${Foreign} value=${event.owner} none="owner not said" />`}
+            ${isOfCaller(event) && html`<${Foreign} value=${event.owner} none="owner not said" />`}
             <span class="details"><${Details} event=${event} /></span>
           </span>
         </li>`,

@@ -96,7 +96,14 @@ impl Field {
     /// The field as a parameter outside a body.
     pub(in crate::http) fn parameter(&self, place: ParameterIn) -> Parameter {
         let limits = LimitsConfig::default();
-        let is_required = self.form.is_required;
+        let (is_required, example) = (self.form.is_required, self.form.example);
+        let (shown, listed) = if is_required { (example, None) } else { (None, example) };
+        let mut schema = self.form.schema(&limits, false);
+        if let Schema::Object(object) = &mut schema {
+            // The page `/docs` sends the `example` of a parameter unless the user deletes it. A request with an
+            // optional parameter that the user did not choose would do something else.
+            object.examples = listed.map(Into::into).into_iter().collect();
+        }
         ParameterBuilder::new()
             .name(self.name)
             .parameter_in(place)
@@ -106,8 +113,8 @@ impl Field {
             } else {
                 Required::False
             })
-            .schema(Some(self.form.schema(&limits, false)))
-            .example(self.form.example.map(Into::into))
+            .schema(Some(schema))
+            .example(shown.map(Into::into))
             .build()
     }
 
