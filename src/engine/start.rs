@@ -129,6 +129,21 @@ impl Engine {
         self.0.store.check().await
     }
 
+    /// Tells the other gateways on the store which declarations of locks this gateway has, by their hash. The caller
+    /// repeats this, so a lost message does no harm.
+    pub async fn tell_declarations(&self, hash: &str) {
+        if let Some(relay) = self.0.store.relay() {
+            relay.declarations().set_own(hash);
+            drop(relay.tell_declarations(hash).await);
+        }
+    }
+
+    /// Whether other gateways on the store have had other declarations of locks for a while.
+    pub fn declarations_differ(&self) -> bool {
+        let relay = self.0.store.relay();
+        relay.is_some_and(|relay| relay.declarations().differ())
+    }
+
     /// Reads from the store who holds a lock, and who waits for it.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.0.store.inspect(name).await

@@ -18,6 +18,7 @@ mod state;
 mod tls;
 
 pub use edge::{EdgeFuture, EdgeService};
+pub use locks::Declarations;
 pub use problem::{ProblemCode, problems_markdown};
 pub use routes::{metrics_service, openapi, service};
 pub use serve::{InFlightRequests, serve};

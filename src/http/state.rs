@@ -10,7 +10,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{file::File, tls::Certificates};
+use super::{file::File, locks::Declarations, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct AppState {
@@ -21,6 +21,8 @@ pub struct AppState {
     pub audit: Audit,
     /// The certificates of the gateway, if it speaks TLS.
     pub certificates: Option<Certificates>,
+    /// The declared locks, if there is a locks file.
+    pub declarations: Option<Declarations>,
     /// Begins the trace spans of requests.
     pub tracer: Tracer,
     pub(super) config: Arc<Config>,
@@ -48,6 +50,7 @@ impl AppState {
             gate: Gate::open(),
             audit: Audit::none(),
             certificates: None,
+            declarations: None,
             tracer: Tracer::none(),
             config,
             clock,

@@ -3,12 +3,13 @@
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
 
 use clap::Args;
-use tokio::{net::TcpListener, sync::Notify};
+use tokio::{net::TcpListener, sync::Notify, time::sleep};
 use tracing::{info, warn};
 
 use crate::{
@@ -22,12 +23,13 @@ use crate::{
         terminal::output,
     },
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, HttpTlsConfig},
+    config::{AuthConfig, Config, DeclaredLocks, HttpTlsConfig, LocksFileError},
     engine::Engine,
-    http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
+    file_stamp::{FileWatch, Watched},
+    http::{self, AppState, Certificates, CertificatesWatch, Declarations, InFlightRequests},
     lifecycle::{Lifecycle, Workers},
     release,
-    store::{self, AnyStore},
+    store::{self, AnyStore, relay::TELL_EVERY},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
@@ -105,6 +107,7 @@ async fn run(
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
     let certificates = certificates(&config.http.tls, &clock, &lifecycle, &mut signals)?;
+    let declarations = declarations(&config, &lifecycle, &mut signals)?;
     let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = match store {
         Some(store) => store,
@@ -122,6 +125,22 @@ async fn run(
     let mut gateway = AppState::new(engine.clone(), Arc::clone(&config), clock);
     (gateway.gate, gateway.certificates) = (gate, certificates.clone());
     (gateway.audit, gateway.tracer) = (audit.clone(), tracer.clone());
+    gateway.declarations.clone_from(&declarations);
+    if let Some(declarations) = declarations {
+        let (engine, stopped) = (engine.clone(), lifecycle.stopped());
+        lifecycle.spawn_background(async move {
+            let tell = async {
+                loop {
+                    engine.tell_declarations(&declarations.hash()).await;
+                    sleep(TELL_EVERY).await;
+                }
+            };
+            tokio::select! {
+                () = tell => {}
+                () = stopped => {}
+            }
+        });
+    }
     let in_flight = InFlightRequests::default();
     let gateway = Arc::new(gateway);
     let service = http::service(Arc::clone(&gateway));
@@ -260,6 +279,46 @@ fn gate(
         tasks,
     ));
     Ok(gate)
+}
+
+/// Reads the locks file, and starts a task that reads it again when it has changed. `None` without declared locks.
+fn declarations(
+    config: &Arc<Config>,
+    lifecycle: &Lifecycle,
+    signals: &mut ServeSignals,
+) -> Result<Option<Declarations>, CliError> {
+    if config.locks.file.is_empty() {
+        return Ok(None);
+    }
+    let path = PathBuf::from(&config.locks.file);
+    let watch = FileWatch::new([&path]);
+    let locks = DeclaredLocks::read(&path, config)?;
+    info!(declared = locks.count(), file = config.locks.file, "the locks file was read");
+    let declarations = Declarations::new(locks);
+    let asked = Arc::new(Notify::new());
+    signals.reload.push(Arc::clone(&asked));
+    let current = declarations.clone();
+    let report = move |watched| match watched {
+        Watched::Unchanged => {}
+        Watched::Read(Ok(locks)) => {
+            info!(declared = DeclaredLocks::count(&locks), "the locks file was read again");
+            current.replace(locks);
+        }
+        Watched::Read(Err(error)) => {
+            let error: LocksFileError = error;
+            warn!(%error, "the locks file cannot be used; the declarations that were read before stay in force");
+            current.mark_outdated();
+        }
+        Watched::Unwatched => {
+            warn!("the locks file is no longer watched");
+            current.mark_outdated();
+        }
+    };
+    let config = Arc::clone(config);
+    let read = move || DeclaredLocks::read(&path, &config);
+    let tasks = lifecycle.clone();
+    lifecycle.spawn_background(watch.keep_current(read, asked, tasks, report));
+    Ok(Some(declarations))
 }
 
 /// The text that the gateway prints at its start: listen address, store, dashboard, and a command to try.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use crate::{
     auth::{Access, LimitSlot, Permission, scope},
     clock::parse_time,
-    config::LimitsConfig,
+    config::{DeclaredLock, LimitsConfig},
     engine::{AcquireError, AcquireRequest, Engine},
     http::{
         edge::RequestContext,
@@ -27,6 +27,7 @@ use crate::{
 
 use super::{
     answer::{Acquired, Annotated, Notes},
+    declared::{complete, describe},
     lease_view::LeaseBody,
 };
 
@@ -106,8 +107,10 @@ pub(in crate::http) async fn acquire(
     let sees_holder = caller.views(&name);
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = body.prefer(preferred, &gateway.config.limits);
+    let declared = gateway.declared(&name);
     let begun = || {
         body.reserve(&name, key.is_some(), &caller, &gateway)?;
+        body.complete(&name, declared.as_deref(), &gateway)?;
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -126,6 +129,7 @@ pub(in crate::http) async fn acquire(
             }
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
+                .map_err(|problem| describe(declared.as_deref(), problem))
                 .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };
@@ -206,8 +210,22 @@ impl Drop for WaiterCount {
 pub(in crate::http) struct AcquireBody {
     /// The terms of the lease, before [`AcquireBody::reserve`] makes it a reservation.
     terms: Terms,
+    mode: AskedMode,
+    /// The minimum hold that the request names, in milliseconds; 0 for none.
+    min_hold: Option<u64>,
     wait: Option<Duration>,
     reserve: Option<ReserveBody>,
+}
+
+/// What a request says about how it wants to hold a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskedMode {
+    /// The request says nothing: a declaration of the lock decides; otherwise the lock is held alone.
+    Unsaid,
+    /// The request wants the lock alone.
+    Exclusive,
+    /// The request wants to share the lock.
+    Shared(Sharing),
 }
 
 /// Until when a lock is reserved, in milliseconds since 1970, and why. `None`: missing or invalid, and the request is
@@ -225,20 +243,20 @@ declare_fields! {
     }"#);
     /// For how long the lease is granted, in milliseconds. Without a renewal the lease ends then: there is no
     /// lock without an expiry.
-    const TTL: "ttl_ms" => TTL_MS.or_else(|limits| limits.default_ttl_ms.0);
+    pub(super) const TTL: "ttl_ms" => TTL_MS.or_else(|limits| limits.default_ttl_ms.0);
     /// How long to wait for a lock that is held, in milliseconds. 0, or left out: no wait. Your own timeout
     /// must be longer, and so must that of every proxy on the way.
     const WAIT: "wait_ms" => Form::millis(|limits| (0, limits.max_wait_ms.0));
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant. Not less
     /// than `ttl_ms`. Left out: the lease can be renewed without end.
-    const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
+    pub(super) const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
     /// For how long after its grant the lock is granted to no other caller, in milliseconds, even if the lease is
     /// released earlier: then the lock rests for what is left of that time, or of a shared lock the place of the
     /// lease. Not more than `ttl_ms`; without a `ttl_ms`, the lease has at least this TTL. 0, or left out: the lock
     /// does not rest.
-    const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
-    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
-    /// `exclusive`.
+    pub(super) const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
+    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit` or if the lock is
+    /// declared as shared, otherwise `exclusive`.
     pub(super) const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
     /// With `shared`: the lock is granted while fewer leases than this limit hold it, and the lease has a
     /// `slot`. The limit binds at this grant only, so use one limit per name.
@@ -353,8 +371,28 @@ impl AcquireBody {
             ));
         }
         self.terms.ends = Ends::At(Box::new(reservation));
+        self.mode = AskedMode::Exclusive;
         self.wait = self.wait.map(|wait| wait.min(left));
         Ok(())
+    }
+
+    /// Sets how the request wants to hold its lock.
+    pub(super) fn set_mode(&mut self, mode: AskedMode) {
+        self.mode = mode;
+        self.terms.sharing = mode.sharing();
+    }
+
+    /// Completes the terms by the declaration of the lock, if there is one.
+    pub(super) fn complete(
+        &mut self,
+        name: &LockName,
+        declared: Option<&DeclaredLock>,
+        gateway: &AppState,
+    ) -> Result<(), Problem> {
+        match declared {
+            None => gateway.check_undeclared(name),
+            Some(lock) => complete(lock, name, self.mode, self.min_hold, &mut self.terms),
+        }
     }
 
     pub(super) fn into_request(
@@ -366,7 +404,8 @@ impl AcquireBody {
         // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
         // the API key when the body was read. A reservation has none.
         if let Ends::Ttl { ttl, .. } = self.terms.ends {
-            let field = self.terms.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
+            let is_asked = self.terms.explicit.ttl == Some(ttl);
+            let field = if is_asked { &TTL } else { &MIN_HOLD };
             Problem::check_ttl(field, ttl, caller)?;
         }
         Ok(AcquireRequest {
@@ -423,7 +462,8 @@ impl AcquireBody {
         let asked_ttl = ttl(fields, &TTL);
         let wait = fields.whole(&WAIT).map(Duration::from_millis);
         let hold_limit = fields.whole(&MAX_HOLD);
-        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
+        let asked_min_hold = fields.whole(&MIN_HOLD);
+        let min_hold = asked_min_hold.filter(|&ms| ms > 0);
         // No TTL is shorter than the minimum hold, and no minimum hold that was accepted is longer than a TTL may be.
         let default = fields.limits.default_ttl_ms.0.max(min_hold.unwrap_or(0));
         let default = Ttl::from_millis(default)
@@ -437,7 +477,7 @@ impl AcquireBody {
             ttl: asked_ttl,
             hold_limit,
         };
-        let sharing = sharing(fields);
+        let mode = asked_mode(fields);
         let owner = fields.parsed(&OWNER, Owner::new);
         let metadata = fields.texts(&METADATA);
         let metadata = metadata.and_then(|texts| fields.check(&METADATA, Metadata::new(texts)));
@@ -445,16 +485,19 @@ impl AcquireBody {
             ends: Ends::Ttl { ttl, hold_limit },
             explicit,
             min_hold,
-            sharing,
+            sharing: mode.sharing(),
             supersedes: None,
             said: Said {
                 owner,
                 metadata: metadata.unwrap_or_default(),
                 group: None,
             },
+            undeclared: None,
         };
         Self {
             terms,
+            mode,
+            min_hold: asked_min_hold,
             wait,
             reserve: None,
         }
@@ -467,28 +510,43 @@ pub(super) fn ttl(fields: &mut Fields<'_>, field: &'static Field) -> Option<Ttl>
     fields.check(field, Ttl::from_millis(ms))
 }
 
-/// Reads the fields with the mode and the limit. `None`: the lock is asked for alone, or a field was refused.
-pub(super) fn sharing(fields: &mut Fields<'_>) -> Option<Sharing> {
+/// Reads the fields with the mode and the limit. `Unsaid` if there are none, or if a field was refused.
+pub(super) fn asked_mode(fields: &mut Fields<'_>) -> AskedMode {
     let mode = fields.text(&MODE);
     let limit = fields.whole(&LIMIT);
     match mode.as_deref() {
-        None => _ = limit?,
-        Some("shared") => {}
+        None if limit.is_none() => return AskedMode::Unsaid,
+        None | Some("shared") => {}
         Some("exclusive") => {
             if limit.is_some() {
                 let reason = "is of a shared lock; leave it out, or ask for the mode shared";
                 fields.refuse(&LIMIT, reason);
             }
-            return None;
+            return AskedMode::Exclusive;
         }
         Some(_) => {
             fields.refuse(&MODE, "is not known; the modes are exclusive and shared");
-            return None;
+            return AskedMode::Unsaid;
         }
     }
     let asked = limit.unwrap_or(fields.limits.max_holders);
-    Some(Sharing {
-        limit: fields.check(&LIMIT, Limit::new(asked))?,
-        has_slot: limit.is_some(),
+    let asked = fields.check(&LIMIT, Limit::new(asked));
+    asked.map_or(AskedMode::Unsaid, |asked| {
+        AskedMode::Shared(Sharing {
+            limit: asked,
+            has_slot: limit.is_some(),
+        })
     })
+}
+
+// === impl AskedMode ===
+
+impl AskedMode {
+    /// How the request shares the lock, without a declaration; `None` to hold it alone.
+    pub(super) fn sharing(self) -> Option<Sharing> {
+        match self {
+            Self::Shared(sharing) => Some(sharing),
+            Self::Unsaid | Self::Exclusive => None,
+        }
+    }
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, Permission, scope},
-    engine::{GroupRequest, RenewError},
+    engine::{GroupAcquireError, GroupRequest, RenewError},
     http::{
         edge::RequestContext,
         extract::{
@@ -23,12 +23,13 @@ use crate::{
         serve::{Connection, UnansweredReleases},
         state::AppState,
     },
-    lock::{GroupNames, GroupNamesError, HeldLease, LockName, Sharing},
+    lock::{GroupNames, GroupNamesError, HeldLease, LockName},
 };
 
 use super::{
-    acquire::{AcquireBody, LIMIT, MODE, WaiterCount, sharing},
+    acquire::{AcquireBody, AskedMode, LIMIT, MODE, WaiterCount, asked_mode},
     answer::{Acquired, Annotated, Notes},
+    declared::describe,
     lease::{ReleaseAnswer, ReleaseQuery, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
 };
@@ -86,16 +87,18 @@ pub(in crate::http) async fn acquire_group(
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = terms.prefer(preferred, &gateway.config.limits);
     let begun = || {
-        let GroupLocks { names, shared } = locks.ok_or_else(missing_names)?;
+        let GroupLocks { names, modes } = locks.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
         // Each name counts as a request. The first name was counted, and had to fit the rate, when the caller
         // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
-            let terms = terms.clone();
-            let mut part = terms.into_request(name.clone(), key.clone(), &caller)?;
-            part.terms.sharing = shared.get(name).copied().or(part.terms.sharing);
-            Ok::<_, Problem>(part)
+            let mut part = terms.clone();
+            if let Some(mode) = modes.get(name) {
+                part.set_mode(*mode);
+            }
+            part.complete(name, gateway.declared(name).as_deref(), &gateway)?;
+            part.into_request(name.clone(), key.clone(), &caller)
         })?;
         let waits = !request.keyed().wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -109,8 +112,13 @@ pub(in crate::http) async fn acquire_group(
         Ok((_permit, waiter, granted)) => {
             let granted = granted.await;
             drop(waiter);
+            let explain = |error: GroupAcquireError| {
+                let declared = error.name.as_ref().and_then(|name| gateway.declared(name));
+                let problem = Problem::for_group(error, |name| caller.views(name));
+                describe(declared.as_deref(), problem)
+            };
             granted
-                .map_err(|error| Problem::for_group(error, |name| caller.views(name)))
+                .map_err(explain)
                 .map(|granted| Acquired::all(granted, connection, &gateway))
         }
     };
@@ -131,15 +139,15 @@ pub(in crate::http) struct AcquireGroupBody {
 /// The locks of a group.
 struct GroupLocks {
     names: GroupNames,
-    /// The sharing of the locks that are asked for in a shared mode of their own.
-    shared: BTreeMap<LockName, Sharing>,
+    /// The modes of the locks that are objects in the list.
+    modes: BTreeMap<LockName, AskedMode>,
 }
 
 /// One lock of a group, with its mode and its limit.
 pub(in crate::http) struct LockOfGroup {
     /// `None`: the name is missing or invalid, and the request is refused.
     name: Option<LockName>,
-    sharing: Option<Sharing>,
+    mode: AskedMode,
 }
 
 /// Body of a request for several locks in the OpenAPI document.
@@ -182,7 +190,7 @@ impl RequestBody for LockOfGroup {
         }
         Self {
             name: fields.parsed(&LOCK_NAME, LockName::new),
-            sharing: sharing(fields),
+            mode: asked_mode(fields),
         }
     }
 }
@@ -298,7 +306,7 @@ pub(in crate::http) async fn renew_group(
     let charge = caller.charge();
     let renewals = names.iter().map(|name| {
         let engine = &gateway.engine;
-        engine.renew(name.clone(), token.clone(), ttl)
+        engine.renew(name.clone(), token.clone(), gateway.bounded_renewal(name, ttl))
     });
     let renewed = join_all(renewals).await;
     let (mut outcomes, mut held, mut all_lost) = (Outcomes::default(), Vec::new(), true);
@@ -387,7 +395,7 @@ declare_fields! {
     .required()
     .example("cluster:eu,database");
     /// The locks: 2 to 16, each once, in any order. A lock is a name, or an object with its name, `mode` and
-    /// `limit`. Beside an object, a name alone is exclusive, and a `mode` or `limit` for all locks is refused.
+    /// `limit`. Beside an object, a name alone has the mode that is declared for it, or is exclusive, and a `mode` or `limit` for all locks is refused.
     /// The locks are taken in the order of their names.
     const NAMES: "names" => NAME.list(LOCK.name, GroupNames::MIN, GroupNames::MAX).required();
 }
@@ -411,11 +419,11 @@ impl Query for GroupQuery {
 
 /// Reads the field `names`.
 fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
-    let (mut shared, mut has_terms) = (BTreeMap::new(), false);
+    let (mut modes, mut has_terms) = (BTreeMap::new(), false);
     let names = fields.list(&NAMES, LockName::new, |fields| {
         has_terms = true;
-        let LockOfGroup { name, sharing } = LockOfGroup::read(fields);
-        shared.extend(name.clone().zip(sharing));
+        let LockOfGroup { name, mode } = LockOfGroup::read(fields);
+        modes.extend(name.clone().map(|name| (name, mode)));
         name
     })?;
     for field in [&MODE, &LIMIT] {
@@ -433,7 +441,7 @@ fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
         Err(GroupNamesError::Count(names.len()))
     };
     let names = fields.check(&NAMES, names)?;
-    Some(GroupLocks { names, shared })
+    Some(GroupLocks { names, modes })
 }
 
 /// Refuses the request unless the caller may acquire each of the locks.

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{LimitSlot, scope},
+    config::DeclaredLock,
     engine::{AdoptError, Hold, HoldEnd, HoldEvent},
     http::{
         event_stream::{EventAnswer, EventSource, EventStream, NextEvent, encode},
@@ -34,6 +35,7 @@ use crate::{
 use super::{
     acquire::{AcquireBody, AcquireJson, WaiterCount},
     answer::{Annotated, Notes},
+    declared::describe,
     lease_view::{LeaseBody, millis, release_request_body},
 };
 
@@ -135,6 +137,7 @@ pub(in crate::http) async fn hold(
     // or the lease is released. A lease that was to be adopted stays as it was.
     let sees_holder = caller.views(&name);
     let mut notes = Notes::default();
+    let declared = gateway.declared(&name);
     let answer = async {
         let (hold, counted, waiter) = if let Some(token) = token.0 {
             // The stream limit of the API key does not refuse an adoption: no caller may lose a lock to a
@@ -149,6 +152,7 @@ pub(in crate::http) async fn hold(
             notes = Notes::has_short(key.as_ref());
             notes.wait = body.prefer(preferred, &gateway.config.limits);
             caller.count_request()?;
+            body.complete(&name, declared.as_deref(), &gateway)?;
             let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
             let counted = caller.stream()?;
             let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
@@ -156,7 +160,8 @@ pub(in crate::http) async fn hold(
             // limit is the TTL of the lease.
             stream.set_user_timeout(request.terms.ttl().duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
-            let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
+            let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder));
+            let hold = hold.map_err(|problem| describe(declared.as_deref(), problem))?;
             (hold, counted, Some(waiter))
         };
         let events = HoldEvents {
@@ -164,6 +169,7 @@ pub(in crate::http) async fn hold(
             _counted: counted,
             waiter,
             gateway,
+            declared,
             sees_holder,
         };
         Ok(HoldStream::new(events, stream))
@@ -180,6 +186,8 @@ pub(in crate::http) struct HoldEvents {
     /// Counts the request as a waiter against the limits of its API key, until the lock is granted.
     waiter: Option<WaiterCount>,
     gateway: Arc<AppState>,
+    /// The declaration of the lock, whose description a refusal shows.
+    declared: Option<Arc<DeclaredLock>>,
     /// Whether a refusal may say who holds the lock.
     sees_holder: bool,
 }
@@ -239,6 +247,7 @@ impl HoldEvents {
             }
             HoldEnd::Refused(error) => {
                 let problem = Problem::for_acquire(error, self.sees_holder);
+                let problem = describe(self.declared.as_deref(), problem);
                 let document = document(&problem, &self.gateway.base_path, id);
                 (reason, cause) = (Some(problem.code.as_str()), problem.cause);
                 ("refused", document)

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, Permission, scope},
+    config::LockDeclaration,
     http::{
         extract::{
             AcceptsJson, ApiPath, ApiQuery, Caller, FencingTokenHeader, Fields, Form, NoQuery,
@@ -61,7 +62,8 @@ pub(in crate::http) async fn inspect(
     _: NoQuery,
 ) -> Result<JsonResponse<LockBody>, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
-    let lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    let mut lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    lock.declared = gateway.declared(&name).map(|lock| lock.declaration.clone());
     Ok(JsonResponse(lock))
 }
 
@@ -118,6 +120,10 @@ pub(in crate::http) struct LockBody {
         example = "3 share the lock, and the first waiter asked for at most 2 holders"
     )]
     waiting_because: Option<String>,
+    /// What the operator has declared about the lock. Only if the lock is declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    declared: Option<LockDeclaration>,
 }
 
 // === impl LockBody ===
@@ -158,6 +164,7 @@ impl LockBody {
                 .collect(),
             waiter_count: inspection.waiters,
             waiting_because,
+            declared: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod acquire;
 mod answer;
 mod break_lock;
+mod declared;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_body;
 mod group;
@@ -14,6 +15,7 @@ mod look;
 
 pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
+pub use declared::Declarations;
 pub(super) use group::{
     __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody, LockOfGroup,
     acquire_group, release_group, renew_group,

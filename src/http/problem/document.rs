@@ -46,7 +46,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     /// The `X-Request-Id` of this answer, under which the gateway has logged the request.
     #[schema(value_type = String)]
     request_id: &'a str,
-    /// With `invalid-request`: every field that is wrong.
+    /// With `invalid-request` and `declared-differently`: every field that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,

@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::store::Unavailability;
+use crate::store::{Unavailability, relay::DeclarationHashes};
 
 use super::{
     client::{
@@ -60,6 +60,8 @@ pub(crate) struct NewsWanted {
     /// Until when this gateway has requested the news of other gateways.
     ours: Mutex<Option<Instant>>,
     newcomer: Notify,
+    /// What the gateways tell of their declarations of locks.
+    pub(crate) declarations: DeclarationHashes,
 }
 
 /// How long a request for news counts at most, whatever a message says. A gateway repeats its request.
@@ -132,7 +134,8 @@ pub(crate) struct Subscription {
 pub(crate) enum Heard<'a> {
     /// The subscription is connected. Messages may have been missed before.
     Connected,
-    /// A message, except for requests for news and announcements of new gateways, which the subscription handles.
+    /// A message, except for those that the subscription handles: requests for news, announcements of new gateways, and
+    /// hashes of declarations.
     Message(&'a str),
     /// The connection of the subscription is lost.
     Disconnected,
@@ -191,6 +194,8 @@ impl Subscription {
                     self.news_wanted.note_request(asked);
                 } else if let Some(id) = message.strip_prefix("come ") {
                     self.news_wanted.note_newcomer(id, &self.id);
+                } else if let Some(hash) = message.strip_prefix("declares ") {
+                    self.news_wanted.declarations.hear(hash);
                 } else {
                     hand_on(Heard::Message(&message));
                 }

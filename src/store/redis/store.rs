@@ -25,9 +25,10 @@ use crate::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
+            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting,
         },
+        relay::{DeclarationHashes, Relay},
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
@@ -393,5 +394,14 @@ impl Relay for RedisContext {
         });
         let closing = self.closing.clone();
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
+    }
+
+    async fn tell_declarations(&self, hash: &str) -> Result<(), StoreError> {
+        let all = &self.gateway.channels.all;
+        self.dispatch.publish(all, &format!("declares {hash}")).await
+    }
+
+    fn declarations(&self) -> &DeclarationHashes {
+        &self.gateway.news_wanted.declarations
     }
 }

@@ -18,7 +18,10 @@ use futures_util::{
 
 use crate::{
     lock::{LockName, TokenHash},
-    store::{StoreError, Unavailability, contract::Relay},
+    store::{
+        StoreError, Unavailability,
+        relay::{DeclarationHashes, Relay},
+    },
 };
 
 use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
@@ -121,6 +124,15 @@ impl Relay for QuorumRelay {
             future::ready(new)
         });
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
+    }
+
+    async fn tell_declarations(&self, hash: &str) -> Result<(), StoreError> {
+        let all = &self.shared.channels.all;
+        self.publish(all, &format!("declares {hash}")).await
+    }
+
+    fn declarations(&self) -> &DeclarationHashes {
+        &self.shared.news_wanted.declarations
     }
 }
 

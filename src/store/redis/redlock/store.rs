@@ -29,9 +29,10 @@ use crate::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
+            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser,
             Renewal, RenewalTtl, Renewer, Requesting, StoreFeature,
         },
+        relay::Relay,
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
